@@ -1,0 +1,135 @@
+"""Every error DyDa raises on purpose. Each says what happened, to what, and what to do next.
+
+The command line prints `str(error)` and exits with `error.exit_code`; it never shows a traceback for these.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BrokenUnit",
+    "ConfigurationError",
+    "DydaError",
+    "EvaluationFailed",
+    "Fenced",
+    "InvariantViolated",
+    "NotComputable",
+    "ProjectBusy",
+    "RelationRefused",
+    "SourceInUse",
+    "SourceUnreachable",
+    "UnknownColumn",
+    "UnknownRelation",
+    "UnknownView",
+    "UnsupportedSql",
+    "ValueDoesNotFit",
+    "WarehouseUnreachable",
+]
+
+
+class DydaError(Exception):
+    """Base of all errors that a user may see. `remedy` is the sentence that says what to do next."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, remedy: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.what}\n{self.remedy}" if self.remedy else self.what
+
+
+class ConfigurationError(DydaError):
+    """dyda.toml, knowledge.toml or the project folder is not as it should be."""
+
+
+class UnsupportedSql(DydaError):
+    """A view file that cannot be maintained: names the construct, the place and what to write instead."""
+
+    def __init__(self, view: str, what: str, remedy: str = "", line: int | None = None) -> None:
+        place = f"views/{view}.sql" + (f", line {line}" if line else "")
+        super().__init__(f"{place}: {what}", remedy)
+        self.view = view
+        self.line = line
+
+
+class UnknownRelation(DydaError):
+    """A relation that the source does not have."""
+
+
+class UnknownColumn(DydaError):
+    """A column that the relation does not have; the message lists those it has."""
+
+
+class UnknownView(DydaError):
+    """A view name that this project does not have."""
+
+
+class RelationRefused(DydaError):
+    """A relation whose changes cannot be captured exactly (CORRECTNESS C3, C1): refused by name."""
+
+
+class SourceUnreachable(DydaError):
+    """A source does not answer. Views that do not need it go on."""
+
+    def __init__(self, source: str, why: str) -> None:
+        super().__init__(
+            f"source {source} cannot be reached: {why}",
+            f"Check [sources.{source}] url in dyda.toml and that the server accepts connections.",
+        )
+        self.source = source
+
+
+class SourceInUse(DydaError):
+    """Another project consumes this source's log (C7)."""
+
+
+class WarehouseUnreachable(DydaError):
+    """The warehouse does not answer."""
+
+
+class ProjectBusy(DydaError):
+    """Another process works on this project."""
+
+
+class Fenced(DydaError):
+    """A newer process has taken over the project; this one must stop without installing anything."""
+
+
+class InvariantViolated(DydaError):
+    """An extent would get a negative count: something is wrong, nothing is installed, the view needs a resync."""
+
+    def __init__(self, view: str, what: str) -> None:
+        super().__init__(f"view {view}: {what}", f"Nothing was installed. Rebuild it with: dyda views resync {view}")
+        self.view = view
+
+
+class NotComputable(DydaError):
+    """A type that travels as text is computed with; the message says which cast to write."""
+
+
+class ValueDoesNotFit(DydaError):
+    """A value of a source has no exact counterpart on Spark: its message is quarantined, never rounded."""
+
+    def __init__(self, relation: str, column: str, value: str, spark_type: str) -> None:
+        shown = value if len(value) <= 200 else value[:200] + "…"
+        super().__init__(
+            f"{relation}.{column}: the value {shown!r} has no exact counterpart in Spark's {spark_type}",
+            "Correct the row at the source, or cast the column to STRING in the view if it need not compute.",
+        )
+        self.relation = relation
+        self.column = column
+
+
+class EvaluationFailed(DydaError):
+    """Spark refused to evaluate a view over these rows (a division by zero, an overflow, a failed cast)."""
+
+
+class BrokenUnit(DydaError):
+    """A schema moved under a running unit (R1, R2): the unit is void, nothing was installed."""
+
+    def __init__(self, source: str, relations: frozenset[str], why: str) -> None:
+        super().__init__(f"source {source}: {why} ({', '.join(sorted(relations))})")
+        self.source = source
+        self.relations = relations
