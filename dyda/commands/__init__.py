@@ -1,0 +1,31 @@
+"""The commands as functions: this is the API, and `dyda.cli` is a thin skin over it.
+
+Every function takes the project's folder, does its work and returns plain data that `json.dumps` accepts. Questions
+and progress go through callbacks, so that a program can answer them too.
+"""
+
+from dyda.commands.apply import ApplyPlan, apply, plan_apply
+from dyda.commands.daemon import run_daemon, stop
+from dyda.commands.listing import pending, pending_show, sources, status, views, views_show
+from dyda.commands.project import init, sources_check, sources_detach
+from dyda.commands.views import verify, views_explain, views_resync
+
+__all__ = [
+    "ApplyPlan",
+    "apply",
+    "init",
+    "pending",
+    "pending_show",
+    "plan_apply",
+    "run_daemon",
+    "sources",
+    "sources_check",
+    "sources_detach",
+    "status",
+    "stop",
+    "verify",
+    "views",
+    "views_explain",
+    "views_resync",
+    "views_show",
+]
