@@ -1,0 +1,56 @@
+# make demo | test | check: each sets up what it needs in .venv, from nothing but Python 3.11 or later.
+# PYTHON=/path/to/python3.12 chooses the interpreter, WORKERS=1 how many test processes run at once.
+
+VENV := .venv
+WORKERS ?= 2
+.PHONY: help demo test check format clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo    the travel example on embedded databases, from nothing to a verified warehouse"
+	@echo "make test    all tests"
+	@echo "make check   format, lint, types and import contracts"
+	@echo "make format  let ruff format and fix the code"
+	@echo "make clean   remove $(VENV) and caches"
+
+demo: $(VENV)/.ready
+	@$(VENV)/bin/python -m dyda demo
+
+test: $(VENV)/.ready-dev
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadscope
+
+check: $(VENV)/.ready-dev
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+format: $(VENV)/.ready-dev
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+# A virtual environment that pip can install into. The first suitable interpreter wins.
+$(VENV)/bin/python:
+	@found=; \
+	for candidate in $(PYTHON) python3 python3.11 python3.12 python3.13 python3.14 python; do \
+	  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then echo "DyDa needs Python 3.11 or later: install python3 (or name it: make PYTHON=/path/to/python3)" >&2; exit 1; fi; \
+	if ! "$$found" -c 'import venv, ensurepip' >/dev/null 2>&1; then echo "$$found has no venv module: install it (Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; fi; \
+	echo "making $(VENV) with $$("$$found" --version)"; \
+	rm -rf $(VENV) && "$$found" -m venv $(VENV)
+
+$(VENV)/.ready: pyproject.toml | $(VENV)/bin/python
+	@echo "installing DyDa and what it needs (PySpark is large: a few minutes the first time)"
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable . || \
+	  { echo "the packages could not be installed: pip must reach a package index (see its message above)" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.ready-dev: pyproject.toml $(VENV)/.ready | $(VENV)/bin/python
+	@echo "installing the tools for tests and checks"
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' || \
+	  { echo "the packages could not be installed: pip must reach a package index (see its message above)" >&2; exit 1; }
+	@touch $@
