@@ -1,0 +1,100 @@
+"""A project is a folder: dyda.toml, one .sql file per view, and .dyda/ for what DyDa keeps for itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dyda.errors import ConfigurationError
+from dyda.settings import Settings
+
+__all__ = ["Project"]
+
+LONGEST_NAME = 63
+"""Bytes in a PostgreSQL identifier; a longer view name would be cut silently."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """What the folder says now. `view_files` is the text of each views/NAME.sql by NAME, sorted."""
+
+    folder: Path
+    settings: Settings
+    view_files: Mapping[str, str]
+
+    @classmethod
+    def load(cls, folder: Path | str, environment: Mapping[str, str] = os.environ) -> Project:
+        folder = Path(folder).resolve()
+        file = folder / "dyda.toml"
+        if not file.is_file():
+            raise ConfigurationError(
+                f"{folder} is not a DyDa project: it has no dyda.toml",
+                "Choose a project with -C DIR, or make one: dyda init DIR",
+            )
+        return cls(folder, Settings.parse(_text(file, "dyda.toml"), environment), _view_files(folder / "views"))
+
+    @classmethod
+    def create(cls, folder: Path | str) -> Project:
+        """A new project that runs as it is: an embedded warehouse and one embedded source."""
+        folder = Path(folder).resolve()
+        if (folder / "dyda.toml").exists():
+            raise ConfigurationError(f"{folder} is a DyDa project already", "Choose another folder.")
+        try:
+            (folder / "views").mkdir(parents=True, exist_ok=True)
+            (folder / "dyda.toml").write_text(_TEMPLATE, encoding="utf-8")
+            if not (folder / ".gitignore").exists():
+                (folder / ".gitignore").write_text(".dyda/\n", encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(f"cannot write to {folder}: {error.strerror}", "Choose another folder.") from None
+        return cls.load(folder)
+
+    @property
+    def state_folder(self) -> Path:
+        """Embedded servers and logs; never needed in version control."""
+        return self.folder / ".dyda"
+
+    def server_folder(self, name: str) -> Path:
+        """Where the embedded server called `name` keeps its data (`warehouse`, or a source's name)."""
+        return self.state_folder / "pg" / name
+
+
+def _view_files(folder: Path) -> dict[str, str]:
+    # Hidden files are editors' leftovers (.#name.sql, .name.sql.swp), never views.
+    files = sorted(path for path in folder.glob("*.sql") if path.is_file() and not path.name.startswith("."))
+    for path in files:
+        if len(path.stem.encode()) > LONGEST_NAME:
+            raise ConfigurationError(
+                f"views/{path.name}: a view's name has at most {LONGEST_NAME} bytes", "Give the file a shorter name."
+            )
+    return {path.stem: _text(path, f"views/{path.name}") for path in files}
+
+
+def _text(path: Path, shown: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{shown} is not UTF-8 (byte {error.start})", "Save the file as UTF-8.") from None
+    except OSError as error:
+        raise ConfigurationError(f"{shown} cannot be read: {error.strerror}", "Check its permissions.") from None
+
+
+_TEMPLATE = """\
+# ${NAME} in a value is taken from the environment.
+
+[warehouse]
+url = "embedded"            # or any libpq URL: "postgresql://user:${DW_PASSWORD}@host/database"
+schema = "public"           # where readers find the views
+
+[sources.example]
+url = "embedded"            # `dyda sources --json` tells the URL of an embedded server
+schema = "public"           # what the short name example.customer means
+
+# A view is a file in views/, for example views/customer_orders.sql:
+#
+#   SELECT c.name, o.placed_on, o.amount * 1.2 AS gross
+#   FROM example.customer c
+#   JOIN example.orders o ON o.customer_id = c.id
+#   WHERE o.amount > 100
+"""

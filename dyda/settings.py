@@ -1,0 +1,345 @@
+"""dyda.toml: the one place where a project says where things are and how it wants to be run.
+
+Read once, checked whole, frozen. Nothing here is guessed: an unknown setting, a missing environment variable or a
+value of the wrong kind is an error that names the setting. A URL may hold a password, so no `repr` and no message
+shows one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from dyda.errors import ConfigurationError
+
+__all__ = [
+    "EMBEDDED",
+    "DaemonSettings",
+    "MaintenanceSettings",
+    "PreferenceSettings",
+    "Settings",
+    "SourceEntry",
+    "SparkSettings",
+    "WarehouseSettings",
+    "without_password",
+]
+
+EMBEDDED = "embedded"
+"""The URL that stands for a PostgreSQL server of DyDa's own."""
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class WarehouseSettings:
+    """Where extents live, and the schema in which readers find the views."""
+
+    url: str = field(repr=False)
+    schema: str = "public"
+
+    @property
+    def embedded(self) -> bool:
+        return self.url == EMBEDDED
+
+
+@dataclass(frozen=True)
+class SourceEntry:
+    """One source. `schema` is what the short name `source.table` means; `log_limit` is in bytes."""
+
+    name: str
+    url: str = field(repr=False)
+    schema: str = "public"
+    log_limit: int = 10 * 2**30
+
+    @property
+    def embedded(self) -> bool:
+        return self.url == EMBEDDED
+
+
+@dataclass(frozen=True)
+class SparkSettings:
+    """The engine. `numeric` is how plain numeric columns compute; `config` goes to Spark as it is."""
+
+    master: str = "local[*]"
+    timezone: str = "UTC"
+    numeric: str = "decimal(38,18)"
+    config: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class MaintenanceSettings:
+    """How units are cut, retried and timed; times in seconds."""
+
+    consistency: str = "strong"
+    detection: str = "pessimistic"
+    schema_changes: str = "auto"
+    batch_rows: int = 100_000
+    max_aborts: int = 5
+    poll_min: float = 0.05
+    poll_max: float = 1.0
+    lock_timeout: float = 1.0
+    statement_timeout: float = 60.0
+
+
+@dataclass(frozen=True)
+class PreferenceSettings:
+    """What a view that says nothing prefers (E-SQL)."""
+
+    extent: str = "equivalent"
+    new_columns: str = "ignore"
+    dispensable: bool = False
+    replaceable: bool = False
+
+
+@dataclass(frozen=True)
+class DaemonSettings:
+    """`metrics` is host and port of the Prometheus endpoint; None: off."""
+
+    metrics: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A whole dyda.toml."""
+
+    warehouse: WarehouseSettings
+    sources: Mapping[str, SourceEntry]
+    spark: SparkSettings = SparkSettings()
+    maintenance: MaintenanceSettings = MaintenanceSettings()
+    preferences: PreferenceSettings = PreferenceSettings()
+    daemon: DaemonSettings = DaemonSettings()
+
+    @classmethod
+    def parse(cls, text: str, environment: Mapping[str, str]) -> Settings:
+        """Read the text of a dyda.toml; `${NAME}` is taken from `environment`."""
+        try:
+            document = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigurationError(f"dyda.toml is not valid TOML: {error}", "Correct the place it names.") from None
+        root = _Table("", document, environment)
+        root.finish({"warehouse", "sources", "spark", "maintenance", "preferences", "daemon"})
+        settings = cls(
+            warehouse=_warehouse(root.table("warehouse", required=True)),
+            sources={name: _source(name, root.table("sources").table(name)) for name in root.table("sources").names()},
+            spark=_spark(root.table("spark")),
+            maintenance=_maintenance(root.table("maintenance")),
+            preferences=_preferences(root.table("preferences")),
+            daemon=_daemon(root.table("daemon")),
+        )
+        _refuse_shared_databases(settings)
+        return settings
+
+
+def without_password(url: str) -> str:
+    """The URL as it may be shown: user, host and database, no password and no query."""
+    # The password first, as far as the last @: an unencoded one may hold any character, also a question mark.
+    shown = re.sub(r"(?<=://)([^:@/]*):.*@", r"\1@", url).partition("?")[0]
+    return shown if "://" in url or url == EMBEDDED else "postgresql://…"
+
+
+def _warehouse(table: _Table) -> WarehouseSettings:
+    settings = WarehouseSettings(url=table.url(), schema=table.text("schema", "public"))
+    if settings.schema == "dyda":
+        raise table.error("schema", "is 'dyda', which holds DyDa's own tables", "Choose another schema for readers.")
+    table.finish()
+    return settings
+
+
+def _source(name: str, table: _Table) -> SourceEntry:
+    entry = SourceEntry(
+        name=name,
+        url=table.url(),
+        schema=table.text("schema", "public"),
+        log_limit=table.size("log_limit", SourceEntry.log_limit),
+    )
+    if entry.embedded and (name in {"warehouse", ".", ".."} or "/" in name or "\x00" in name):
+        # Its server lives in .dyda/pg/NAME, next to the warehouse's.
+        raise table.error("url", f"is embedded, but {name!r} cannot name its folder", "Rename the source.")
+    table.finish()
+    return entry
+
+
+def _spark(table: _Table) -> SparkSettings:
+    numeric = table.text("numeric", SparkSettings.numeric)
+    shape = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", numeric.strip().lower())
+    if shape is None or not 0 <= int(shape[2]) <= int(shape[1]) <= 38 or int(shape[1]) == 0:
+        raise table.error("numeric", f"is {numeric!r}", "Write decimal(precision,scale) with a precision from 1 to 38.")
+    config = table.table("config")
+    settings = SparkSettings(
+        master=table.text("master", SparkSettings.master),
+        timezone=table.text("timezone", SparkSettings.timezone),
+        numeric=f"decimal({int(shape[1])},{int(shape[2])})",
+        config={name: config.scalar(name) for name in config.names()},
+    )
+    config.finish()
+    table.finish({"config"})
+    return settings
+
+
+def _maintenance(table: _Table) -> MaintenanceSettings:
+    default = MaintenanceSettings
+    settings = MaintenanceSettings(
+        consistency=table.choice("consistency", default.consistency, ("strong", "complete")),
+        detection=table.choice("detection", default.detection, ("pessimistic", "optimistic")),
+        schema_changes=table.choice("schema_changes", default.schema_changes, ("auto", "approve")),
+        batch_rows=table.count("batch_rows", default.batch_rows),
+        max_aborts=table.count("max_aborts", default.max_aborts),
+        poll_min=table.seconds("poll_min", default.poll_min),
+        poll_max=table.seconds("poll_max", default.poll_max),
+        lock_timeout=table.seconds("lock_timeout", default.lock_timeout),
+        statement_timeout=table.seconds("statement_timeout", default.statement_timeout),
+    )
+    if settings.poll_min > settings.poll_max:
+        raise table.error("poll_min", f"is {settings.poll_min}, above poll_max", "Make poll_min the smaller one.")
+    table.finish()
+    return settings
+
+
+def _preferences(table: _Table) -> PreferenceSettings:
+    default = PreferenceSettings
+    settings = PreferenceSettings(
+        extent=table.choice("extent", default.extent, ("equivalent", "superset", "subset", "any")),
+        new_columns=table.choice("new_columns", default.new_columns, ("ignore", "append")),
+        dispensable=table.flag("dispensable", default.dispensable),
+        replaceable=table.flag("replaceable", default.replaceable),
+    )
+    table.finish()
+    return settings
+
+
+def _daemon(table: _Table) -> DaemonSettings:
+    metrics = table.text("metrics", "")
+    table.finish()
+    if not metrics:
+        return DaemonSettings()
+    host, _, port = metrics.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise table.error("metrics", f"is {metrics!r}", "Write host:port, for example 127.0.0.1:9464.")
+    return DaemonSettings((host.removeprefix("[").removesuffix("]"), int(port)))
+
+
+def _refuse_shared_databases(settings: Settings) -> None:
+    """Two entries on one database would share one log or one schema `dyda` and delete each other's rows (C7)."""
+    urls = {"warehouse": settings.warehouse.url}
+    urls |= {f"sources.{name}": entry.url for name, entry in settings.sources.items()}
+    known: dict[str, str] = {}
+    for place, url in urls.items():
+        if url != EMBEDDED and known.setdefault(url, place) != place:
+            raise ConfigurationError(
+                f"dyda.toml: [{known[url]}] and [{place}] have the same url",
+                "Each source and the warehouse need a database of their own; one source can serve several schemas.",
+            )
+
+
+class _Table:
+    """One table of the file: hands out checked values, and at the end knows which settings nobody asked for."""
+
+    def __init__(self, place: str, values: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+        self.place = place
+        self.values = values
+        self.environment = environment
+        self.asked: set[str] = set()
+
+    def names(self) -> list[str]:
+        return list(self.values)
+
+    def error(self, name: str, what: str, remedy: str) -> ConfigurationError:
+        where = f"dyda.toml, [{self.place}]: " if self.place else "dyda.toml: "
+        return ConfigurationError(f"{where}{name} {what}", remedy)
+
+    def table(self, name: str, *, required: bool = False) -> _Table:
+        place = f"{self.place}.{name}" if self.place else name
+        value = self.values.get(name, {})
+        if required and name not in self.values:
+            raise ConfigurationError(f"dyda.toml has no [{place}]", f'Add [{place}] with url = "…" or "{EMBEDDED}".')
+        if not isinstance(value, dict):
+            raise ConfigurationError(f"dyda.toml: {place} is not a table", f"Write it as [{place}].")
+        return _Table(place, value, self.environment)
+
+    def finish(self, tables: Collection[str] = ()) -> None:
+        known = self.asked | set(tables)
+        for name in self.values:
+            if name not in known:
+                near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)
+                remedy = f"Did you mean {' or '.join(near)}?" if near else f"There is: {', '.join(sorted(known))}."
+                raise self.error(name, "is not a setting", remedy)
+
+    def url(self) -> str:
+        if "url" not in self.values:
+            raise self.error("url", "is missing", f'Write url = "postgresql://…" or url = "{EMBEDDED}".')
+        url = self.text("url", "")
+        if url != EMBEDDED and not url.startswith(("postgresql://", "postgres://")):
+            # The value is not shown: whatever it is, it may hold a password.
+            raise self.error("url", "is not a PostgreSQL URL", f'Write "postgresql://user@host/db" or "{EMBEDDED}".')
+        return url
+
+    def text(self, name: str, default: str) -> str:
+        value = self._value(name, default, "a text", lambda v: v if isinstance(v, str) else None)
+        if name in self.values and not value:
+            raise self.error(name, "is empty", "Give it a value or leave it out.")
+        return value
+
+    def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
+        value = self.text(name, default)
+        if value not in choices:
+            raise self.error(name, f"is {value!r}", f"Choose one of: {', '.join(choices)}.")
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        return self._value(name, default, "true or false", lambda v: v if isinstance(v, bool) else None)
+
+    def count(self, name: str, default: int) -> int:
+        return self._value(name, default, "a whole number above 0", lambda v: v if type(v) is int and v > 0 else None)
+
+    def seconds(self, name: str, default: float) -> float:
+        def read(value: object) -> float | None:
+            number = type(value) in (int, float) and math.isfinite(value) and value > 0  # type: ignore[arg-type, operator]
+            return float(value) if number else None  # type: ignore[arg-type]
+
+        return self._value(name, default, "a number of seconds above 0", read)
+
+    def size(self, name: str, default: int) -> int:
+        def read(value: object) -> int | None:
+            if type(value) is int:
+                return value if value > 0 else None
+            match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?", str(value).strip().upper())
+            number = int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " ")) if match else 0
+            return number or None
+
+        return self._value(name, default, 'a size such as "10GB"', read)
+
+    def scalar(self, name: str) -> str:
+        """A value for Spark's own configuration, where everything is text."""
+
+        def read(value: object) -> str | None:
+            if isinstance(value, bool):
+                return str(value).lower()
+            return str(value) if isinstance(value, str | int | float) else None
+
+        return self._value(name, "", "a text, a number or true or false", read)
+
+    def _value(self, name: str, default: Value, kind: str, read: Callable[[Any], Value | None]) -> Value:
+        self.asked.add(name)
+        if name not in self.values:
+            return default
+        value = self.values[name]
+        if isinstance(value, str):
+            value = re.sub(r"\$\{([^}]*)\}", lambda match: self._from_environment(name, match[1]), value)
+        checked = read(value)
+        if checked is None:
+            raise self.error(name, f"is not {kind}", f"Write {kind}.")
+        return checked
+
+    def _from_environment(self, setting: str, variable: str) -> str:
+        if variable not in self.environment:
+            raise self.error(
+                setting,
+                f"needs the environment variable {variable!r}, which is not set",
+                f"Set it: export {variable}=…" if variable.isidentifier() else "Write ${NAME}.",
+            )
+        return self.environment[variable]
