@@ -22,6 +22,7 @@ import pwd
 import socket
 import stat
 import subprocess
+import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -34,6 +35,12 @@ VERSION = 18
 SOCKET = ".s.PGSQL.5432"
 LONGEST_SOCKET_PATH = 100
 """Linux allows 107 bytes and macOS 103."""
+
+LEFTOVERS = 10.0
+"""How long processes of a killed server may take to go away, in seconds."""
+
+NOBODY = 2**30
+"""A pid that no process has: more than any system hands out."""
 
 DEFAULT_SETTINGS: Mapping[str, str] = {
     "listen_addresses": "",
@@ -61,11 +68,7 @@ class EmbeddedServer:
         with _locked(folder):
             if not EmbeddedServer.running(folder):
                 create(folder, settings, version)
-                _forget_dead_postmaster(folder)
-                home = socket_folder(folder)
-                data, log = str(folder / "data"), str(folder / "log")
-                command = ["-w", "-t", "60", "-D", data, "-l", log, "-o", f"-k '{home}'", "start"]
-                run_tool("pg_ctl", command, folder, cluster_version(folder))
+                _start(folder)
         return EmbeddedServer.url(folder)
 
     @staticmethod
@@ -227,6 +230,32 @@ def _postmaster(folder: Path) -> int | None:
     return pid
 
 
+def _start(folder: Path) -> None:
+    data, log = str(folder / "data"), str(folder / "log")
+    command = ["-w", "-t", "60", "-D", data, "-l", log, "-o", f"-k '{socket_folder(folder)}'", "start"]
+    deadline = time.monotonic() + LEFTOVERS
+    while True:
+        _forget_dead_postmaster(folder)
+        try:
+            return run_tool("pg_ctl", command, folder, cluster_version(folder))
+        except EmbeddedServerFailed:
+            # Children of a postmaster that was killed live on for a moment, and PostgreSQL rightly refuses to start
+            # beside them. A server that fails for another reason has said so and is not tried again.
+            leftovers = ("lock file", "pre-existing shared memory block")
+            tail = (folder / "log").read_text(errors="replace").splitlines()[-3:]
+            if time.monotonic() > deadline or not any(word in line for line in tail for word in leftovers):
+                raise
+            time.sleep(0.1)
+
+
 def _forget_dead_postmaster(folder: Path) -> None:
-    if _postmaster(folder) is None:
-        (folder / "data" / "postmaster.pid").unlink(missing_ok=True)
+    """Makes a postmaster.pid that names a zombie or another program under a reused pid name nobody.
+
+    PostgreSQL would take either for a live server and never start. The file itself must stay: it also names the shared
+    memory by which PostgreSQL notices surviving children of the dead postmaster.
+    """
+    file = folder / "data" / "postmaster.pid"
+    if file.exists() and _postmaster(folder) is None:
+        _, *rest = file.read_text().splitlines() or [""]
+        file.write_text("\n".join([str(NOBODY), *rest]) + "\n")
+        (socket_folder(folder) / f"{SOCKET}.lock").unlink(missing_ok=True)

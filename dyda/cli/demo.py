@@ -1,0 +1,109 @@
+"""`dyda demo` on the screen: a table that follows the view, or plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from dyda.cli.options import CommonCommand, common
+from dyda.cli.output import console, log, say, show_json
+from dyda.cli.views import show_verification
+from dyda.commands.demo import VIEWS, Frame, demo
+
+__all__ = ["demo_command"]
+
+MOST_SHOWN = 14
+LINE_EVERY = 2.0
+
+
+@click.command("demo", cls=CommonCommand)
+@click.option("--seconds", default=20.0, show_default=True, help="How long the sources change.")
+@click.option("--seed", "chance", default=1, show_default=True, help="Other changes for every number.")
+@click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Make the project here and leave it.")
+def demo_command(seconds: float, chance: int, keep: Path | None) -> None:
+    """Show the travel example live, on embedded databases.
+
+    Four databases, two views over them, concurrent changes at all four, and a verification at the end.
+    """
+    # An ended demo must not leave five servers behind.
+    signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+    screen = _Screen()
+    with screen:
+        answer = demo(keep, seconds, chance, screen.step, screen.watch)
+    results = {view["result"] for view in answer["views"]}
+    if common().json:
+        show_json(answer)
+    else:
+        show_verification(answer["views"])
+        verdict = "every row is right" if results == {"equal"} else "the views are NOT verified"
+        changes = f"{sum(answer['transactions'].values())} transactions at four databases"
+        say(f"\n{changes}, {answer['states_seen']} states of the views seen: {verdict}. {answer['seconds']} s in all.")
+        if answer["folder"]:
+            log(f"The project is in {answer['folder']}; look around with: dyda -C {answer['folder']} status")
+    if results != {"equal"}:
+        sys.exit(3 if "different" in results else 1)
+
+
+class _Screen(contextlib.AbstractContextManager["_Screen"]):
+    """Steps and frames on standard error; the table moves in place on a terminal."""
+
+    def __init__(self) -> None:
+        self._live: Live | None = None
+        self._last_line = -LINE_EVERY
+        self._before: dict[str, Counter[tuple[Any, ...]]] = {}
+        self._moving = sys.stderr.isatty()
+
+    def __exit__(self, *failure: object) -> None:
+        self._end_table()
+
+    def step(self, text: str) -> None:
+        self._end_table()
+        log(f"• {text}")
+
+    def watch(self, frame: Frame) -> None:
+        if self._moving:
+            if self._live is None:
+                self._live = Live(console=console(sys.stderr), auto_refresh=False)
+                self._live.start()
+            self._live.update(self._picture(frame), refresh=True)
+        elif frame.elapsed - self._last_line >= LINE_EVERY:
+            self._last_line = frame.elapsed
+            log(f"  {_summary(frame)}")
+
+    def _end_table(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _picture(self, frame: Frame) -> Group:
+        view = VIEWS[0]
+        grid = Table(title=Text(view), title_justify="left", caption=Text(_summary(frame)), caption_justify="left")
+        for name in frame.columns[view]:
+            grid.add_column(Text(name))
+        now = Counter(frame.rows[view])
+        before = self._before.get(view, now)
+        self._before[view] = now
+        # New rows first, in green, so that the table visibly moves however long it is.
+        shown = sorted(now.elements(), key=lambda row: row in before)
+        for row in shown[:MOST_SHOWN]:
+            grid.add_row(*(Text(str(value)) for value in row), style="" if row in before else "green")
+        if len(shown) > MOST_SHOWN:
+            grid.add_row(f"… {len(shown) - MOST_SHOWN} more")
+        return Group(grid)
+
+
+def _summary(frame: Frame) -> str:
+    views = ", ".join(f"{view} {len(rows)} rows" for view, rows in frame.rows.items())
+    commits = ", ".join(f"{source} {count}" for source, count in frame.committed.items())
+    what = "changes" if frame.following else "the sources rest"
+    return f"{frame.elapsed:4.0f} s  {what}; commits: {commits}; {views}"

@@ -1,0 +1,137 @@
+"""Commands that set a project up: init, sources, apply."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dyda import commands
+from dyda.cli.options import CommonCommand, CommonGroup, common
+from dyda.cli.output import facts, log, progress, say, show_json, table
+from dyda.commands import ApplyPlan
+from dyda.errors import DydaError
+
+__all__ = ["NobodyToAsk", "apply_command", "init_command", "sources_group"]
+
+
+class NobodyToAsk(DydaError):
+    """A question is due, there is no terminal, and `--yes` was not given."""
+
+    exit_code = 2
+
+
+@click.command("init", cls=CommonCommand)
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+def init_command(directory: Path) -> None:
+    """Make a new project folder that runs as it is."""
+    folder = common().folder / directory
+    answer = commands.init(folder)
+    if common().json:
+        show_json(answer)
+        return
+    for path in answer["created"]:
+        say(str(path))
+    log(f"Next: dyda -C {folder} apply")
+
+
+@click.group("sources", cls=CommonGroup, invoke_without_command=True)
+@click.pass_context
+def sources_group(context: click.Context) -> None:
+    """List the sources; check them; remove DyDa from one."""
+    if context.invoked_subcommand is not None:
+        return
+    answer = commands.sources(common().folder)
+    if common().json:
+        show_json(answer)
+        return
+    columns = ["name", "reachable", "capture", "order", "url", "schema", "relations", "error"]
+    table([(name, name.upper()) for name in columns], answer, "No sources: add [sources.NAME] to dyda.toml.")
+
+
+@sources_group.command("check")
+def sources_check() -> None:
+    """Test reach, rights and capture, and print the GRANT that is missing."""
+    answer = commands.sources_check(common().folder)
+    if common().json:
+        show_json(answer)
+    else:
+        columns = [("source", "SOURCE"), ("level", "LEVEL"), ("what", "WHAT"), ("remedy", "REMEDY")]
+        table(columns, answer, "No sources: add [sources.NAME] to dyda.toml.")
+    if any(finding["level"] == "error" for finding in answer):
+        sys.exit(1)
+
+
+@sources_group.command("detach")
+@click.argument("name")
+def sources_detach(name: str) -> None:
+    """Remove everything DyDa put into the source NAME.
+
+    Its views break with the reason "detached" and keep their rows; `dyda apply` attaches and rebuilds again.
+    """
+    answer = commands.sources_detach(common().folder, name)
+    if common().json:
+        show_json(answer)
+        return
+    say(f"detached {answer['source']}")
+    for view in answer["views"]:
+        say(f"broken {view}: its rows stay as they are")
+
+
+@click.command("apply", cls=CommonCommand)
+@click.option("--yes", is_flag=True, help="Do it without asking.")
+def apply_command(yes: bool) -> None:
+    """Make the warehouse match views/.
+
+    Shows the plan and asks; then attaches capture at the sources, builds new views, rebuilds changed ones and
+    drops those whose file is gone.
+    """
+    options = common()
+
+    def confirm(plan: ApplyPlan) -> bool:
+        if not options.json:
+            _show_plan(plan)
+        if yes or plan.empty:
+            return True
+        if not sys.stdin.isatty():
+            raise NobodyToAsk("this plan needs your consent, and there is no terminal to ask on", "Add --yes to agree.")
+        return click.confirm("Do this?", err=True)
+
+    with progress() as report:
+        answer = commands.apply(options.folder, confirm, report)
+    if options.json:
+        show_json(answer)
+        return
+    if answer.get("cancelled"):
+        say("nothing was done")
+        return
+    _show_done(answer)
+
+
+PLANNED = (
+    ("create", "create"),
+    ("change", "rebuild, its file changed"),
+    ("recover", "rebuild, it is broken or detached"),
+    ("drop", "drop, its file is gone"),
+    ("evolved", "leave alone, it has evolved"),
+    ("unchanged", "leave alone"),
+)
+
+
+def _show_plan(plan: ApplyPlan) -> None:
+    pairs = [(name, text) for key, text in PLANNED for name in plan.as_dict()[key]]
+    table([("view", "VIEW"), ("plan", "PLAN")], [{"view": n, "plan": t} for n, t in pairs], "No views in views/.")
+    if plan.empty:
+        log("Nothing to do.")
+
+
+def _show_done(answer: dict[str, Any]) -> None:
+    done = []
+    for key in ("created", "changed", "recovered", "dropped"):
+        for item in answer.get(key, ()):
+            record = item if isinstance(item, dict) else {"name": item}
+            done.append((record["name"], f"{key}, {record['rows']} rows" if "rows" in record else key))
+    if done:
+        facts(done)

@@ -1,0 +1,107 @@
+"""Commands about views: views, views show, views explain, views resync, verify."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from dyda import commands
+from dyda.cli.options import CommonCommand, CommonGroup, common
+from dyda.cli.output import facts, log, progress, say, show_json, table
+from dyda.cli.running import view_columns
+
+__all__ = ["verify_command", "views_group"]
+
+
+@click.group("views", cls=CommonGroup, invoke_without_command=True)
+@click.pass_context
+def views_group(context: click.Context) -> None:
+    """List the views; show, explain or rebuild one."""
+    if context.invoked_subcommand is not None:
+        return
+    answer = commands.views(common().folder)
+    if common().json:
+        show_json(answer)
+        return
+    table(view_columns, answer, "No views: add views/NAME.sql and run dyda apply.")
+
+
+@views_group.command("show")
+@click.argument("name")
+@click.option("--sql", is_flag=True, help="The current SQL alone.")
+def views_show(name: str, sql: bool) -> None:
+    """Show the definition, columns, positions and effective preferences of a view."""
+    answer = commands.views_show(common().folder, name)
+    if common().json:
+        show_json({"sql": answer["sql"]} if sql else answer)
+        return
+    if sql:
+        say(answer["sql"].rstrip("\n"))
+        return
+    hidden = ("columns", "sql", "definition", "file")
+    facts([(key.replace("_", " "), value) for key, value in answer.items() if key not in hidden])
+    say("")
+    table([("name", "COLUMN"), ("type", "TYPE")], answer["columns"], "No columns.")
+    say("")
+    say(answer["sql"].rstrip("\n"))
+
+
+@views_group.command("explain")
+@click.argument("name")
+def views_explain(name: str) -> None:
+    """Show how each operator of a view is maintained, and how many questions an update costs."""
+    answer = commands.views_explain(common().folder, name)
+    if common().json:
+        show_json(answer)
+        return
+    columns = ["step", "rule", "state", "queries"]
+    table([(key, key.upper()) for key in columns], answer["steps"], "No steps.")
+    say("")
+    costs = [{"relation": relation, "queries": n} for relation, n in answer["queries_per_update"].items()]
+    table([("relation", "UPDATE OF"), ("queries", "QUERIES")], costs, "No relations.")
+    for note in answer.get("notes", ()):
+        say(f"\n{note}")
+
+
+@views_group.command("resync")
+@click.argument("name")
+def views_resync(name: str) -> None:
+    """Rebuild a view from its sources and swap it in; readers keep what they see meanwhile."""
+    with progress() as report:
+        answer = commands.views_resync(common().folder, name, report)
+    if common().json:
+        show_json(answer)
+        return
+    say(f"{answer['name']}: rebuilt, {answer['rows']} rows")
+
+
+@click.command("verify", cls=CommonCommand)
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+def verify_command(names: tuple[str, ...]) -> None:
+    """Recompute views from their sources and compare.
+
+    The sources are read as they are now, minus what is logged and not yet installed. Exit code 3: a difference was
+    found, and the differing rows are shown. Exit code 1: a view cannot be verified now (a schema change is pending,
+    a source is away).
+    """
+    with progress() as report:
+        answer = commands.verify(common().folder, names, report)
+    if common().json:
+        show_json(answer)
+    else:
+        show_verification(answer)
+    results = {view["result"] for view in answer}
+    if results & {"different", "unverifiable"}:
+        sys.exit(3 if "different" in results else 1)
+
+
+def show_verification(answer: list[dict[str, Any]]) -> None:
+    columns = ["name", "result", "missing", "extra", "reason"]
+    table([(key, key.upper()) for key in columns], answer, "No views to verify.")
+    for view in answer:
+        if samples := view.get("samples"):
+            log(f"\n{view['name']}: rows whose number of occurrences differs")
+            rows = [{**s, "row": {k: "NULL" if v is None else v for k, v in s["row"].items()}} for s in samples]
+            table([("expected", "EXPECTED"), ("found", "FOUND"), ("row", "ROW")], rows, "")

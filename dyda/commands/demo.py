@@ -1,0 +1,229 @@
+"""`dyda demo`: the travel example of paper 001, from nothing to a verified warehouse.
+
+    four writers ──▶ crm, tours, people, booking ──capture──▶ daemon ──▶ warehouse ──▶ a table on the screen
+
+The daemon is a process of its own, as in real life. Nothing here reaches into DyDa's insides: it uses the commands
+and reads the warehouse as any reader would.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+
+from dyda import commands
+from dyda.commands.demo_writers import SOURCES, Writer, expected_rows, seed
+from dyda.embedded import EmbeddedServer
+from dyda.errors import DydaError
+
+__all__ = ["VIEWS", "DemoFailed", "Frame", "demo"]
+
+TRAVEL = Path(__file__).parent / "travel"
+VIEWS = ("asia_customer", "asia_trip")
+CATCH_UP = 60.0
+START_UP = 90.0
+
+Rows = list[tuple[Any, ...]]
+Step = Callable[[str], None]
+Watch = Callable[["Frame"], None]
+
+
+class DemoFailed(DydaError):
+    """The demo could not go on; the daemon's last words are in the message."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What the screen shows at one moment: the views as a reader sees them, in one transaction."""
+
+    elapsed: float
+    committed: dict[str, int]
+    columns: dict[str, list[str]]
+    rows: dict[str, Rows]
+    following: bool
+    """False once the writers have stopped."""
+
+
+def demo(folder: Path | None, seconds: float, chance: int, step: Step, watch: Watch) -> dict[str, Any]:
+    """Runs the demo with `seconds` of changes, drawn from the seed `chance`; a `folder` that is named is kept."""
+    begun = time.monotonic()
+    kept = folder is not None
+    folder = _new_project(folder)
+    try:
+        step("starting five PostgreSQL servers: four sources and the warehouse")
+        urls = _start_servers(folder, chance)
+        step("building the views: dyda apply")
+        commands.apply(folder, lambda plan: True, lambda text, done, total: None)
+        step("starting the daemon: dyda daemon")
+        with _daemon(folder) as process:
+            committed, states = _change_and_follow(folder, urls, process, seconds, chance, watch, step)
+            step("recomputing every view from its sources and comparing: dyda verify")
+            verified = commands.verify(folder, (), lambda text, done, total: None)
+    finally:
+        with contextlib.suppress(DydaError):
+            commands.stop(folder)
+        if not kept:
+            shutil.rmtree(folder, ignore_errors=True)
+    return {
+        "seconds": round(time.monotonic() - begun, 1),
+        "transactions": committed,
+        "states_seen": states,
+        "views": verified,
+        "folder": str(folder) if kept else None,
+    }
+
+
+def _new_project(folder: Path | None) -> Path:
+    if folder is None:
+        folder = Path(tempfile.mkdtemp(prefix="dyda-demo-", dir="/tmp"))
+    elif folder.exists() and any(folder.iterdir()):
+        raise DemoFailed(f"{folder} is not empty", "Name a new folder for the demo.")
+    shutil.copytree(TRAVEL, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("sources"))
+    return folder.resolve()
+
+
+def _start_servers(folder: Path, chance: int) -> dict[str, str]:
+    """The URLs of all servers, sources filled with their first rows. They start side by side."""
+
+    def start(name: str) -> str:
+        url = EmbeddedServer.ensure(folder / ".dyda" / "pg" / name)
+        if name in SOURCES:
+            seed(url, name, TRAVEL / "sources" / f"{name}.sql", random.Random(f"{chance} {name}"))
+        return url
+
+    names = (*SOURCES, "warehouse")
+    with ThreadPoolExecutor(len(names)) as pool:
+        return dict(zip(names, pool.map(start, names), strict=True))
+
+
+@contextlib.contextmanager
+def _daemon(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`dyda daemon` as a process of its own; its log is kept beside the servers."""
+    path = folder / ".dyda" / "daemon.log"
+    with open(path, "wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dyda", "-C", str(folder), "daemon"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C reaches the demo alone, which then ends the daemon in order
+        )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _change_and_follow(
+    folder: Path,
+    urls: dict[str, str],
+    process: subprocess.Popen[bytes],
+    seconds: float,
+    chance: int,
+    watch: Watch,
+    step: Step,
+) -> tuple[dict[str, int], int]:
+    """Lets the writers loose, shows the views until these have caught up; returns commits and states seen."""
+    stopped = threading.Event()
+    writers = [Writer(urls[name], name, chance + number, stopped) for number, name in enumerate(SOURCES)]
+    states: list[dict[str, Rows]] = []
+    began = time.monotonic()
+    reader = psycopg2.connect(urls["warehouse"])
+
+    def look() -> dict[str, Rows]:
+        _still_runs(process, folder)
+        for writer in writers:
+            if writer.failure is not None:
+                raise DemoFailed(f"the {writer.name} failed: {writer.failure}")
+        columns, rows = _read_views(reader)
+        if not states or states[-1] != rows:
+            states.append(rows)
+        committed = {writer.source: writer.committed for writer in writers}
+        watch(Frame(time.monotonic() - began, committed, columns, rows, not stopped.is_set()))
+        return rows
+
+    try:
+        _wait_for_daemon(folder, process)
+        began = time.monotonic()
+        for writer in writers:
+            writer.start()
+        while time.monotonic() - began < seconds:
+            look()
+            time.sleep(0.25)
+        stopped.set()
+        for writer in writers:
+            writer.join()
+        wanted = expected_rows(lambda source, text: _query(urls[source], text))
+        deadline = time.monotonic() + CATCH_UP
+        while any(Counter(rows) != wanted[view] for view, rows in look().items()):
+            if time.monotonic() > deadline:
+                step(f"the views have not caught up within {CATCH_UP:.0f} s")
+                break
+            time.sleep(0.1)
+    finally:
+        stopped.set()
+        reader.close()
+    return {writer.source: writer.committed for writer in writers}, len(states)
+
+
+def _wait_for_daemon(folder: Path, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_UP
+    while not commands.status(folder)["daemon"]["running"]:
+        _still_runs(process, folder)
+        if time.monotonic() > deadline:
+            raise DemoFailed(f"the daemon did not start within {START_UP:.0f} s:\n{_last_words(folder)}")
+        time.sleep(0.25)
+
+
+def _still_runs(process: subprocess.Popen[bytes], folder: Path) -> None:
+    if process.poll() is not None:
+        raise DemoFailed(f"the daemon ended with {process.returncode}:\n{_last_words(folder)}")
+
+
+def _last_words(folder: Path) -> str:
+    lines = (folder / ".dyda" / "daemon.log").read_text(errors="replace").splitlines()
+    return "\n".join(lines[-10:])
+
+
+def _read_views(reader: Any) -> tuple[dict[str, list[str]], dict[str, Rows]]:
+    """Both views in one REPEATABLE READ transaction, which shows them in one state (rule I3)."""
+    columns: dict[str, list[str]] = {}
+    rows: dict[str, Rows] = {}
+    with reader, reader.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        for view in VIEWS:
+            cursor.execute(f"SELECT * FROM public.{view} ORDER BY 1, 2, 3, 4")
+            columns[view] = [column.name for column in cursor.description]
+            rows[view] = cursor.fetchall()
+    return columns, rows
+
+
+def _query(url: str, text: str) -> Rows:
+    connection = psycopg2.connect(url)
+    try:
+        with connection, connection.cursor() as cursor:
+            cursor.execute(text)
+            rows: Rows = cursor.fetchall()
+            return rows
+    finally:
+        connection.close()

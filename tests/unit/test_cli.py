@@ -1,0 +1,165 @@
+"""The skin: `-C` and `--json` anywhere, exit codes, one message for an error. The commands behind it are replaced by
+functions that only record, because their work is tested where it is done."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dyda import commands
+from dyda.cli.main import main
+from dyda.commands import ApplyPlan
+from dyda.errors import DydaError
+
+VIEW = {"name": "v", "state": "fresh", "version": 1, "rows": 3, "lag_seconds": 0.5, "fresh_at": "t", "reason": None}
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """`run("views", "--json")` gives the exit code, standard output and standard error."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["dyda", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out, said.err
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-C", "there", "--json", "views", "show", "v"),
+        ("views", "-C", "there", "show", "v", "--json"),
+        ("views", "--json", "show", "-C", "there", "v"),
+        ("views", "show", "--json", "v", "-Cthere"),
+    ],
+)
+def test_common_options_may_stand_anywhere(run: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
+    seen: list[Any] = []
+
+    def show(folder: Path, name: str) -> dict[str, Any]:
+        seen.append((folder, name))
+        return {"name": name, "sql": "SELECT 1", "columns": []}
+
+    monkeypatch.setattr(commands, "views_show", show)
+    code, out, _ = run(*words)
+    assert code == 0
+    assert json.loads(out)["name"] == "v"
+    assert seen == [(Path("there"), "v")]
+
+
+def test_tables_are_plain_and_uncut_where_there_is_no_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = "[bold]" + "x" * 300
+    monkeypatch.setattr(commands, "views", lambda folder: [{**VIEW, "name": long}, VIEW])
+    code, out, err = run("views")
+    assert code == 0
+    assert err == ""
+    heading, first, second = out.splitlines()
+    assert heading.split()[:2] == ["VIEW", "STATE"]
+    assert first.startswith(long), "a user's name was cut, or read as markup"
+    assert first.index("fresh") == second.index("fresh") == heading.index("STATE")
+
+
+def test_an_error_is_one_message_on_standard_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(folder: Path) -> list[dict[str, Any]]:
+        raise DydaError("the table [x] is away", "Bring it back.")
+
+    monkeypatch.setattr(commands, "views", fail)
+    assert run("views") == (1, "", "error: the table [x] is away\nBring it back.\n")
+
+
+def test_a_fault_of_ours_is_no_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "views", lambda folder: 1 // 0)
+    code, out, err = run("views")
+    assert (code, out) == (1, "")
+    assert "ZeroDivisionError" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("words", [("nonsense",), ("views", "show"), ("views", "--nonsense"), ("pending", "show", "x")])
+def test_wrong_usage_is_2(run: Run, words: tuple[str, ...]) -> None:
+    code, out, err = run(*words)
+    assert (code, out) == (2, "")
+    assert "Error" in err
+
+
+@pytest.mark.parametrize(
+    ("results", "code"),
+    [
+        (["equal", "equal"], 0),
+        (["equal", "skipped"], 0),
+        (["equal", "unverifiable"], 1),
+        (["different", "unverifiable"], 3),
+    ],
+)
+def test_verify_exit_codes(run: Run, monkeypatch: pytest.MonkeyPatch, results: list[str], code: int) -> None:
+    def verify(folder: Path, names: Any, progress: Any) -> list[dict[str, Any]]:
+        progress("reading", 0, 2)
+        return [{"name": f"v{n}", "result": r, "missing": 0, "extra": 0} for n, r in enumerate(results)]
+
+    monkeypatch.setattr(commands, "verify", verify)
+    found, out, err = run("verify", "--json")
+    assert found == code
+    assert [view["result"] for view in json.loads(out)] == results
+    assert err == "reading\n"
+
+
+class TestApply:
+    @pytest.fixture(autouse=True)
+    def record(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def apply(folder: Path, confirm: Callable[[ApplyPlan], bool], progress: Any) -> dict[str, Any]:
+            if not confirm(self.plan):
+                return {"cancelled": True}
+            return {"created": [{"name": "v", "rows": 3}]}
+
+        self.plan = ApplyPlan(create=("v",))
+        monkeypatch.setattr(commands, "apply", apply)
+
+    def test_a_question_without_a_terminal_is_2(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        code, out, err = run("apply")
+        assert code == 2
+        assert "create" in out
+        assert "--yes" in err
+
+    def test_yes_asks_nothing(self, run: Run) -> None:
+        code, out, _ = run("apply", "--yes")
+        assert code == 0
+        assert "created, 3 rows" in out
+
+    def test_an_empty_plan_asks_nothing(self, run: Run) -> None:
+        self.plan = ApplyPlan(unchanged=("v",))
+        code, _, err = run("apply")
+        assert code == 0
+        assert "Nothing to do." in err
+
+    def test_json_is_the_only_output(self, run: Run) -> None:
+        _, out, _ = run("apply", "--yes", "--json")
+        assert json.loads(out) == {"created": [{"name": "v", "rows": 3}]}
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    call = "from dyda import commands; commands.views = lambda folder: [{'name': 'x' * 99}] * 9999; import dyda.cli; "
+    command = [sys.executable, "-c", call + "dyda.cli.main()", "views"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
+
+
+def test_python_m_dyda_is_the_same_program() -> None:
+    result = subprocess.run([sys.executable, "-m", "dyda", "--version"], capture_output=True, text=True, check=True)
+    assert result.stdout.startswith("dyda ")
