@@ -11,10 +11,13 @@ __all__ = [
     "DydaError",
     "EvaluationFailed",
     "Fenced",
+    "InstallBlocked",
     "InvariantViolated",
     "NotComputable",
+    "PositionMoved",
     "ProjectBusy",
     "RelationRefused",
+    "RequestFailed",
     "SourceInUse",
     "SourceUnreachable",
     "UnknownColumn",
@@ -95,6 +98,31 @@ class ProjectBusy(DydaError):
 
 class Fenced(DydaError):
     """A newer process has taken over the project; this one must stop without installing anything."""
+
+
+class InstallBlocked(DydaError):
+    """A reader's open transaction keeps a view from being replaced or dropped; nothing was installed."""
+
+    def __init__(self, view: str, sessions: list[int]) -> None:
+        shown = ", ".join(str(pid) for pid in sessions) or "one that has ended since"
+        super().__init__(
+            f"{view} is being read in an open transaction (session {shown}), so its definition cannot be replaced",
+            "It is tried again; end that transaction, or: SELECT pg_terminate_backend(<session>)",
+        )
+        self.sessions = sessions
+
+
+class PositionMoved(DydaError):
+    """A view's position is not the one this unit started from (I1): the unit is void, nothing was installed."""
+
+    def __init__(self, view: str, source: str, expected: str | None, found: str | None) -> None:
+        super().__init__(f"view {view} stands at {found} of source {source}, not at {expected} as this unit expected")
+        self.view = view
+        self.source = source
+
+
+class RequestFailed(DydaError):
+    """What the running daemon was asked to do did not succeed; the message is the daemon's."""
 
 
 class InvariantViolated(DydaError):
