@@ -10,7 +10,7 @@ import click
 
 from dyda import commands
 from dyda.cli.options import CommonCommand, CommonGroup, common
-from dyda.cli.output import facts, log, progress, say, show_json, table
+from dyda.cli.output import log, progress, say, show_json, table
 from dyda.commands import ApplyPlan
 from dyda.errors import DydaError
 
@@ -93,7 +93,7 @@ def apply_command(yes: bool) -> None:
     def confirm(plan: ApplyPlan) -> bool:
         if not options.json:
             _show_plan(plan)
-        if yes or plan.empty:
+        if yes:
             return True
         if not sys.stdin.isatty():
             raise NobodyToAsk("this plan needs your consent, and there is no terminal to ask on", "Add --yes to agree.")
@@ -123,15 +123,13 @@ PLANNED = (
 def _show_plan(plan: ApplyPlan) -> None:
     pairs = [(name, text) for key, text in PLANNED for name in plan.as_dict()[key]]
     table([("view", "VIEW"), ("plan", "PLAN")], [{"view": n, "plan": t} for n, t in pairs], "No views in views/.")
-    if plan.empty:
-        log("Nothing to do.")
 
 
 def _show_done(answer: dict[str, Any]) -> None:
     done = []
-    for key in ("created", "changed", "recovered", "dropped"):
+    for key in ("created", "changed", "recovered", "dropped", "evolved", "unchanged"):
         for item in answer.get(key, ()):
             record = item if isinstance(item, dict) else {"name": item}
-            done.append((record["name"], f"{key}, {record['rows']} rows" if "rows" in record else key))
-    if done:
-        facts(done)
+            rows = f"{record['rows']} rows" if "rows" in record else None
+            done.append({"view": record["name"], "result": key, "rows": rows})
+    table([("view", "VIEW"), ("result", "RESULT"), ("rows", "ROWS")], done, "No views in views/, and none to drop.")

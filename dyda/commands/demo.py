@@ -67,10 +67,12 @@ def demo(folder: Path | None, seconds: float, chance: int, step: Step, watch: Wa
     try:
         step("starting five PostgreSQL servers: four sources and the warehouse")
         urls = _start_servers(folder, chance)
-        step("building the views: dyda apply")
-        commands.apply(folder, lambda plan: True, lambda text, done, total: None)
         step("starting the daemon: dyda daemon")
         with _daemon(folder) as process:
+            _wait_for_daemon(folder, process)
+            step("building the views: dyda apply")
+            commands.apply(folder, lambda plan: True)
+            step("changing all four sources at once while the daemon follows")
             committed, states = _change_and_follow(folder, urls, process, seconds, chance, watch, step)
             step("recomputing every view from its sources and comparing: dyda verify")
             verified = commands.verify(folder, (), lambda text, done, total: None)
@@ -163,8 +165,6 @@ def _change_and_follow(
         return rows
 
     try:
-        _wait_for_daemon(folder, process)
-        began = time.monotonic()
         for writer in writers:
             writer.start()
         while time.monotonic() - began < seconds:
