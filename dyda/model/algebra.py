@@ -9,10 +9,11 @@ text over `alias`.`column` references; Spark alone gives them meaning.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from dyda.model.preferences import Preferences
 from dyda.model.relation import Relation, RelationName
 
 __all__ = [
@@ -53,6 +54,12 @@ class Expression:
     columns: frozenset[ColumnRef]
     column: ColumnRef | None = None
     equality: tuple[ColumnRef, ColumnRef] | None = None
+    parts: tuple[str | ColumnRef, ...] = field(default=(), compare=False, repr=False)
+    """`sql` cut at its column references, as its author wrote it in between."""
+
+    def rendered(self, name: Callable[[ColumnRef], str]) -> str:
+        """The expression with each column called what `name` says; nothing else in it is touched."""
+        return "".join(part if isinstance(part, str) else name(part) for part in self.parts or (self.sql,))
 
     @property
     def aliases(self) -> frozenset[str]:
@@ -142,6 +149,7 @@ class ViewDefinition:
     name: str
     sql: str
     tree: Project
+    preferences: Preferences = field(default_factory=Preferences)
 
     @property
     def relations(self) -> frozenset[RelationName]:

@@ -1,0 +1,116 @@
+"""What a view's author allows when a schema changes (E-SQL of the EVE project), read from comments in the view file.
+
+    -- dyda: extent = any, new_columns = ignore          before SELECT: for the view
+    SELECT f.age /* dispensable, replaceable */          directly after a select item, a relation or a condition
+    FROM booking.flight_res f /* replaceable */
+
+A component that says nothing takes the project's defaults. Everything else in a comment is prose and means nothing
+here, but a near miss (`/* dispensible */`) is an error: a preference must never be lost silently.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dyda.errors import UnsupportedSql
+
+if TYPE_CHECKING:
+    from dyda.model.sql_text import Comment, SqlText
+
+__all__ = ["Preference", "Preferences", "read_header", "read_preference"]
+
+HEADER_CHOICES = {
+    "extent": ("equivalent", "superset", "subset", "any"),
+    "new_columns": ("ignore", "append"),
+}
+_WORDS = ("dispensable", "replaceable")
+
+
+@dataclass(frozen=True)
+class Preference:
+    """Of one component: whether it may be dropped, whether it may be replaced."""
+
+    dispensable: bool = False
+    replaceable: bool = False
+
+    def __or__(self, other: Preference) -> Preference:
+        return Preference(self.dispensable or other.dispensable, self.replaceable or other.replaceable)
+
+
+@dataclass(frozen=True)
+class Preferences:
+    """What the file says; components and settings that are not mentioned are not here.
+
+    Select items are known by their output name, relations by their alias, conditions by their normalised text.
+    """
+
+    extent: str | None = None
+    new_columns: str | None = None
+    items: tuple[tuple[str, Preference], ...] = ()
+    relations: tuple[tuple[str, Preference], ...] = ()
+    conditions: tuple[tuple[str, Preference], ...] = ()
+
+    def of_item(self, name: str) -> Preference | None:
+        return dict(self.items).get(name)
+
+    def of_relation(self, alias: str) -> Preference | None:
+        return dict(self.relations).get(alias)
+
+    def of_condition(self, sql: str) -> Preference | None:
+        return dict(self.conditions).get(sql)
+
+
+def read_preference(comment: Comment, text: SqlText) -> Preference | None:
+    """The preference that a comment states; None if it is prose."""
+    words = [word for word in re.split(r"[\s,]+", comment.body.lower()) if word and word != "and"]
+    if words and all(word in _WORDS for word in words):
+        return Preference(dispensable="dispensable" in words, replaceable="replaceable" in words)
+    near = [difflib.get_close_matches(word, _WORDS, n=1, cutoff=0.8) for word in words]
+    if words and all(near):
+        raise text.refusal(
+            comment.start,
+            f"the comment {comment.body.strip()!r} is not a preference",
+            f"Did you mean {', '.join(match[0] for match in near)}?",
+        )
+    return None
+
+
+def read_header(text: SqlText) -> tuple[str | None, str | None]:
+    """(extent, new_columns) from `-- dyda:` comments before the first word; None where they say nothing."""
+    found: dict[str, str] = {}
+    for comment in text.comments:
+        match = re.match(r"\s*dyda\s*:(.*)", comment.body, re.DOTALL | re.IGNORECASE)
+        if match is None:
+            continue
+        if comment.after is not None:
+            raise text.refusal(
+                comment.start, "a `dyda:` comment after the query has begun", "Put it on a line before SELECT."
+            )
+        for setting in match[1].split(","):
+            name, value = _setting(setting, comment, text)
+            if name in found:
+                raise text.refusal(comment.start, f"the preference {name!r} is given twice", "Keep one of them.")
+            found[name] = value
+    return found.get("extent"), found.get("new_columns")
+
+
+def _setting(setting: str, comment: Comment, text: SqlText) -> tuple[str, str]:
+    name, equals, value = (part.strip().lower() for part in setting.partition("="))
+    if not equals or name not in HEADER_CHOICES:
+        raise _unknown(comment, text, f"{setting.strip()!r} is not a preference of a view", name)
+    if value not in HEADER_CHOICES[name]:
+        raise text.refusal(
+            comment.start,
+            f"the preference {name} cannot be {value!r}",
+            f"Choose one of: {', '.join(HEADER_CHOICES[name])}.",
+        )
+    return name, value
+
+
+def _unknown(comment: Comment, text: SqlText, what: str, name: str) -> UnsupportedSql:
+    near = difflib.get_close_matches(name, HEADER_CHOICES, n=1)
+    remedy = f"Did you mean {near[0]}?" if near else "Write: -- dyda: extent = …, new_columns = …"
+    return text.refusal(comment.start, what, remedy)

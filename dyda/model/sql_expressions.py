@@ -1,0 +1,227 @@
+"""Expressions of a view: which columns they read, and their text with each column fully qualified.
+
+sqlglot's tree says where the column references are; the text between them goes to Spark as it was written, comments
+aside. So nothing that sqlglot does to an expression can change what it means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError
+from sqlglot.tokenizer_core import Token
+
+from dyda.errors import NotComputable
+from dyda.model.algebra import ColumnRef, Expression
+from dyda.model.relation import Column
+from dyda.model.sql_text import Span, SqlText, TokenType
+
+__all__ = ["Item", "Lookup", "condition", "item"]
+
+
+class Lookup(Protocol):
+    """Finds the column that a written reference means."""
+
+    def find(self, parts: Sequence[str], offset: int) -> ColumnRef: ...
+
+    def column(self, reference: ColumnRef) -> Column: ...
+
+
+@dataclass(frozen=True)
+class Item:
+    """A select item: `expression` under `name` (None if it has none), or a star over the parts before it."""
+
+    expression: Expression | None
+    name: str | None
+    star: tuple[str, ...] | None = None
+
+
+def item(text: SqlText, span: Span, lookup: Lookup, plain_numeric: str) -> Item:
+    """Read one select item."""
+    tree = _tree(text, span)
+    star = tree.this if isinstance(tree, exp.Column) else tree
+    if isinstance(star, exp.Star) and not star.args.get("except_") and text.kind(span.stop - 1) is TokenType.STAR:
+        return Item(None, None, tuple(text.name(i) for i in range(span.start, span.stop - 1, 2)))
+    if isinstance(tree, exp.Aliases):
+        raise text.refusal(text.offset(span.start), "several names for one select item", "Write one item per column.")
+    name = None
+    if isinstance(tree, exp.Alias):
+        if not text.is_name(span.stop - 1):
+            raise text.refusal(
+                text.offset(span.stop - 1), f"{text.shown(span.stop - 1)} is not a column name", "Use backticks."
+            )
+        name = text.name(span.stop - 1)
+        cut = 2 if text.kind(span.stop - 2) is TokenType.ALIAS else 1
+        span = Span(span.start, span.stop - cut)
+        tree = _tree(text, span)
+    expression = _expression(text, span, tree, lookup, plain_numeric, passed_on=True)
+    if name is None and expression.column is not None:
+        name = expression.column.column
+    return Item(expression, name)
+
+
+def condition(text: SqlText, span: Span, lookup: Lookup, plain_numeric: str) -> Expression:
+    """Read one conjunct of a condition."""
+    tree = _tree(text, span)
+    if isinstance(tree, exp.Alias | exp.Aliases | exp.Star):
+        raise text.refusal(text.offset(span.stop - 1), f"{text.shown(span.stop - 1)!r} is not expected here")
+    return _expression(text, span, tree, lookup, plain_numeric, passed_on=False)
+
+
+def _tree(text: SqlText, span: Span) -> exp.Expr:
+    """sqlglot's reading of the words, as a select item; every identifier in it knows its place in the text."""
+    words = [Token(TokenType.SELECT, "SELECT"), *text.words[span.start : span.stop]]
+    try:
+        trees = Spark().parser().parse(words, text.text)
+    except ParseError as error:
+        detail = error.errors[0] if error.errors else {}
+        found = str(detail.get("highlight") or "")
+        where = next((w.start for w in words[1:] if w.line == detail.get("line")), text.offset(span.start))
+        raise text.refusal(
+            where,
+            "the expression cannot be read" + (f" at {found!r}" if found else ""),
+            "Check it against Spark SQL; put unusual names in backticks.",
+        ) from None
+    select = trees[0] if len(trees) == 1 else None
+    if not isinstance(select, exp.Select) or len(select.expressions) != 1 or len(select.args.get("joins") or ()):
+        raise text.refusal(text.offset(span.start), "the expression cannot be read", "Put unusual names in backticks.")
+    tree = select.expressions[0]
+    assert isinstance(tree, exp.Expr)
+    return tree
+
+
+def _expression(
+    text: SqlText, span: Span, tree: exp.Expr, lookup: Lookup, plain_numeric: str, *, passed_on: bool
+) -> Expression:
+    found: dict[int, tuple[int, ColumnRef]] = {}  # start of a reference → its end, what it means
+    references: dict[int, ColumnRef] = {}  # by the node's identity
+    for node in tree.find_all(exp.Column):
+        start, end = _place(text, node)
+        reference = lookup.find([_name(text, part) for part in node.parts], start)
+        found[start] = (end, reference)
+        references[id(node)] = reference
+    for star in tree.find_all(exp.Star):
+        del star
+        raise text.refusal(text.offset(span.start), "* inside an expression", "List the columns.")
+    core = tree.unnest()
+    only = references.get(id(core)) if isinstance(core, exp.Column) else None
+    _refuse_text_types(text, tree, references, lookup, plain_numeric, core if passed_on else None)
+    _refuse_special_dates(text, span, tree, references, lookup, plain_numeric)
+    parts: tuple[str | ColumnRef, ...] = (only,) if only is not None else _parts(text, span, found)
+    return Expression(
+        sql="".join(str(part) for part in parts),
+        columns=frozenset(references.values()),
+        column=only,
+        equality=_equality(core, references),
+        parts=parts,
+    )
+
+
+def _place(text: SqlText, node: exp.Column) -> tuple[int, int]:
+    places = [(part.meta.get("start"), part.meta.get("end")) for part in node.parts]
+    first, last = places[0][0], places[-1][1]
+    if first is None or last is None:
+        raise text.refusal(0, f"the column {node.sql('spark')} cannot be read exactly", "Put its name in backticks.")
+    return int(first), int(last) + 1
+
+
+def _name(text: SqlText, part: exp.Expr) -> str:
+    written = text.text[part.meta["start"] : part.meta["end"] + 1]
+    return part.name if written.startswith("`") else written.lower()
+
+
+def _parts(text: SqlText, span: Span, found: dict[int, tuple[int, ColumnRef]]) -> tuple[str | ColumnRef, ...]:
+    """The text of the words with references instead of column names. What lies between words becomes one blank:
+    a `--` comment there would swallow whatever is written after the expression."""
+    parts: list[str | ColumnRef] = []
+    written: list[str] = []
+    position = text.offset(span.start)
+    for word in text.words[span.start : span.stop]:
+        if word.start < position:  # inside a reference, or a second reading of the same place (1L)
+            continue
+        written.append(" " * (word.start > position))
+        if word.start in found:
+            position, reference = found[word.start]
+            parts += ["".join(written), reference]
+            written = []
+        else:
+            position = word.end + 1
+            written.append(text.text[word.start : position])
+    return tuple(part for part in [*parts, "".join(written)] if part != "")
+
+
+def _equality(core: exp.Expr, references: dict[int, ColumnRef]) -> tuple[ColumnRef, ColumnRef] | None:
+    if not isinstance(core, exp.EQ):
+        return None
+    left, right = references.get(id(core.this.unnest())), references.get(id(core.expression.unnest()))
+    return (left, right) if left is not None and right is not None and left.alias != right.alias else None
+
+
+def _refuse_text_types(
+    text: SqlText,
+    tree: exp.Expr,
+    references: dict[int, ColumnRef],
+    lookup: Lookup,
+    plain_numeric: str,
+    passed_on: exp.Expr | None,
+) -> None:
+    """Types that travel as text have no operators on Spark: they are passed on, or cast to STRING."""
+    for node in tree.find_all(exp.Column):
+        reference = references[id(node)]
+        type_ = lookup.column(reference).type
+        if type_.computation(plain_numeric) is not None or node is passed_on:
+            continue
+        around = node.parent
+        while isinstance(around, exp.Paren):
+            around = around.parent
+        if isinstance(around, exp.Cast) and around.to.this is exp.DataType.Type.TEXT:
+            continue
+        raise NotComputable(
+            f"{text.place(_place(text, node)[0])}: {reference} is of type {type_.declared}, which Spark cannot compute "
+            "with exactly",
+            f"Pass it on as a column of its own, or compute with its text: CAST({reference} AS STRING).",
+        )
+
+
+def _refuse_special_dates(
+    text: SqlText,
+    span: Span,
+    tree: exp.Expr,
+    references: dict[int, ColumnRef],
+    lookup: Lookup,
+    plain_numeric: str,
+) -> None:
+    """Spark reads 'today' as the current day wherever a text becomes a date, also implicitly (`d = 'today'`)."""
+    special = [
+        word
+        for word in text.words[span.start : span.stop]
+        if word.token_type in (TokenType.STRING, TokenType.RAW_STRING) and _SPECIAL.match(word.text)
+    ]
+    if not special:
+        return
+    types = [lookup.column(reference).type.computation(plain_numeric) for reference in references.values()]
+    temporal: list[Callable[[], bool]] = [
+        lambda: any(type_ is not None and re.match("DATE|TIME", type_.spark_type) for type_ in types),
+        lambda: any(cast.to.is_type(*exp.DataType.TEMPORAL_TYPES) for cast in tree.find_all(exp.Cast)),
+        lambda: any(
+            _TEMPORAL_FUNCTION.search(text.shown(index)) and text.kind(index + 1) is TokenType.L_PAREN
+            for index in range(span.start, span.stop)
+        ),
+    ]
+    if any(test() for test in temporal):
+        raise text.refusal(
+            special[0].start,
+            f"the changing date {special[0].text!r}",
+            "Its value changes without any change at a source: put it into the query that reads the view.",
+        )
+
+
+_SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+_TEMPORAL_FUNCTION = re.compile(
+    "date|time|day|month|year|quarter|hour|minute|second|week|trunc|extract|zone", re.IGNORECASE
+)

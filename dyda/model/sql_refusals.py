@@ -1,0 +1,169 @@
+"""What a view cannot have yet: each construct by its name, with what to write instead.
+
+Select, project and inner join are maintained. The rest is refused when the view is created, never later and never
+silently, because a view that is only nearly right is wrong.
+"""
+
+from __future__ import annotations
+
+from dyda.model.sql_functions import AGGREGATES, CHANGING, GENERATORS, WINDOWS
+from dyda.model.sql_text import SqlText, TokenType
+
+__all__ = ["CLAUSES", "JOINS", "refuse_everywhere"]
+
+_WHEN_READING = "Leave it out here and put it into the query that reads the view."
+_TWO_VIEWS = "Write one view per query and combine them when reading: SELECT … FROM view1 {} SELECT … FROM view2."
+
+CLAUSES = {
+    TokenType.GROUP_BY: ("GROUP BY", "Keep the rows in the view and group when reading: SELECT … FROM view GROUP BY …"),
+    TokenType.HAVING: ("HAVING", _WHEN_READING),
+    TokenType.ORDER_BY: (
+        "ORDER BY",
+        "A view is a bag without order. Order when reading: SELECT … FROM view ORDER BY …",
+    ),
+    TokenType.SORT_BY: ("SORT BY", "A view is a bag without order. Order when reading: SELECT … FROM view ORDER BY …"),
+    TokenType.CLUSTER_BY: ("CLUSTER BY", "A view is a bag without order: leave it out."),
+    TokenType.DISTRIBUTE_BY: ("DISTRIBUTE BY", "A view is a bag without order: leave it out."),
+    TokenType.LIMIT: ("LIMIT", _WHEN_READING),
+    TokenType.OFFSET: ("OFFSET", _WHEN_READING),
+    TokenType.FETCH: ("FETCH", _WHEN_READING),
+    TokenType.UNION: ("UNION", _TWO_VIEWS.format("UNION ALL")),
+    TokenType.EXCEPT: ("EXCEPT (MINUS)", _TWO_VIEWS.format("EXCEPT")),
+    TokenType.INTERSECT: ("INTERSECT", _TWO_VIEWS.format("INTERSECT")),
+    TokenType.WINDOW: ("WINDOW", _WHEN_READING),
+    TokenType.QUALIFY: ("QUALIFY", _WHEN_READING),
+    TokenType.LATERAL: ("LATERAL", "Join relations of sources, and unfold arrays when reading the view."),
+    TokenType.TABLE_SAMPLE: ("TABLESAMPLE", "A sample is not repeatable. Select with a condition in WHERE."),
+    TokenType.PIVOT: ("PIVOT", _WHEN_READING),
+    TokenType.UNPIVOT: ("UNPIVOT", _WHEN_READING),
+    TokenType.PIPE_GT: ("the pipe |>", "Write SELECT … FROM … WHERE …"),
+}
+
+_OUTER = "Write an inner JOIN here, and a second view for the rows without a match."
+JOINS = {
+    TokenType.LEFT: ("LEFT JOIN", _OUTER),
+    TokenType.RIGHT: ("RIGHT JOIN", _OUTER),
+    TokenType.FULL: ("FULL JOIN", _OUTER),
+    TokenType.SEMI: ("SEMI JOIN", "Write an inner JOIN on a key of the right relation: it keeps each row once."),
+    TokenType.ANTI: ("ANTI JOIN", "Keep both relations in views of their own and use NOT EXISTS when reading."),
+    TokenType.NATURAL: (
+        "NATURAL JOIN",
+        "Name the columns: JOIN … USING (…) or JOIN … ON …; new columns cannot join in.",
+    ),
+    TokenType.ASOF: ("ASOF JOIN", "Write an inner JOIN with ON."),
+    TokenType.STRAIGHT_JOIN: ("STRAIGHT_JOIN", "Write JOIN."),
+}
+
+_STATEMENTS = {
+    TokenType.WITH: ("WITH (a common table expression)", "Write its relations in FROM and its conditions in WHERE."),
+    TokenType.L_PAREN: ("a query in parentheses", "Remove the parentheses around it."),
+    TokenType.VALUES: ("VALUES", "A view reads relations of sources: SELECT … FROM source.table."),
+    TokenType.TABLE: ("TABLE", "Write SELECT * FROM source.table."),
+    TokenType.FROM: ("a query that begins with FROM", "Write SELECT … FROM …"),
+}
+
+
+def refuse_everywhere(text: SqlText) -> None:
+    """Refuse what can stand at any place: other statements, subqueries, functions, parameters."""
+    _refuse_statement(text)
+    for index in range(len(text.words)):
+        named = text.kind(index - 1) is TokenType.DOT or text.shown(index).startswith("`")
+        if not named:
+            _refuse_keyword(text, index)
+        called = text.is_name(index) and text.kind(index + 1) is TokenType.L_PAREN
+        if called or not named:
+            _refuse_function(text, index, called)
+
+
+def _refuse_statement(text: SqlText) -> None:
+    text.comments  # noqa: B018 - hints and unclosed comments are refused on the way
+    first = text.kind(0)
+    if first is None:
+        raise text.refusal(0, "the file holds no query", "Write SELECT … FROM source.table.")
+    if first in _STATEMENTS:
+        raise text.refusal(text.offset(0), *_STATEMENTS[first])
+    if first is not TokenType.SELECT:
+        raise text.refusal(
+            text.offset(0),
+            f"{text.shown(0)!r} does not begin a query",
+            "A view file holds one SELECT, without CREATE VIEW or anything before it.",
+        )
+    for index in range(len(text.words) - 1):
+        if text.kind(index) is TokenType.SEMICOLON:
+            raise text.refusal(
+                text.offset(index + 1), "a second statement", "A view file holds one SELECT; make a file per view."
+            )
+
+
+def _refuse_keyword(text: SqlText, index: int) -> None:
+    kind, before = text.kind(index), text.kind(index - 1)
+    offset = text.offset(index)
+    if kind is TokenType.HINT:
+        raise text.refusal(offset, "a hint (/*+ … */)", "Leave it out: hints do not change what a view holds.")
+    if kind is TokenType.SELECT and index:
+        raise text.refusal(offset, *_subquery(text, index))
+    if kind in (TokenType.VALUES, TokenType.TABLE) and before is TokenType.L_PAREN and _in_from(text, index - 1):
+        raise text.refusal(offset, *_STATEMENTS[kind])
+    if kind is TokenType.DISTINCT and before is TokenType.SELECT:
+        raise text.refusal(offset, "DISTINCT", "Keep duplicates in the view: SELECT DISTINCT … FROM view when reading.")
+    if kind is TokenType.OVER and before is TokenType.R_PAREN:
+        raise text.refusal(offset, "a window function (OVER)", _WHEN_READING)
+    if kind is TokenType.EXCEPT and before is TokenType.STAR:
+        raise text.refusal(offset, "* EXCEPT", "List the columns.")
+    if kind in _SETS and text.kind(index + 1) in _BEGINNINGS:
+        raise text.refusal(offset, *CLAUSES[kind])
+    if kind in _PARAMETERS or (kind is TokenType.COLON and before is not TokenType.R_BRACKET):
+        raise text.refusal(offset, f"a parameter ({text.shown(index)})", "Write the value itself.")
+
+
+def _subquery(text: SqlText, index: int) -> tuple[str, str]:
+    predicate, negated = text.kind(index - 2), text.kind(index - 3) is TokenType.NOT
+    if predicate not in (TokenType.EXISTS, TokenType.IN):
+        return "a subquery", "Write its relations in FROM and its conditions in WHERE."
+    name = "EXISTS" if predicate is TokenType.EXISTS else "IN"
+    if negated:
+        return f"a subquery in NOT {name}", "Keep both relations in views of their own and combine them when reading."
+    return f"a subquery in {name}", "Write an inner JOIN on a key of the other relation: it keeps each row once."
+
+
+def _in_from(text: SqlText, index: int) -> bool:
+    return text.kind(index - 1) in (TokenType.FROM, TokenType.JOIN, TokenType.COMMA, TokenType.L_PAREN)
+
+
+def _refuse_function(text: SqlText, index: int, called: bool) -> None:
+    name = text.words[index].text.lower()
+    offset = text.offset(index)
+    if not called:
+        # Some need no parentheses: current_date. (`user` is a plain column name too; the columns decide there.)
+        if text.kind(index) in _BARE_FUNCTIONS and text.kind(index + 1) is not TokenType.DOT:
+            raise text.refusal(offset, f"the function {name}", _CHANGES)
+        return
+    if name in CHANGING or (name == "unix_timestamp" and text.kind(index + 2) is TokenType.R_PAREN):
+        raise text.refusal(offset, f"the function {name}()", _CHANGES)
+    if name in WINDOWS:
+        raise text.refusal(offset, f"the window function {name}()", _WHEN_READING)
+    if name in AGGREGATES and text.kind(index - 1) not in (TokenType.LIKE, TokenType.ILIKE, TokenType.RLIKE):
+        raise text.refusal(
+            offset,
+            f"the aggregate {name}()",
+            "Keep the rows in the view and aggregate when reading: … FROM view GROUP BY …",
+        )
+    if name in GENERATORS:
+        raise text.refusal(
+            offset, f"the generator {name}()", "Keep the whole value in the view and unfold it when reading."
+        )
+    if name == "identifier":
+        raise text.refusal(offset, "IDENTIFIER()", "Write the name itself, in backticks if it is unusual.")
+
+
+_SETS = frozenset({TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT})
+_BEGINNINGS = frozenset({TokenType.ALL, TokenType.DISTINCT, TokenType.SELECT, TokenType.L_PAREN, TokenType.VALUES})
+_CHANGES = "Its value changes without any change at a source: put it into the query that reads the view."
+_PARAMETERS = frozenset({TokenType.PARAMETER, TokenType.PLACEHOLDER, TokenType.L_BRACE, TokenType.SESSION_PARAMETER})
+_BARE_FUNCTIONS = frozenset(
+    {
+        *(TokenType.CURRENT_DATE, TokenType.CURRENT_DATETIME, TokenType.CURRENT_TIME, TokenType.CURRENT_TIMESTAMP),
+        *(TokenType.CURRENT_USER, TokenType.CURRENT_SCHEMA, TokenType.CURRENT_CATALOG, TokenType.LOCALTIME),
+        *(TokenType.LOCALTIMESTAMP, TokenType.SESSION_USER, TokenType.CURRENT_ROLE, TokenType.CURRENT_USER_ID),
+    }
+)

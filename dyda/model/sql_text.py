@@ -1,0 +1,159 @@
+"""The text of a view file: its words with their places, and its comments.
+
+sqlglot splits the text; the text itself stays what it is. Expressions are cut out of it and never printed from a
+syntax tree, because a tree printed back is not always what was written: sqlglot reads CAST as TRY_CAST here, and
+rearranges dates, divisions and escapes. Spark alone gives expressions their meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from dyda.errors import UnsupportedSql
+
+__all__ = ["Comment", "Span", "SqlText", "TokenType"]
+
+
+@dataclass(frozen=True)
+class Comment:
+    """A comment without its marks. `after` is the index of the word before it; None before the first word."""
+
+    body: str
+    start: int
+    after: int | None
+
+
+@dataclass(frozen=True)
+class Span:
+    """Words `start` up to, not including, `stop`."""
+
+    start: int
+    stop: int
+
+    def __contains__(self, index: int) -> bool:
+        return self.start <= index < self.stop
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+class SqlText:
+    """A view's text, cut into words."""
+
+    def __init__(self, view: str, text: str) -> None:
+        self.view = view
+        self.text = text
+        try:
+            self.words: list[Token] = Spark().tokenize(text)
+        except TokenError as error:
+            raise self._unreadable(error) from None
+
+    def refusal(self, offset: int, what: str, remedy: str = "") -> UnsupportedSql:
+        """The error that names the line at `offset`."""
+        return UnsupportedSql(self.view, what, remedy, self.line(offset))
+
+    def line(self, offset: int) -> int:
+        return self.text.count("\n", 0, offset) + 1
+
+    def place(self, offset: int) -> str:
+        return f"views/{self.view}.sql, line {self.line(offset)}"
+
+    def kind(self, index: int) -> TokenType | None:
+        """The kind of the word at `index`; None outside the text."""
+        return self.words[index].token_type if 0 <= index < len(self.words) else None
+
+    def offset(self, index: int) -> int:
+        """Where the word at `index` begins; past the end, where the last one does."""
+        if not self.words:
+            return 0
+        return self.words[min(index, len(self.words) - 1)].start
+
+    def shown(self, index: int) -> str:
+        """The word as the author wrote it."""
+        word = self.words[index]
+        return self.text[word.start : word.end + 1]
+
+    def is_name(self, index: int) -> bool:
+        """Whether the word could be an identifier: quoted, or made of letters, digits and underscores."""
+        if not 0 <= index < len(self.words):
+            return False
+        word, written = self.words[index], self.shown(index)
+        if written.startswith("`"):
+            return True
+        # sqlglot reads 1L as three words that share one place; none of them is a name.
+        return word.token_type is not TokenType.NUMBER and word.text == written and written.replace("_", "a").isalnum()
+
+    def name(self, index: int) -> str:
+        """The identifier: exact in backticks, otherwise folded to lower case."""
+        word = self.words[index]
+        return word.text if self.text[word.start] == "`" else self.shown(index).lower()
+
+    @cached_property
+    def comments(self) -> list[Comment]:
+        found: list[Comment] = []
+        position = 0
+        for index in range(len(self.words) + 1):
+            stop = self.words[index].start if index < len(self.words) else len(self.text)
+            found += self._comments_between(position, stop, index - 1 if index else None)
+            if index < len(self.words):
+                position = self.words[index].end + 1
+        return found
+
+    def closing(self, index: int) -> int:
+        """The index of the bracket that closes the one at `index`."""
+        depth = 0
+        for place in range(index, len(self.words)):
+            depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(self.words[place].token_type, 0)
+            if depth == 0:
+                return place
+        raise self.refusal(self.offset(index), "a parenthesis is not closed", "Close it.")
+
+    def closing_of(self, span: Span, index: int) -> bool:
+        """Whether the bracket at `index` closes one that was opened before `span`, with the span inside."""
+        depth = 0
+        for place in range(index, -1, -1):
+            depth += {TokenType.L_PAREN: -1, TokenType.R_PAREN: 1}.get(self.words[place].token_type, 0)
+            if depth == 0:
+                return place < span.start and span.stop <= index
+        return False
+
+    def _comments_between(self, position: int, stop: int, after: int | None) -> list[Comment]:
+        found = []
+        while match := re.compile(r"--|/\*").search(self.text, position, stop):
+            start = match.start()
+            if match[0] == "--":
+                newline = self.text.find("\n", start, stop)
+                position = stop if newline < 0 else newline
+                body = self.text[start + 2 : position]
+                if newline >= 0 and body.rstrip("\r").endswith("\\"):
+                    # Spark would go on with the comment on the next line; the words there would be lost.
+                    raise self.refusal(start, "a comment that ends in a backslash", "Remove the backslash.")
+            else:
+                position = self._end_of_block(start, stop)
+                body = self.text[start + 2 : position - 2]
+            if body.startswith("+"):
+                raise self.refusal(start, "a hint (/*+ … */)", "Leave it out: hints do not change what a view holds.")
+            found.append(Comment(body, start, after))
+        return found
+
+    def _end_of_block(self, start: int, stop: int) -> int:
+        depth, position = 1, start + 2
+        while depth:
+            match = re.compile(r"/\*|\*/").search(self.text, position, stop)
+            if match is None:
+                raise self.refusal(start, "a comment is not closed", "Close it with */.")
+            depth += 1 if match[0] == "/*" else -1
+            position = match.end()
+        return position
+
+    def _unreadable(self, error: TokenError) -> UnsupportedSql:
+        place = re.fullmatch(r"Missing (.+?) from (\d+):\d+", str(error.__cause__))
+        if place is None:
+            return UnsupportedSql(self.view, "a comment is not closed", "Close it with */.")
+        return UnsupportedSql(self.view, f"a text or name is not closed: {place[1]} is missing", line=int(place[2]))
