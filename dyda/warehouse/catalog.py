@@ -1,0 +1,189 @@
+"""Reading the catalog: one function per kind of record, each given a cursor, so that several can share a snapshot."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from dyda.model.message import UpdateMessage
+from dyda.model.position import Position
+from dyda.warehouse import models
+from dyda.warehouse.codec import changes_from_json, name_from_text, relation_from_json, view_columns_from_json
+from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, load
+from dyda.warehouse.records import (
+    Blocker,
+    DaemonRecord,
+    Identity,
+    MessageRecord,
+    RelationRecord,
+    RequestRecord,
+    SourceRecord,
+    UnitRecord,
+    VersionRecord,
+    ViewRecord,
+)
+
+__all__ = [
+    "blockers",
+    "holder",
+    "messages",
+    "positions",
+    "relations",
+    "requests",
+    "sources",
+    "units",
+    "versions",
+    "views",
+]
+
+POLLED_WITHIN = 10.0
+"""Seconds within which every source must have been polled for a view to count as fresh."""
+
+PROJECT = {"class": ADVISORY_CLASS, "key": PROJECT_LOCK}
+
+
+def _all(connection: Connection, name: str, parameters: Mapping[str, Any] | None = None) -> list[Row[Any]]:
+    return list(connection.exec_driver_sql(load(name).string, dict(parameters or {})))
+
+
+def views(connection: Connection, name: str | None = None) -> list[ViewRecord]:
+    return [_view(row) for row in _all(connection, "views.sql", {"name": name})]
+
+
+def _view(row: Row[Any]) -> ViewRecord:
+    state, reason = _shown(row)
+    fresh_at = row.fresh_at
+    if row.state == "live" and fresh_at is not None:
+        # Up to here the extent is known to show all there was: the oldest change it lacks, or else the last poll.
+        known = row.oldest if row.pending else row.polled_at
+        if known is not None and (row.pending or known > fresh_at):
+            fresh_at = min(known, row.now)
+    return ViewRecord(
+        name=row.name,
+        state=state,
+        stored_state=row.state,
+        reason=reason,
+        version=row.version,
+        rows=row.rows,
+        fresh_at=fresh_at,
+        lag_seconds=None if fresh_at is None else max(0.0, (row.now - fresh_at).total_seconds()),
+        positions={source: Position.parse(text) for source, text in (row.positions or {}).items()},
+        columns=view_columns_from_json(row.columns or ()),
+        sql=row.sql,
+        relations=tuple(name_from_text(text) for text in row.relations or ()),
+        file_text=row.file_text,
+        created_at=row.created_at,
+        pending=row.pending,
+        details=row.details or {},
+    )
+
+
+def _shown(row: Row[Any]) -> tuple[str, str | None]:
+    """The state that users are shown, and why."""
+    if row.state != "live":
+        return row.state, row.reason
+    if row.held:
+        return "held", row.waiting_reason or row.reason
+    polled = row.polled_at is not None and row.now - row.polled_at <= datetime.timedelta(seconds=POLLED_WITHIN)
+    return ("fresh" if polled and not row.pending else "stale"), row.waiting_reason or row.reason
+
+
+def versions(connection: Connection, view: str) -> list[VersionRecord]:
+    table = models.view_version
+    rows = connection.execute(select(table).where(table.c.view == view).order_by(table.c.version))
+    return [
+        VersionRecord(
+            row.view,
+            row.version,
+            row.sql,
+            view_columns_from_json(row.columns),
+            tuple(name_from_text(text) for text in row.relations),
+            row.cause,
+            row.extent,
+            row.installed_at,
+            row.details,
+        )
+        for row in rows
+    ]
+
+
+def positions(connection: Connection) -> dict[str, dict[str, Position]]:
+    """By view, then by source."""
+    found: dict[str, dict[str, Position]] = {}
+    for row in connection.execute(select(models.position).order_by(models.position.c.view, models.position.c.source)):
+        found.setdefault(row.view, {})[row.source] = Position.parse(row.position)
+    return found
+
+
+def messages(connection: Connection, source: str | None = None, limit: int | None = None) -> list[MessageRecord]:
+    """The queue in arrival order."""
+    table = models.message
+    query = select(table).order_by(table.c.id).limit(limit)
+    if source is not None:
+        query = query.where(table.c.source == source)
+    return [_message(row) for row in connection.execute(query)]
+
+
+def message(connection: Connection, number: int) -> MessageRecord | None:
+    row = connection.execute(select(models.message).where(models.message.c.id == number)).first()
+    return None if row is None else _message(row)
+
+
+def _message(row: Row[Any]) -> MessageRecord:
+    header = UpdateMessage(
+        row.source, row.xid, row.last_sequence, changes_from_json(row.source, row.changes), row.committed_at
+    )
+    return MessageRecord(row.id, header, row.state, row.reason, row.unit, row.received_at)
+
+
+def sources(connection: Connection) -> list[SourceRecord]:
+    return [
+        SourceRecord(
+            row.name,
+            None if row.system_identifier is None else Identity(row.system_identifier, row.timeline),
+            row.gap,
+            row.capture,
+            row.capture_order,
+            row.polled_at,
+            row.reachable,
+            row.error,
+            row.pending,
+            row.lag_seconds,
+        )
+        for row in _all(connection, "sources.sql")
+    ]
+
+
+def relations(connection: Connection) -> list[RelationRecord]:
+    table = models.relation
+    rows = connection.execute(select(table).order_by(table.c.source, table.c.schema, table.c.table))
+    return [RelationRecord(relation_from_json(dict(row._mapping)), row.fingerprint, row.captured) for row in rows]
+
+
+def units(connection: Connection, limit: int) -> list[UnitRecord]:
+    """The last units, newest first."""
+    rows = connection.execute(select(models.unit).order_by(models.unit.c.id.desc()).limit(limit))
+    return [UnitRecord(**row._mapping) for row in rows]
+
+
+def requests(connection: Connection, number: int | None = None) -> list[RequestRecord]:
+    table = models.request
+    query = select(table).order_by(table.c.id)
+    if number is not None:
+        query = query.where(table.c.id == number)
+    return [RequestRecord(**row._mapping) for row in connection.execute(query)]
+
+
+def holder(connection: Connection) -> DaemonRecord:
+    rows = _all(connection, "holder.sql", PROJECT)
+    if not rows:
+        return DaemonRecord(running=False)
+    row = rows[0]
+    return DaemonRecord(True, row.role, row.pid, row.host, row.since, row.fence)
+
+
+def blockers(connection: Connection) -> list[Blocker]:
+    return [Blocker(**row._mapping) for row in _all(connection, "blockers.sql", PROJECT)]

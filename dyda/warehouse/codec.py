@@ -1,0 +1,134 @@
+"""Model objects as JSON for the catalog, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, assert_never
+
+from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, UpdateMessage
+from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.types import PgType
+from dyda.warehouse.records import ViewColumn
+
+__all__ = [
+    "changes_from_json",
+    "changes_to_json",
+    "columns_from_json",
+    "columns_to_json",
+    "name_from_text",
+    "name_to_text",
+    "relation_from_json",
+    "relation_to_json",
+    "view_columns_from_json",
+    "view_columns_to_json",
+]
+
+
+def name_to_text(name: RelationName) -> str:
+    """One text per relation that cannot collide, whatever characters the names hold."""
+    return json.dumps([name.source, name.schema, name.table], ensure_ascii=False, separators=(",", ":"))
+
+
+def name_from_text(text: str) -> RelationName:
+    source, schema, table = json.loads(text)
+    return RelationName(source, schema, table)
+
+
+def changes_to_json(message: UpdateMessage) -> list[dict[str, Any]]:
+    return [_change_to_json(change) for change in message.changes]
+
+
+def _change_to_json(change: Change) -> dict[str, Any]:
+    place = {"schema": change.relation.schema, "table": change.relation.table}
+    match change:
+        case DataUpdate():
+            return {"change": "data", **place, "inserted": change.inserted, "deleted": change.deleted}
+        case Truncation():
+            return {"change": "truncation", **place}
+        case SchemaChange():
+            return {"change": "schema", **place, "command": change.command, "ddl": change.ddl}
+        case _:
+            assert_never(change)
+
+
+def changes_from_json(source: str, entries: Iterable[dict[str, Any]]) -> tuple[Change, ...]:
+    return tuple(_change_from_json(source, entry) for entry in entries)
+
+
+def _change_from_json(source: str, entry: dict[str, Any]) -> Change:
+    relation = RelationName(source, entry["schema"], entry["table"])
+    match entry["change"]:
+        case "data":
+            return DataUpdate(relation, entry["inserted"], entry["deleted"])
+        case "truncation":
+            return Truncation(relation)
+        case _:
+            return SchemaChange(relation, entry["command"], entry["ddl"])
+
+
+def columns_to_json(relation: Relation) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": column.name,
+            "number": column.number,
+            "type": column.type.name,
+            "declared": column.type.declared,
+            "builtin": column.type.builtin,
+            "not_null": column.not_null,
+            "generated": column.generated,
+        }
+        for column in relation.columns
+    ]
+
+
+def columns_from_json(entries: Iterable[dict[str, Any]]) -> tuple[Column, ...]:
+    return tuple(
+        Column(
+            entry["name"],
+            PgType(entry["type"], entry["declared"], entry["builtin"]),
+            entry["number"],
+            entry["not_null"],
+            entry["generated"],
+        )
+        for entry in entries
+    )
+
+
+def relation_to_json(relation: Relation) -> dict[str, Any]:
+    """The row of dyda.relation that describes it."""
+    return {
+        "source": relation.name.source,
+        "schema": relation.name.schema,
+        "table": relation.name.table,
+        "oid": relation.oid,
+        "columns": columns_to_json(relation),
+        "keys": [list(key) for key in relation.keys],
+        "estimated_rows": relation.estimated_rows,
+    }
+
+
+def relation_from_json(row: dict[str, Any]) -> Relation:
+    return Relation(
+        RelationName(row["source"], row["schema"], row["table"]),
+        row["oid"],
+        columns_from_json(row["columns"]),
+        tuple(tuple(key) for key in row["keys"]),
+        row["estimated_rows"],
+    )
+
+
+def view_columns_to_json(columns: Iterable[ViewColumn]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": column.name,
+            "type": column.type,
+            "spark_type": column.spark_type,
+            "passthrough": column.passthrough,
+        }
+        for column in columns
+    ]
+
+
+def view_columns_from_json(entries: Iterable[dict[str, Any]]) -> tuple[ViewColumn, ...]:
+    return tuple(ViewColumn(**entry) for entry in entries)

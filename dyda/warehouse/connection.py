@@ -1,0 +1,89 @@
+"""Connections to the warehouse: one way to open them, one set of pinned settings, no password in any message.
+
+Canonical texts depend on a handful of session settings (how floats, dates, intervals and bytes print); a role's or a
+database's own defaults must not leak into an extent's identity, so every session that writes pins them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import psycopg2
+import psycopg2.extensions
+from psycopg2 import sql
+
+from dyda.errors import DydaError, WarehouseUnreachable
+
+__all__ = ["PROJECT_LOCK", "connect", "load", "short", "translated", "without_password"]
+
+ADVISORY_CLASS = 0x44794461  # "DyDa": keeps our advisory locks apart from those of other programs in the database
+PROJECT_LOCK = 1
+UPGRADE_LOCK = 2
+ACKNOWLEDGE_LOCK = 3
+STAGING_CLASS = 0x44794473  # the second key is the staging table's number
+
+
+def connect(url: str, application: str) -> Any:
+    """A psycopg2 connection with pinned settings, in transaction mode."""
+    try:
+        connection = psycopg2.connect(url, application_name=application)
+    except (psycopg2.Error, UnicodeError) as error:
+        raise WarehouseUnreachable(
+            f"the warehouse cannot be reached: {without_password(str(error), url)}",
+            "Check [warehouse] url in dyda.toml and that the server accepts connections.",
+        ) from None
+    with translated(url):
+        connection.autocommit = True
+        connection.set_client_encoding("UTF8")
+        with connection.cursor() as cursor:
+            cursor.execute(load("session.sql"))
+        connection.autocommit = False
+    return connection
+
+
+@cache
+def load(name: str) -> sql.SQL:
+    """A statement of the folder sql/, with {placeholders} for identifiers and generated parts."""
+    return sql.SQL(resources.files("dyda.warehouse").joinpath("sql", name).read_text("utf-8"))
+
+
+@contextmanager
+def translated(url: str) -> Iterator[None]:
+    """Turns the loss of a connection and a missing right into errors that say what to do."""
+    try:
+        yield
+    except psycopg2.errors.InsufficientPrivilege as error:
+        raise DydaError(
+            f"the warehouse refused: {short(error)}",
+            "The role in [warehouse] url needs CREATE on the database and on the readers' schema.",
+        ) from None
+    except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
+        if isinstance(error, psycopg2.OperationalError) and error.pgcode and error.pgcode[:2] not in ("57", "08"):
+            raise
+        raise WarehouseUnreachable(
+            f"the connection to the warehouse was lost: {without_password(short(error), url)}",
+            "Nothing is half done: start the command again when the warehouse is back.",
+        ) from None
+
+
+def short(error: BaseException) -> str:
+    """PostgreSQL's own sentence, without the statement that it was about."""
+    primary = getattr(getattr(error, "diag", None), "message_primary", None)
+    return str(primary or error).strip()
+
+
+def without_password(text: str, url: str) -> str:
+    """`text` with every trace of the connection's password blotted out; libpq quotes a malformed URL in full."""
+    secrets = set(re.findall(r"//[^:/@\s]*:([^\s]+)@", url)) | set(re.findall(r"password\s*=\s*'?([^\s'&]+)", url))
+    try:
+        secrets.add(psycopg2.extensions.parse_dsn(url).get("password") or "")
+    except psycopg2.Error:
+        text = text.replace(url, "the configured url")
+    for secret in sorted(secrets - {""}, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return re.sub(r"(//[^:/@\s]*:)[^@\s]+@", r"\1***@", text).strip()

@@ -1,0 +1,163 @@
+"""Extents: a view's rows, counted. dyda.extent_<number>(hash, c1 … cn, count), and how a bag gets into one.
+
+hash   digest of the row's canonical text: two rows are the same if their texts are
+count  how many times the row is in the view; never zero, never negative
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import psycopg2
+from psycopg2 import sql
+
+from dyda.errors import DydaError, EvaluationFailed, InvariantViolated
+from dyda.warehouse.connection import load, short
+from dyda.warehouse.models import SCHEMA
+
+__all__ = ["Comparison", "Extent", "check_types"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `verify` finds: rows that the extent lacks, rows it has too many, and a few of them.
+
+    A sample is (difference, canonical texts): +1 is missing once, -2 is there twice too often.
+    """
+
+    missing: int
+    extra: int
+    samples: tuple[tuple[int, tuple[str | None, ...]], ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        return self.missing == 0 and self.extra == 0
+
+
+@dataclass(frozen=True)
+class Extent:
+    """One extent table, known by its number; `types` are the warehouse types of its columns."""
+
+    number: int
+    view: str
+    types: tuple[str, ...]
+
+    @property
+    def identifier(self) -> sql.Identifier:
+        return sql.Identifier(SCHEMA, f"extent_{self.number}")
+
+    def create(self, cursor: Any) -> None:
+        """The table, without its key: that is added when the first rows are in."""
+        columns = sql.SQL(", ").join(
+            sql.SQL("{} {}").format(sql.Identifier(f"c{i}"), sql.SQL(type_))
+            for i, type_ in enumerate(self.types, start=1)
+        )
+        cursor.execute(
+            # Some room in each page lets counts move without touching the index.
+            sql.SQL(
+                "CREATE TABLE {} (hash bytea NOT NULL, {}, count bigint NOT NULL CHECK (count > 0))"
+                " WITH (fillfactor = 90)"
+            ).format(self.identifier, columns)
+        )
+
+    def fill(self, cursor: Any, entries: sql.Composable | None) -> int:
+        """The first rows of a new extent, then the key, then statistics; returns the rows."""
+        rows = 0
+        if entries is not None:
+            self._execute(cursor, load("fill.sql"), entries)
+            cursor.execute(sql.SQL("SELECT coalesce(sum(count), 0)::bigint FROM {}").format(self.identifier))
+            (rows,) = cursor.fetchone()
+        cursor.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (hash)").format(self.identifier))
+        cursor.execute(sql.SQL("ANALYZE {}").format(self.identifier))
+        return int(rows)
+
+    def merge(self, cursor: Any, entries: sql.Composable) -> int:
+        """Adds a signed bag; costs what the bag costs, whatever the extent's size. Returns the change in rows."""
+        # A temporary table has no statistics: left alone, the planner may read the whole extent for ten entries.
+        cursor.execute(
+            "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
+        )
+        change = self._merge(cursor, "found_for_delta.sql", entries)
+        cursor.execute("SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on")
+        return change
+
+    def replace(self, cursor: Any, entries: sql.Composable) -> int:
+        """Makes the extent equal to the bag by writing only what differs. Returns the change in rows."""
+        return self._merge(cursor, "found_for_replace.sql", entries)
+
+    def compare(self, cursor: Any, entries: sql.Composable, samples: int) -> Comparison:
+        """How the extent differs from the bag it should be."""
+        # format() prints by the type's output function; a cast to text would turn 't' into 'true' and cut blanks.
+        shown = sql.SQL(", ").join(
+            sql.SQL(
+                "CASE WHEN e.hash IS NULL THEN CASE WHEN entry.{0} IS NOT NULL THEN format('%s', entry.{0}::{1}) END"
+                " WHEN e.{0} IS NOT NULL THEN format('%s', e.{0}) END AS {0}"
+            ).format(column, sql.SQL(type_))
+            for column, type_ in zip(self._columns, self.types, strict=True)
+        )
+        self._execute(cursor, load("compare.sql"), entries, shown=shown, limit=sql.Literal(samples))
+        found = cursor.fetchall()
+        missing, extra = found[0][:2]
+        return Comparison(missing, extra, tuple((row[2], tuple(row[3:])) for row in found if row[2] is not None))
+
+    def drop(self, cursor: Any) -> None:
+        cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(self.identifier))
+
+    @cached_property
+    def _columns(self) -> tuple[sql.Identifier, ...]:
+        return tuple(sql.Identifier(f"c{i}") for i in range(1, len(self.types) + 1))
+
+    def _each(self, template: str) -> sql.Composable:
+        pairs = zip(self._columns, self.types, strict=True)
+        return sql.SQL(", ").join(sql.SQL(template).format(column, sql.SQL(type_)) for column, type_ in pairs)
+
+    def _grouped(self, entries: sql.Composable) -> sql.Composable:
+        return load("grouped.sql").format(
+            minima=self._each('min({0} COLLATE "C") AS {0}'),
+            casts=self._each("{0}::{1}"),
+            columns=self._each("{0}"),
+            entries=entries,
+        )
+
+    def _merge(self, cursor: Any, found: str, entries: sql.Composable) -> int:
+        part = load(found).format(entry_columns=self._each("entry.{0}"), extent=self.identifier)
+        self._execute(cursor, load("merge.sql"), entries, found=part)
+        change, negative, sample = cursor.fetchone()
+        if negative:
+            shown = sample if len(sample) <= 200 else sample[:200] + "…"
+            raise InvariantViolated(self.view, f"{negative} row(s) would be there less than zero times, as {shown}")
+        return int(change)
+
+    def _execute(self, cursor: Any, template: sql.SQL, entries: sql.Composable, **parts: sql.Composable) -> None:
+        statement = template.format(
+            extent=self.identifier,
+            grouped=self._grouped(entries),
+            columns=self._each("{0}"),
+            casts=self._each("{0}::{1}"),
+            **parts,
+        )
+        try:
+            cursor.execute(statement)
+        except psycopg2.errors.CheckViolation as error:
+            raise InvariantViolated(self.view, f"a row would be there less than zero times ({short(error)})") from None
+        except psycopg2.DataError as error:
+            raise EvaluationFailed(f"view {self.view}: the warehouse cannot hold a value: {short(error)}") from None
+
+
+def check_types(cursor: Any, view: str, types: Sequence[str]) -> None:
+    """Refuses what is not the name of a type; the names are used in DDL as they are."""
+    for type_ in types:
+        try:
+            # The parser must take the whole text for one type name.
+            cursor.execute("SELECT to_regtype(%s) IS NOT NULL", (type_,))
+            (known,) = cursor.fetchone()
+        except psycopg2.ProgrammingError:
+            known = False
+            cursor.connection.rollback()
+        if not known:
+            raise DydaError(
+                f"view {view}: the warehouse has no type {type_!r}", "Cast the column to STRING in the view."
+            )

@@ -1,0 +1,130 @@
+"""The warehouse at one moment, for `verify`: positions and extents that belong together while a daemon goes on.
+
+    frozen ── positions ──▶ recompute at them ──▶ staging ──▶ compare with the extent as it was when frozen
+
+Staged rows are younger than the frozen snapshot and invisible to it, so they are piped into it from a second session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg2
+from psycopg2 import sql
+
+from dyda.errors import DydaError, UnknownView
+from dyda.model.position import Position
+from dyda.warehouse.codec import view_columns_from_json
+from dyda.warehouse.connection import ACKNOWLEDGE_LOCK, ADVISORY_CLASS, connect, load, translated
+from dyda.warehouse.extents import Comparison, Extent
+from dyda.warehouse.staging import Staging
+
+__all__ = ["FrozenWarehouse", "acknowledgement_held", "frozen"]
+
+
+@contextlib.contextmanager
+def frozen(url: str) -> Iterator[FrozenWarehouse]:
+    connection = connect(url, "dyda verify")
+    try:
+        with translated(url):
+            connection.set_session(isolation_level="REPEATABLE READ")
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT count(*) FROM dyda.project")  # the first statement takes the snapshot
+                yield FrozenWarehouse(cursor, url)
+    finally:
+        connection.close()
+
+
+class FrozenWarehouse:
+    """Made by `Warehouse.frozen()`."""
+
+    def __init__(self, cursor: Any, url: str) -> None:
+        self._cursor = cursor
+        self._url = url
+
+    def positions(self, view: str) -> dict[str, Position]:
+        self._cursor.execute("SELECT source, position FROM dyda.position WHERE view = %s", (view,))
+        return {source: Position.parse(text) for source, text in self._cursor.fetchall()}
+
+    def version(self, view: str) -> int:
+        """The version whose rows the extent holds."""
+        return self._known(view)[0]
+
+    def rows(self, view: str) -> int:
+        """The extent's rows, counted; the catalog's own number must be the same."""
+        extent = self._known(view)[1]
+        self._cursor.execute(sql.SQL("SELECT coalesce(sum(count), 0)::bigint FROM {}").format(extent.identifier))
+        return int(self._cursor.fetchone()[0])
+
+    def compare(self, view: str, staging: Staging, samples: int = 10) -> Comparison:
+        """How the extent differs from the rows in `staging`."""
+        extent = self._known(view)[1]
+        if staging.width != len(extent.types):
+            raise ValueError(f"view {view} has {len(extent.types)} columns, not {staging.width}")
+        try:
+            table = self._bring(staging)
+            self._cursor.execute(sql.SQL("ANALYZE {}").format(table))
+            found = extent.compare(self._cursor, table, samples)
+            self._cursor.execute(sql.SQL("DROP TABLE {}").format(table))
+        except psycopg2.errors.UndefinedTable:
+            raise DydaError(f"view {view} was redefined meanwhile", "Run verify again.") from None
+        return found
+
+    def _known(self, view: str) -> tuple[int, Extent]:
+        self._cursor.execute(load("known_view.sql"), (view,))
+        row = self._cursor.fetchone()
+        if row is None or row[1] is None:
+            raise UnknownView(f"there is no view {view!r} with rows")
+        version, number, columns = row
+        return version, Extent(number, view, tuple(column.type for column in view_columns_from_json(columns)))
+
+    def _bring(self, staging: Staging) -> sql.Identifier:
+        """Copies the staged rows into a temporary table of this transaction; nothing of them passes through Python."""
+        table = sql.Identifier("pg_temp", staging.table)
+        columns = sql.SQL(", ").join(
+            sql.SQL("{} text").format(sql.Identifier(f"c{i}")) for i in range(1, staging.width + 1)
+        )
+        self._cursor.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({}, n bigint NOT NULL)").format(table, columns))
+        reader, writer = os.pipe()
+        other = connect(self._url, "dyda verify")
+        failures: list[BaseException] = []
+
+        def pump() -> None:
+            with contextlib.closing(other), os.fdopen(writer, "wb") as output, other.cursor() as cursor:
+                try:
+                    cursor.copy_expert(
+                        sql.SQL("COPY {} TO STDOUT (FORMAT binary)").format(staging.identifier).as_string(cursor),
+                        output,
+                    )
+                except (psycopg2.Error, OSError) as error:
+                    failures.append(error)
+
+        thread = threading.Thread(target=pump, daemon=True)
+        thread.start()
+        try:
+            with os.fdopen(reader, "rb") as source:
+                self._cursor.copy_expert(
+                    sql.SQL("COPY {} FROM STDIN (FORMAT binary)").format(table).as_string(self._cursor), source
+                )
+        finally:
+            thread.join()
+        if failures:
+            raise failures[0]
+        return table
+
+
+@contextlib.contextmanager
+def acknowledgement_held(url: str) -> Iterator[None]:
+    """A shared lock that `Worker.acknowledging` respects; waits for an acknowledgement that is under way."""
+    connection = connect(url, "dyda verify")
+    try:
+        with translated(url), connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock_shared(%s, %s)", (ADVISORY_CLASS, ACKNOWLEDGE_LOCK))
+            connection.commit()
+            yield
+    finally:
+        connection.close()

@@ -1,0 +1,318 @@
+"""Installing a unit: extents, versions, DDL, positions and the fate of the messages, in one transaction.
+
+`Installation` says what; `carry_out` does it in a transaction that the worker has opened and fenced. It only raises or
+succeeds: the worker rolls back or commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from psycopg2 import sql
+from psycopg2.extras import Json
+
+from dyda import faults
+from dyda.errors import DydaError, PositionMoved, UnknownView
+from dyda.model.position import Position
+from dyda.warehouse.codec import name_to_text, relation_to_json, view_columns_from_json, view_columns_to_json
+from dyda.warehouse.connection import load
+from dyda.warehouse.extents import Extent, check_types
+from dyda.warehouse.reader import Reader, check_names
+from dyda.warehouse.records import RelationState, SourceState, UnitRecord, ViewColumn, ViewVersion
+from dyda.warehouse.sink import copy_batches
+from dyda.warehouse.staging import Staging
+
+__all__ = ["VIEW_STATES", "Installation", "ViewChange", "carry_out", "save_relation", "save_source"]
+
+VIEW_STATES = ("live", "building", "resync", "broken", "held")
+
+
+@dataclass(frozen=True)
+class ViewChange:
+    """What happens to one view.
+
+    Its rows: a small `delta` (c1 … cn string, n int64), or `staging` with `mode` 'delta' or 'replace', or neither.
+    `version` is a new definition; a view that does not exist yet needs one, and is created by it. `state` None leaves
+    the state alone, except that a new version, or rows in `replace` mode, make the view `live`. `positions` by source:
+    (the position expected to be there or None, the new one or None to forget the source).
+    """
+
+    view: str
+    delta: pa.Table | None = None
+    staging: Staging | None = None
+    mode: str = "delta"
+    version: ViewVersion | None = None
+    state: str | None = None
+    reason: str | None = None
+    positions: Mapping[str, tuple[Position | None, Position | None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.delta is not None and self.staging is not None:
+            raise ValueError("rows come as a delta or from a staging table, not both")
+        if self.mode not in ("delta", "replace"):
+            raise ValueError(f"mode is delta or replace, not {self.mode!r}")
+        if self.state is not None and self.state not in VIEW_STATES:
+            raise ValueError(f"a view's state is one of {', '.join(VIEW_STATES)}, not {self.state!r}")
+
+
+@dataclass(frozen=True)
+class Installation:
+    """One unit's outcome. `done` are the numbers of the messages that every view has now."""
+
+    changes: tuple[ViewChange, ...] = ()
+    done: tuple[int, ...] = ()
+    sources: tuple[SourceState, ...] = ()
+    relations: tuple[RelationState, ...] = ()
+    unit: UnitRecord | None = None
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A view as the catalog has it at the start of the transaction."""
+
+    version: int | None
+    extent: Extent | None
+    columns: tuple[ViewColumn, ...]
+
+
+def carry_out(cursor: Any, installation: Installation, schema: str, patience: float) -> None:
+    """Everything that `installation` asks for; the caller's transaction holds the fence's row."""
+    faults.point("install.begun")
+    for number, change in enumerate(installation.changes):
+        _Installer(cursor, change, schema, patience, number).run()
+    faults.point("install.merged")
+    for change in installation.changes:
+        if change.version is not None:
+            # A new definition may read other sources: the positions that come with it are all there are.
+            cursor.execute(
+                "DELETE FROM dyda.position WHERE view = %s AND source <> ALL(%s)", (change.view, list(change.positions))
+            )
+        for source, (expected, new) in change.positions.items():
+            _move(cursor, change.view, source, expected, new)
+    for state in installation.sources:
+        save_source(cursor, state)
+    for relation in installation.relations:
+        save_relation(cursor, relation)
+    if installation.done:
+        cursor.execute("DELETE FROM dyda.message WHERE id = ANY(%s)", (list(installation.done),))
+    if installation.unit is not None:
+        _save_unit(cursor, installation.unit)
+    faults.point("install.before-commit")
+
+
+class _Installer:
+    """One view's part of the transaction."""
+
+    def __init__(self, cursor: Any, change: ViewChange, schema: str, patience: float, number: int) -> None:
+        self.cursor = cursor
+        self.change = change
+        self.reader = Reader(schema, change.view)
+        self.patience = patience
+        self.number = number
+        self.known = self._known()
+
+    def run(self) -> None:
+        change, known = self.change, self.known
+        if known is None and change.version is None:
+            raise UnknownView(f"there is no view {change.view} to install rows into")
+        if change.version is not None:
+            self._check(change.version)
+        if change.version is not None and not self._same_types(change.version):
+            rows = self._new_extent(change.version)
+            self._save_view(rows, absolute=True)
+            return
+        if change.version is not None:
+            assert known is not None
+            assert known.extent is not None
+            self._save_version(change.version, known.extent)
+        self._save_view(self._new_rows(), absolute=False)
+
+    def _known(self) -> _Known | None:
+        self.cursor.execute(load("known_view.sql"), (self.change.view,))
+        row = self.cursor.fetchone()
+        if row is None:
+            return None
+        version, number, stored = row
+        if number is None:
+            return _Known(None, None, ())
+        columns = view_columns_from_json(stored)
+        extent = Extent(number, self.change.view, tuple(column.type for column in columns))
+        return _Known(version, extent, columns)
+
+    def _check(self, version: ViewVersion) -> None:
+        check_names(self.change.view, [column.name for column in version.columns])
+        check_types(self.cursor, self.change.view, [column.type for column in version.columns])
+
+    def _same_types(self, version: ViewVersion) -> bool:
+        if self.known is None or self.known.extent is None:
+            return False
+        return self.known.extent.types == tuple(column.type for column in version.columns)
+
+    def _new_extent(self, version: ViewVersion) -> int:
+        """A table of its own for the new columns. Readers with an older snapshot get a serialization error (I2)."""
+        if self.change.mode != "replace" or (self.change.staging is None and self.change.delta is None):
+            raise DydaError(f"view {self.change.view}: new columns need all rows, in mode 'replace'")
+        if self.known is None:
+            self.cursor.execute("INSERT INTO dyda.view (name, state) VALUES (%s, 'building')", (self.change.view,))
+        self.cursor.execute(
+            "INSERT INTO dyda.extent (view, version) VALUES (%s, %s) RETURNING id", (self.change.view, self._next())
+        )
+        extent = Extent(self.cursor.fetchone()[0], self.change.view, tuple(column.type for column in version.columns))
+        extent.create(self.cursor)
+        rows = extent.fill(self.cursor, self._entries(extent))
+        self._save_version(version, extent)
+        return rows
+
+    def _new_rows(self) -> int:
+        """Rows into the extent that is there; returns the change in their number."""
+        known = self.known
+        assert known is not None
+        if self.change.staging is None and self.change.delta is None:
+            return 0
+        if known.extent is None:
+            raise DydaError(f"view {self.change.view} has no extent yet: its first version brings it")
+        entries = self._entries(known.extent)
+        merge = known.extent.replace if self.change.mode == "replace" else known.extent.merge
+        return merge(self.cursor, entries)
+
+    def _entries(self, extent: Extent) -> sql.Composable:
+        width = len(extent.types)
+        if self.change.staging is not None:
+            if self.change.staging.width != width:
+                raise ValueError(f"view {self.change.view} has {width} columns, not {self.change.staging.width}")
+            return self.change.staging.identifier
+        # One per width and place: made once in a session, emptied at each commit. No catalog rows come and go.
+        table = sql.Identifier("pg_temp", f"dyda_delta_{width}_{self.number}")
+        columns = sql.SQL(", ").join(sql.SQL("{} text").format(sql.Identifier(f"c{i}")) for i in range(1, width + 1))
+        self.cursor.execute(
+            sql.SQL("CREATE TEMPORARY TABLE IF NOT EXISTS {} ({}, n bigint NOT NULL) ON COMMIT DELETE ROWS").format(
+                table, columns
+            )
+        )
+        assert self.change.delta is not None
+        copy_batches(self.cursor, table, width, self.change.delta.to_batches())
+        return table
+
+    def _next(self) -> int:
+        return (self.known.version or 0) + 1 if self.known is not None else 1
+
+    def _save_version(self, version: ViewVersion, extent: Extent) -> None:
+        """The version's row, and what readers see if that moves."""
+        names = [column.name for column in version.columns]
+        self.cursor.execute(
+            load("save_version.sql"),
+            {
+                "view": self.change.view,
+                "version": self._next(),
+                "sql": version.sql,
+                "columns": Json(view_columns_to_json(version.columns)),
+                "relations": [name_to_text(name) for name in version.relations],
+                "details": Json(dict(version.details)),
+                "extent": extent.number,
+                "cause": version.cause,
+                "file_text": version.file_text,
+            },
+        )
+        previous = self.known.extent if self.known is not None else None
+        shown = [column.name for column in self.known.columns] if self.known is not None else []
+        if (
+            previous is None
+            or previous.number != extent.number
+            or shown != names
+            or not self.reader.exists(self.cursor)
+        ):
+            self.reader.publish(self.cursor, extent, names, previous, self.patience)
+        if previous is not None and previous.number != extent.number:
+            previous.drop(self.cursor)
+            self.cursor.execute("DELETE FROM dyda.extent WHERE id = %s", (previous.number,))
+
+    def _save_view(self, rows: int, *, absolute: bool) -> None:
+        change = self.change
+        brought = change.version is not None or (change.mode == "replace" and self._has_rows)
+        state = change.state or ("live" if brought else None)
+        self.cursor.execute(
+            load("save_view.sql"),
+            {"view": change.view, "state": state, "reason": change.reason, "rows": rows, "absolute": absolute},
+        )
+
+    @property
+    def _has_rows(self) -> bool:
+        return self.change.delta is not None or self.change.staging is not None
+
+
+def _move(cursor: Any, view: str, source: str, expected: Position | None, new: Position | None) -> None:
+    """The position moves by compare-and-set (I1)."""
+    place = {"view": view, "source": source, "expected": str(expected), "new": str(new)}
+    if expected is None and new is None:
+        return
+    if expected is None:
+        cursor.execute(
+            "INSERT INTO dyda.position (view, source, position) VALUES (%(view)s, %(source)s, %(new)s)"
+            " ON CONFLICT (view, source) DO NOTHING",
+            place,
+        )
+    elif new is None:
+        cursor.execute(
+            "DELETE FROM dyda.position WHERE view = %(view)s AND source = %(source)s AND position = %(expected)s", place
+        )
+    else:
+        cursor.execute(
+            "UPDATE dyda.position SET position = %(new)s"
+            " WHERE view = %(view)s AND source = %(source)s AND position = %(expected)s",
+            place,
+        )
+    if cursor.rowcount != 1:
+        cursor.execute("SELECT position FROM dyda.position WHERE view = %(view)s AND source = %(source)s", place)
+        found = cursor.fetchone()
+        raise PositionMoved(view, source, str(expected) if expected else None, found[0] if found else None)
+
+
+def save_source(cursor: Any, state: SourceState) -> None:
+    identity = state.identity
+    cursor.execute(
+        load("save_source.sql"),
+        {
+            "name": state.name,
+            "system_identifier": None if identity is None else str(identity.system_identifier),
+            "timeline": None if identity is None else int(identity.timeline),
+            "gap": state.gap,
+            "capture": state.capture,
+            "order": state.order,
+            "reachable": state.reachable,
+            "error": state.error,
+            "polled": state.polled,
+        },
+    )
+
+
+def save_relation(cursor: Any, state: RelationState) -> None:
+    row = relation_to_json(state.relation)
+    cursor.execute(
+        load("save_relation.sql"),
+        {
+            **row,
+            "columns": Json(row["columns"]),
+            "keys": Json(row["keys"]),
+            "fingerprint": state.fingerprint,
+            "captured": state.captured,
+        },
+    )
+
+
+def _save_unit(cursor: Any, unit: UnitRecord) -> None:
+    cursor.execute(
+        load("save_unit.sql"),
+        {
+            "id": unit.id,
+            "mode": unit.mode,
+            "started_at": unit.started_at,
+            "messages": unit.messages,
+            "rows": unit.rows,
+            "queries": unit.queries,
+            "jobs": unit.jobs,
+            "phases": Json(dict(unit.phases)),
+        },
+    )

@@ -1,0 +1,15 @@
+"""Alembic calls this with the connection that `Warehouse.upgrade()` holds its lock on."""
+
+from alembic import context
+
+from dyda.warehouse.models import SCHEMA, metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    version_table="migration",
+    version_table_schema=SCHEMA,
+    include_schemas=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,267 @@
+"""What the catalog tells and is told: plain frozen records, never rows of an open transaction."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dyda.model.message import UpdateMessage
+from dyda.model.position import Position
+from dyda.model.relation import Relation, RelationName
+
+__all__ = [
+    "Blocker",
+    "DaemonRecord",
+    "Identity",
+    "MessageRecord",
+    "RelationRecord",
+    "RelationState",
+    "RequestRecord",
+    "SourceRecord",
+    "SourceState",
+    "Status",
+    "UnitRecord",
+    "VersionRecord",
+    "ViewColumn",
+    "ViewRecord",
+    "ViewVersion",
+]
+
+
+@dataclass(frozen=True)
+class ViewColumn:
+    """A column as readers see it. `type` is the warehouse's; `passthrough`: it is a source's column as it is."""
+
+    name: str
+    type: str
+    spark_type: str = "string"
+    passthrough: bool = False
+
+
+@dataclass(frozen=True)
+class ViewVersion:
+    """A definition about to be installed; the installation gives it its number.
+
+    `file_text` is the view file this version was made from (None: an evolution, the file last applied stays what
+    it was). `details` is room for what later tells the story of a rewriting: preferences, runners-up.
+    """
+
+    sql: str
+    columns: tuple[ViewColumn, ...]
+    relations: tuple[RelationName, ...] = ()
+    cause: str = "apply"
+    file_text: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class VersionRecord:
+    """An installed version."""
+
+    view: str
+    version: int
+    sql: str
+    columns: tuple[ViewColumn, ...]
+    relations: tuple[RelationName, ...]
+    cause: str
+    extent: int
+    installed_at: datetime.datetime
+    details: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ViewRecord:
+    """A view at a glance.
+
+    `stored_state` is what the catalog holds (`live`, `building`, `resync`, `broken`, `held`); `state` is what users
+    are shown: `live` appears as `fresh`, `stale` or `held`, by what is pending and when the sources were last polled.
+    """
+
+    name: str
+    state: str
+    stored_state: str
+    reason: str | None
+    version: int | None
+    rows: int
+    fresh_at: datetime.datetime | None
+    lag_seconds: float | None
+    positions: Mapping[str, Position]
+    columns: tuple[ViewColumn, ...]
+    sql: str | None
+    relations: tuple[RelationName, ...]
+    file_text: str | None
+    created_at: datetime.datetime
+    pending: int
+    details: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class MessageRecord:
+    """A message of the queue: its header, and what has become of it so far."""
+
+    id: int
+    message: UpdateMessage
+    state: str
+    reason: str | None
+    unit: int | None
+    received_at: datetime.datetime
+
+    @property
+    def source(self) -> str:
+        return self.message.source
+
+    @property
+    def xid(self) -> int:
+        return self.message.xid
+
+    @property
+    def kind(self) -> str:
+        return self.message.kind
+
+    @property
+    def relations(self) -> frozenset[RelationName]:
+        return self.message.relations
+
+    @property
+    def rows(self) -> int:
+        return self.message.rows
+
+
+class Identity:
+    """Which server a source is: a restored, promoted or replaced one has other numbers (P2).
+
+    Equal to anything that has the same two numbers; source adapters bring their own class.
+    """
+
+    __slots__ = ("system_identifier", "timeline")
+
+    def __init__(self, system_identifier: str, timeline: int) -> None:
+        self.system_identifier = system_identifier
+        self.timeline = timeline
+
+    def __eq__(self, other: object) -> bool:
+        if not (hasattr(other, "system_identifier") and hasattr(other, "timeline")):
+            return NotImplemented
+        return str(self.system_identifier) == str(other.system_identifier) and self.timeline == int(other.timeline)
+
+    def __hash__(self) -> int:
+        return hash((str(self.system_identifier), self.timeline))
+
+    def __repr__(self) -> str:
+        return f"Identity({self.system_identifier!r}, {self.timeline})"
+
+
+@dataclass(frozen=True)
+class SourceState:
+    """News of a source. Fields left None stay as they are; an `error` of '' clears it; `polled` stamps the time.
+
+    `identity` is anything with `system_identifier` and `timeline`.
+    """
+
+    name: str
+    identity: Any = None
+    gap: int | None = None
+    capture: str | None = None
+    order: str | None = None
+    reachable: bool | None = None
+    error: str | None = None
+    polled: bool = False
+
+
+@dataclass(frozen=True)
+class SourceRecord:
+    """A source as last heard of. `pending` counts its messages in the queue, `lag_seconds` is the oldest one's age."""
+
+    name: str
+    identity: Identity | None
+    gap: int | None
+    capture: str | None
+    order: str | None
+    polled_at: datetime.datetime | None
+    reachable: bool | None
+    error: str | None
+    pending: int
+    lag_seconds: float
+
+
+@dataclass(frozen=True)
+class RelationState:
+    """A relation as its views are planned with it, about to be remembered."""
+
+    relation: Relation
+    fingerprint: str | None = None
+    captured: bool = True
+
+
+@dataclass(frozen=True)
+class RelationRecord:
+    """A relation as it was when its views were last planned."""
+
+    relation: Relation
+    fingerprint: str | None
+    captured: bool
+
+
+@dataclass(frozen=True)
+class UnitRecord:
+    """What one unit of maintenance did and cost. `id` comes from `Worker.new_unit()`, or from the installation."""
+
+    mode: str
+    messages: int = 0
+    rows: int = 0
+    queries: int = 0
+    jobs: int = 0
+    phases: Mapping[str, float] = field(default_factory=dict)
+    started_at: datetime.datetime | None = None
+    installed_at: datetime.datetime | None = None
+    id: int | None = None
+
+
+@dataclass(frozen=True)
+class RequestRecord:
+    """What a command asked the running process to do. `state`: waiting, running, done, failed, cancelled."""
+
+    id: int
+    verb: str
+    arguments: Mapping[str, Any]
+    state: str
+    progress: Any
+    result: Any
+    error: Mapping[str, Any] | None
+    created_at: datetime.datetime
+    finished_at: datetime.datetime | None
+
+
+@dataclass(frozen=True)
+class DaemonRecord:
+    """Who works on the project now. `running` is the lock's truth, not a heartbeat's; `role` is daemon or a command."""
+
+    running: bool
+    role: str | None = None
+    pid: int | None = None
+    host: str | None = None
+    since: datetime.datetime | None = None
+    fence: int | None = None
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """A session whose lock an installation waits for."""
+
+    pid: int
+    user: str | None
+    application: str | None
+    since: datetime.datetime | None
+    query: str | None
+
+
+@dataclass(frozen=True)
+class Status:
+    """Everything `dyda status` shows, read in one snapshot."""
+
+    daemon: DaemonRecord
+    sources: tuple[SourceRecord, ...]
+    views: tuple[ViewRecord, ...]
+    blockers: tuple[Blocker, ...] = ()

@@ -1,0 +1,120 @@
+"""Arrow record batches into a table by COPY, without a Python loop over rows; also from Spark executors.
+
+An executor need not have DyDa installed: this module imports nothing but psycopg2, pyarrow and the standard library,
+so that it can be shipped by value.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg2
+import pyarrow as pa
+import pyarrow.csv
+from psycopg2 import sql
+
+__all__ = ["StagingSink", "copy_batches"]
+
+CHUNK = 1 << 18
+
+
+@dataclass(frozen=True)
+class StagingSink:
+    """Picklable: `sink(batches)` puts all of them into the staging table and returns how many entries they were.
+
+    Spark may run a task twice, at once or one after the other. A task's rows and its mark (stage and partition) commit
+    together and the mark is unique, so that a partition's rows get in once, whichever attempt wins.
+    """
+
+    url: str = field(repr=False)
+    schema: str
+    table: str
+    width: int
+
+    def __call__(self, batches: Iterable[Any]) -> int:
+        connection = psycopg2.connect(self.url, application_name="dyda staging")
+        try:
+            connection.set_client_encoding("UTF8")
+            with connection.cursor() as cursor:
+                cursor.execute("SET idle_in_transaction_session_timeout = 0; SET statement_timeout = 0")
+                rows = copy_batches(cursor, sql.Identifier(self.schema, self.table), self.width, batches)
+                earlier = self._mark(cursor, rows)
+            if earlier is not None:
+                connection.rollback()
+                return earlier
+            connection.commit()
+            return rows
+        finally:
+            connection.close()
+
+    def _mark(self, cursor: Any, rows: int) -> int | None:
+        """Marks this task as written; the count of an earlier attempt if there was one (then ours must go)."""
+        marks = sql.Identifier(self.schema, self.table + "_task")
+        task = _task()
+        cursor.execute(
+            sql.SQL("INSERT INTO {} (task, entries) VALUES (%s, %s) ON CONFLICT (task) DO NOTHING").format(marks),
+            (task, rows),
+        )
+        if cursor.rowcount == 1:
+            return None
+        cursor.execute(sql.SQL("SELECT entries FROM {} WHERE task = %s").format(marks), (task,))
+        (earlier,) = cursor.fetchone()
+        return int(earlier)
+
+
+def _task() -> str:
+    """Stage and partition of the Spark task we are in; outside of Spark every call is a task of its own."""
+    spark = sys.modules.get("pyspark")
+    context = spark.TaskContext.get() if spark is not None else None
+    return f"{context.stageId()}/{context.partitionId()}" if context is not None else uuid.uuid4().hex
+
+
+def copy_batches(cursor: Any, table: sql.Composable, width: int, batches: Iterable[Any]) -> int:
+    """COPY batches (c1 … cn string, n int64) into `table`(c1 … cn, n); returns the number of entries."""
+    stream = _CsvStream(batches, width)
+    columns = sql.SQL(", ").join(sql.Identifier(f"c{i}") for i in range(1, width + 1))
+    cursor.copy_expert(
+        sql.SQL("COPY {} ({}, n) FROM STDIN (FORMAT csv)").format(table, columns).as_string(cursor),
+        stream,
+        CHUNK,
+    )
+    return stream.rows
+
+
+class _CsvStream:
+    """A file to read from, that encodes one batch after the other when asked for more.
+
+    pyarrow quotes every text and never a NULL, which is how PostgreSQL's CSV tells '' from NULL.
+    """
+
+    def __init__(self, batches: Iterable[Any], width: int) -> None:
+        self.rows = 0
+        self._width = width
+        self._batches: Iterator[Any] = iter(batches)
+        self._buffer = memoryview(b"")
+
+    def read(self, size: int = -1) -> bytes:
+        while not self._buffer:
+            batch = next(self._batches, None)
+            if batch is None:
+                return b""
+            self._buffer = memoryview(self._encode(batch))
+        end = len(self._buffer) if size < 0 else size
+        chunk, self._buffer = self._buffer[:end], self._buffer[end:]
+        return bytes(chunk)
+
+    def _encode(self, batch: Any) -> bytes:
+        if batch.num_columns != self._width + 1:
+            raise ValueError(f"{self._width} columns and a count were expected, not {batch.schema.names}")
+        if batch.num_rows == 0:
+            return b""
+        self.rows += batch.num_rows
+        output = io.BytesIO()
+        options = pa.csv.WriteOptions(include_header=False, quoting_style="needed")
+        pa.csv.write_csv(batch, output, options)
+        return output.getvalue()

@@ -1,0 +1,4 @@
+-- known_view: a view's current version, its extent and its columns; NULLs while it has none.
+SELECT v.version, w.extent, w.columns
+FROM dyda.view v LEFT JOIN dyda.view_version w ON w.view = v.name AND w.version = v.version
+WHERE v.name = %s

@@ -1,0 +1,90 @@
+"""Staging tables: where Spark tasks put a view's rows before one transaction takes them over.
+
+They are UNLOGGED: they are worth nothing after a crash, and what a dead process left behind is dropped by the next one.
+Each is guarded by an advisory lock of the session that made it, so that nobody drops one in use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg2
+from psycopg2 import sql
+
+from dyda.warehouse.connection import STAGING_CLASS
+from dyda.warehouse.models import SCHEMA
+from dyda.warehouse.sink import StagingSink
+
+__all__ = ["Staging", "collect_garbage", "create_staging", "drop_staging"]
+
+
+@dataclass(frozen=True)
+class Staging:
+    """dyda.staging_<number>(c1 … cn text, n bigint)."""
+
+    number: int
+    width: int
+    url: str = field(repr=False)
+
+    @property
+    def table(self) -> str:
+        return f"staging_{self.number}"
+
+    @property
+    def identifier(self) -> sql.Identifier:
+        return sql.Identifier(SCHEMA, self.table)
+
+    def sink(self) -> StagingSink:
+        """What a Spark task calls with its record batches."""
+        return StagingSink(self.url, SCHEMA, self.table, self.width)
+
+
+def create_staging(cursor: Any, url: str, width: int) -> Staging:
+    """A new, empty staging table; the caller commits, so that others see it."""
+    cursor.execute("SELECT nextval('dyda.staging_number')")
+    staging = Staging(cursor.fetchone()[0], width, url)
+    cursor.execute("SELECT pg_advisory_lock(%s, %s)", (STAGING_CLASS, staging.number))
+    columns = sql.SQL(", ").join(sql.SQL("{} text").format(sql.Identifier(f"c{i}")) for i in range(1, width + 1))
+    cursor.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({}, n bigint NOT NULL)").format(staging.identifier, columns))
+    cursor.execute(
+        sql.SQL("CREATE UNLOGGED TABLE {} (task text PRIMARY KEY, entries bigint NOT NULL)").format(
+            sql.Identifier(SCHEMA, staging.table + "_task")
+        )
+    )
+    return staging
+
+
+def drop_staging(connection: Any, number: int) -> bool:
+    """Drops it unless a task that nobody waits for still writes there; such a one goes at the next collection."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '100ms'")
+            tables = [sql.Identifier(SCHEMA, f"staging_{number}{suffix}") for suffix in ("", "_task")]
+            cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.SQL(", ").join(tables)))
+            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", (STAGING_CLASS, number))
+        connection.commit()
+    except psycopg2.errors.LockNotAvailable:
+        connection.rollback()
+        return False
+    return True
+
+
+def collect_garbage(connection: Any) -> int:
+    """Drops the staging tables that no living session guards; returns how many."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT substr(relname, 9)::integer FROM pg_class"
+            " WHERE relnamespace = 'dyda'::regnamespace AND relkind = 'r' AND relname ~ '^staging_[0-9]+$'"
+        )
+        numbers = [number for (number,) in cursor.fetchall()]
+    connection.commit()
+    dropped = 0
+    for number in numbers:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", (STAGING_CLASS, number))
+            (free,) = cursor.fetchone()
+        connection.commit()
+        if free:
+            dropped += drop_staging(connection, number)
+    return dropped

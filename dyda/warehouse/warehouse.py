@@ -1,0 +1,308 @@
+"""The warehouse: the catalog for everyone to read, and the way to become the one who writes.
+
+Reading goes through SQLAlchemy in short transactions of their own; writing through a `Worker` (see worker.py), except
+for requests, which any command may leave for the process that holds the lock.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import psycopg2
+import sqlalchemy
+from sqlalchemy import Connection, create_engine, insert, select, text, update
+
+from dyda.errors import DydaError, ProjectBusy, RequestFailed, UnknownView, WarehouseUnreachable
+from dyda.model.position import Position
+from dyda.warehouse import catalog, models
+from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, connect, load, short, translated, without_password
+from dyda.warehouse.frozen import FrozenWarehouse, acknowledgement_held, frozen
+from dyda.warehouse.records import (
+    Blocker,
+    DaemonRecord,
+    MessageRecord,
+    RelationRecord,
+    RequestRecord,
+    SourceRecord,
+    Status,
+    UnitRecord,
+    VersionRecord,
+    ViewRecord,
+)
+from dyda.warehouse.staging import Staging, collect_garbage, create_staging, drop_staging
+from dyda.warehouse.upgrade import upgrade
+from dyda.warehouse.worker import Worker
+
+__all__ = ["Warehouse"]
+
+
+class Warehouse:
+    """A warehouse database. `schema` is where readers find the views."""
+
+    def __init__(self, url: str, schema: str = "public") -> None:
+        self.url = url
+        self.schema = schema
+        # libpq reads the URL itself: SQLAlchemy's own idea of a URL is narrower (services, several hosts, sockets).
+        self._engine = create_engine(
+            "postgresql+psycopg2://", creator=lambda: connect(url, "dyda"), pool_size=2, pool_pre_ping=True
+        )
+
+    @classmethod
+    def connect(cls, url: str, schema: str = "public") -> Warehouse:
+        """Opens it; an error at once if it does not answer."""
+        warehouse = cls(url, schema)
+        with warehouse._reading():
+            return warehouse
+
+    def __repr__(self) -> str:
+        return f"Warehouse({without_password(self.url, self.url)!r}, {self.schema!r})"
+
+    def __enter__(self) -> Warehouse:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def upgrade(self) -> None:
+        """Brings the catalog to this program's version; several processes may try at once."""
+        with self._translated():
+            upgrade(self._engine, self.schema)
+
+    @cached_property
+    def project_id(self) -> uuid.UUID:
+        with self._reading() as connection:
+            found: uuid.UUID = connection.execute(select(models.project.c.id)).scalar_one()
+            return found
+
+    # --- becoming the one who writes
+
+    def lock(self, wait: float = 0, role: str = "command") -> Worker:
+        """The project's lock, or ProjectBusy after `wait` seconds. `role` says who holds it: daemon, apply, …"""
+        connection = connect(self.url, f"dyda {role}"[:63])
+        try:
+            with translated(self.url):
+                self._take_lock(connection, time.monotonic() + wait)
+                worker = Worker(connection, self.url, self.schema, _raise_fence(connection, role))
+                collect_garbage(connection)
+                return worker
+        except BaseException:
+            connection.close()
+            raise
+
+    def _take_lock(self, connection: Any, deadline: float) -> None:
+        while True:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", (ADVISORY_CLASS, PROJECT_LOCK))
+                (taken,) = cursor.fetchone()
+            connection.commit()
+            if taken:
+                return
+            if time.monotonic() >= deadline:
+                raise _busy(self.holder())
+            time.sleep(0.05)
+
+    # --- reading
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """One snapshot for everything that is asked in the block."""
+        with self._translated(), self._engine.connect() as connection:
+            yield connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            with translated(self.url):
+                try:
+                    yield
+                except sqlalchemy.exc.DBAPIError as error:
+                    if isinstance(error.orig, psycopg2.Error):
+                        raise error.orig from None
+                    raise
+        except psycopg2.errors.UndefinedTable:
+            raise WarehouseUnreachable(
+                "the warehouse has no catalog of DyDa's", "Run a command that sets it up, for example: dyda apply"
+            ) from None
+
+    def views(self) -> list[ViewRecord]:
+        with self._reading() as connection:
+            return catalog.views(connection)
+
+    def view(self, name: str) -> ViewRecord:
+        with self._reading() as connection:
+            found = catalog.views(connection, name)
+            if not found:
+                known = ", ".join(record.name for record in catalog.views(connection)) or "none"
+                raise UnknownView(f"there is no view {name!r}; there are: {known}")
+            return found[0]
+
+    def versions(self, view: str) -> list[VersionRecord]:
+        with self._reading() as connection:
+            return catalog.versions(connection, view)
+
+    def positions(self) -> dict[str, dict[str, Position]]:
+        with self._reading() as connection:
+            return catalog.positions(connection)
+
+    def messages(self, source: str | None = None, limit: int | None = None) -> list[MessageRecord]:
+        with self._reading() as connection:
+            return catalog.messages(connection, source, limit)
+
+    def message(self, number: int) -> MessageRecord:
+        with self._reading() as connection:
+            found = catalog.message(connection, number)
+        if found is None:
+            raise DydaError(f"there is no pending message {number}", "See: dyda pending")
+        return found
+
+    def sources(self) -> list[SourceRecord]:
+        with self._reading() as connection:
+            return catalog.sources(connection)
+
+    def relations(self) -> list[RelationRecord]:
+        with self._reading() as connection:
+            return catalog.relations(connection)
+
+    def units(self, limit: int = 20) -> list[UnitRecord]:
+        with self._reading() as connection:
+            return catalog.units(connection, limit)
+
+    def holder(self) -> DaemonRecord:
+        """Who works on the project now."""
+        with self._reading() as connection:
+            return catalog.holder(connection)
+
+    def blockers(self) -> list[Blocker]:
+        """Whom the one who works waits for."""
+        with self._reading() as connection:
+            return catalog.blockers(connection)
+
+    def status(self) -> Status:
+        """Everything at a glance, in one snapshot."""
+        with self._reading() as connection:
+            return Status(
+                catalog.holder(connection),
+                tuple(catalog.sources(connection)),
+                tuple(catalog.views(connection)),
+                tuple(catalog.blockers(connection)),
+            )
+
+    # --- verifying, beside a running daemon
+
+    @contextmanager
+    def staging(self, columns: int) -> Iterator[Staging]:
+        """A staging table for one who does not hold the lock; gone at the end of the block."""
+        connection = connect(self.url, "dyda staging")
+        try:
+            with translated(self.url):
+                with connection.cursor() as cursor:
+                    made = create_staging(cursor, self.url, columns)
+                connection.commit()
+                yield made
+                drop_staging(connection, made.number)
+        finally:
+            connection.close()
+
+    @contextmanager
+    def frozen(self) -> Iterator[FrozenWarehouse]:
+        """Catalog and extents as they are now, for the length of the block."""
+        with frozen(self.url) as found:
+            yield found
+
+    @contextmanager
+    def acknowledgement_held(self) -> Iterator[None]:
+        """Within the block no source is acknowledged: its log keeps what the extents got meanwhile."""
+        with acknowledgement_held(self.url):
+            yield
+
+    # --- requests
+
+    def submit(self, verb: str, arguments: Mapping[str, Any]) -> int:
+        """Asks the process that holds the lock to do something; see `wait`."""
+        with self._translated(), self._engine.begin() as connection:
+            statement = (
+                insert(models.request).values(verb=verb, arguments=dict(arguments)).returning(models.request.c.id)
+            )
+            return int(connection.execute(statement).scalar_one())
+
+    def request(self, number: int) -> RequestRecord:
+        with self._reading() as connection:
+            return catalog.requests(connection, number)[0]
+
+    def requests(self) -> list[RequestRecord]:
+        with self._reading() as connection:
+            return catalog.requests(connection)
+
+    def wait(
+        self,
+        number: int,
+        on_progress: Callable[[Any], None] = lambda progress: None,
+        alive_check: Callable[[], bool] | None = None,
+        poll: float = 0.1,
+    ) -> Any:
+        """The request's result when it is done. RequestFailed: it failed, or nobody is there to do it."""
+        shown: Any = None
+        alive_check = alive_check or (lambda: self.holder().running)
+        while True:
+            alive = alive_check()
+            request = self.request(number)
+            if request.progress != shown:
+                shown = request.progress
+                on_progress(shown)
+            if request.state == "done":
+                return request.result
+            if request.state in ("failed", "cancelled"):
+                error = request.error or {}
+                raise RequestFailed(error.get("what", f"{request.verb} was {request.state}"), error.get("remedy", ""))
+            if not alive and self.cancel(number):
+                raise RequestFailed(
+                    f"{request.verb}: the daemon has ended before it was done", "Run the command again."
+                )
+            time.sleep(poll)
+
+    def cancel(self, number: int) -> bool:
+        """Takes a request back that is not finished."""
+        table = models.request
+        with self._translated(), self._engine.begin() as connection:
+            statement = (
+                update(table)
+                .where(table.c.id == number, table.c.state.in_(("waiting", "running")))
+                .values(state="cancelled", finished_at=text("now()"))
+            )
+            return connection.execute(statement).rowcount == 1
+
+
+def _raise_fence(connection: Any, role: str) -> int:
+    """A new fence; what the last holder left unfinished is put in order."""
+    try:
+        with connection.cursor() as cursor:
+            # Waits for a transaction that a holder before us may still have open; not for ever.
+            cursor.execute("SET LOCAL lock_timeout = '60s'")
+            cursor.execute(load("take_over.sql"), {"role": role, "pid": os.getpid(), "host": socket.gethostname()})
+            (fence,) = cursor.fetchone()
+        connection.commit()
+        return int(fence)
+    except psycopg2.errors.LockNotAvailable as error:
+        raise ProjectBusy(
+            f"an installation of another process is still open in the warehouse ({short(error)})", "Try again later."
+        ) from None
+
+
+def _busy(holder: DaemonRecord) -> ProjectBusy:
+    if not holder.running or holder.pid is None:
+        return ProjectBusy("another process works on this project", "Try again in a moment.")
+    who = "the daemon" if holder.role == "daemon" else f"dyda {holder.role}"
+    return ProjectBusy(
+        f"{who} (pid {holder.pid} on {holder.host}, since {holder.since:%Y-%m-%d %H:%M:%S} UTC) works on this project",
+        "Wait until it is done, or end it with: dyda stop" if holder.role == "daemon" else "Wait until it is done.",
+    )

@@ -1,0 +1,311 @@
+"""The one process that may write: holder of the project's lock, through one connection.
+
+    lock ──▶ fence + 1 ──▶ every write: the project's row is locked, its fence compared, then written, then committed
+
+The advisory lock keeps honest processes apart. The fence is for the others: a process that lost its lock without
+noticing finds another number there and must stop; and since each write holds the project's row, a new process
+waits for an installation in flight instead of racing it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import psycopg2
+from psycopg2.extras import Json, execute_values
+
+from dyda import faults
+from dyda.errors import Fenced, UnknownView
+from dyda.model.message import UpdateMessage
+from dyda.model.position import Position
+from dyda.warehouse.codec import changes_to_json, name_to_text
+from dyda.warehouse.connection import ACKNOWLEDGE_LOCK, ADVISORY_CLASS, load, translated
+from dyda.warehouse.extents import Extent
+from dyda.warehouse.installation import VIEW_STATES, Installation, carry_out, save_relation, save_source
+from dyda.warehouse.reader import Reader, check_names
+from dyda.warehouse.records import RelationState, RequestRecord, SourceState
+from dyda.warehouse.staging import Staging, create_staging, drop_staging
+
+__all__ = ["MESSAGE_STATES", "Worker"]
+
+MESSAGE_STATES = ("waiting", "running", "held", "approval", "quarantined", "broken", "skipped")
+PATIENCE = 30.0
+"""Seconds for which an installation asks for the exclusive lock on a view that is being read."""
+
+NOTE_AGAIN = 1.0
+"""Seconds after which an unchanged poll is written down again; `fresh` needs one within ten."""
+
+
+class Worker:
+    """Made by `Warehouse.lock()`; a context manager that gives the lock back. Threads take turns."""
+
+    def __init__(self, connection: Any, url: str, schema: str, fence: int) -> None:
+        self._connection = connection
+        self._url = url
+        self._schema = schema
+        self._turn = threading.RLock()
+        self._noted: dict[str, tuple[tuple[bool, str | None], float]] = {}
+        self.fence = fence
+        self.patience = PATIENCE
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives the lock back. Closing the session does it, whatever state the connection is in."""
+        with contextlib.suppress(psycopg2.Error):
+            self._connection.rollback()
+            with self._connection.cursor() as cursor:
+                cursor.execute("DELETE FROM dyda.daemon WHERE fence = %s", (self.fence,))
+            self._connection.commit()
+        self._connection.close()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[Any]:
+        """A transaction that has passed the fence; committed at the end, rolled back on any error."""
+        with self._turn, translated(self._url):
+            try:
+                with self._connection.cursor() as cursor:
+                    # FOR UPDATE: a process that takes over waits here until we have committed or are gone.
+                    cursor.execute("SELECT fence FROM dyda.project FOR UPDATE")
+                    (fence,) = cursor.fetchone()
+                    if fence != self.fence:
+                        raise Fenced(
+                            f"another process has taken over this project (fence {fence}, ours is {self.fence})",
+                            "This process ends; nothing of its last unit was installed.",
+                        )
+                    yield cursor
+                self._connection.commit()
+            except BaseException:
+                with contextlib.suppress(psycopg2.Error):
+                    self._connection.rollback()
+                raise
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[Any]:
+        """A look that changes nothing."""
+        with self._turn, translated(self._url):
+            try:
+                with self._connection.cursor() as cursor:
+                    yield cursor
+            finally:
+                with contextlib.suppress(psycopg2.Error):
+                    self._connection.rollback()
+
+    # --- the queue
+
+    def receive(self, source: str, messages: Sequence[UpdateMessage]) -> dict[int, int]:
+        """Puts messages into the queue in this order; those that are there already, or in every extent, stay out.
+
+        Returns the queue's number of each transaction that is in it.
+        """
+        numbers = self._numbers(source, messages)
+        new = [message for message in messages if message.xid not in numbers]
+        if not new:
+            return numbers
+        with self._writing() as cursor:
+            cursor.execute("SELECT position FROM dyda.position WHERE source = %s", (source,))
+            positions = [Position.parse(text) for (text,) in cursor.fetchall()]
+            rows = [
+                _row(source, message)
+                for message in new
+                if not positions or not all(position.includes(message.xid) for position in positions)
+            ]
+            if rows:
+                execute_values(cursor, load("receive.sql").as_string(cursor), rows, page_size=1000)
+        return self._numbers(source, messages)
+
+    def _numbers(self, source: str, messages: Sequence[UpdateMessage]) -> dict[int, int]:
+        xids = [message.xid for message in messages]
+        if not xids:
+            return {}
+        with self._reading() as cursor:
+            cursor.execute("SELECT xid, id FROM dyda.message WHERE source = %s AND xid = ANY(%s)", (source, xids))
+            return dict(cursor.fetchall())
+
+    def mark_messages(self, ids: Sequence[int], state: str, reason: str | None = None, unit: int | None = None) -> None:
+        """What becomes of messages: running (in `unit`), quarantined with a reason, waiting again, …"""
+        if state not in MESSAGE_STATES:
+            raise ValueError(f"a message's state is one of {', '.join(MESSAGE_STATES)}, not {state!r}")
+        with self._writing() as cursor:
+            cursor.execute(
+                "UPDATE dyda.message SET state = %s, reason = %s, unit = %s WHERE id = ANY(%s)",
+                (state, reason, unit, list(ids)),
+            )
+
+    def discard_messages(self, source: str) -> int:
+        """Forgets a source's queue: it is another server now (P2), or was detached. Returns how many there were."""
+        with self._writing() as cursor:
+            cursor.execute("DELETE FROM dyda.message WHERE source = %s", (source,))
+            return int(cursor.rowcount)
+
+    # --- views
+
+    def create_view(self, name: str, file_text: str | None = None) -> None:
+        """Announces a view that is being built; its first installation brings version, extent and positions."""
+        check_names(name, [])
+        with self._writing() as cursor:
+            cursor.execute(
+                "INSERT INTO dyda.view (name, state, file_text) VALUES (%s, 'building', %s)"
+                " ON CONFLICT (name) DO NOTHING",
+                (name, file_text),
+            )
+
+    def drop_view(self, name: str) -> None:
+        """The view, its rows, its history and its positions go, in one transaction."""
+        with self._writing() as cursor:
+            cursor.execute("SELECT id FROM dyda.extent WHERE view = %s", (name,))
+            for (number,) in cursor.fetchall():
+                extent = Extent(number, name, ())
+                Reader(self._schema, name).retire(cursor, extent, self.patience)
+                extent.drop(cursor)
+            cursor.execute("DELETE FROM dyda.view WHERE name = %s", (name,))
+            if cursor.rowcount == 0:
+                raise UnknownView(f"there is no view {name}")
+
+    def set_state(self, view: str, state: str, reason: str | None = None) -> None:
+        """`live`, `building`, `resync`, `broken` or `held`, and why."""
+        if state not in VIEW_STATES:
+            raise ValueError(f"a view's state is one of {', '.join(VIEW_STATES)}, not {state!r}")
+        with self._writing() as cursor:
+            cursor.execute("UPDATE dyda.view SET state = %s, reason = %s WHERE name = %s", (state, reason, view))
+            if cursor.rowcount == 0:
+                raise UnknownView(f"there is no view {view}")
+
+    def set_file_text(self, view: str, text: str) -> None:
+        """Remembers the file as applied, where its new text means the same definition."""
+        with self._writing() as cursor:
+            cursor.execute("UPDATE dyda.view SET file_text = %s WHERE name = %s", (text, view))
+
+    # --- sources
+
+    def note_source(self, name: str, *, reachable: bool, error: str | None = None) -> None:
+        """What a poll found. Polls are frequent and mostly find the same: that is written once in a while only."""
+        noted = (reachable, error)
+        now = time.monotonic()
+        before = self._noted.get(name)
+        if before is not None and before[0] == noted and now - before[1] < NOTE_AGAIN:
+            return
+        self.save_sources([SourceState(name, reachable=reachable, error=error or "", polled=reachable)])
+        self._noted[name] = (noted, now)
+
+    def save_sources(self, states: Sequence[SourceState]) -> None:
+        with self._writing() as cursor:
+            for state in states:
+                save_source(cursor, state)
+
+    def save_relations(self, states: Sequence[RelationState]) -> None:
+        with self._writing() as cursor:
+            for state in states:
+                save_relation(cursor, state)
+
+    def forget_source(self, name: str) -> None:
+        """Removes a source, its relations and its queue from the catalog; views' positions stay until they go."""
+        with self._writing() as cursor:
+            for statement in (
+                "DELETE FROM dyda.message WHERE source = %s",
+                "DELETE FROM dyda.relation WHERE source = %s",
+                "DELETE FROM dyda.source WHERE name = %s",
+            ):
+                cursor.execute(statement, (name,))
+
+    # --- units
+
+    def new_unit(self) -> int:
+        """A number for a unit that starts; its record is written by the installation."""
+        with self._writing() as cursor:
+            cursor.execute("SELECT nextval(pg_get_serial_sequence('dyda.unit', 'id'))")
+            (number,) = cursor.fetchone()
+            return int(number)
+
+    def staging(self, columns: int | Sequence[object]) -> Staging:
+        """A new staging table; `columns` is their number, or the columns themselves."""
+        width = columns if isinstance(columns, int) else len(columns)
+        with self._writing() as cursor:
+            return create_staging(cursor, self._url, width)
+
+    def drop_staging(self, staging: Staging) -> None:
+        """For a staging table that no installation takes."""
+        with self._turn, translated(self._url):
+            drop_staging(self._connection, staging.number)
+
+    def install(self, installation: Installation) -> None:
+        """Everything or nothing, in one transaction."""
+        with self._turn:
+            with self._writing() as cursor:
+                carry_out(cursor, installation, self._schema, self.patience)
+            faults.point("install.committed")
+            for change in installation.changes:
+                if change.staging is not None:
+                    self.drop_staging(change.staging)
+
+    @contextlib.contextmanager
+    def acknowledging(self) -> Iterator[bool]:
+        """Whether sources may be acknowledged now: not while a verification reads their logs (P6)."""
+        with self._turn, translated(self._url):
+            keys = (ADVISORY_CLASS, ACKNOWLEDGE_LOCK)
+            with self._connection.cursor() as cursor:
+                cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", keys)
+                (free,) = cursor.fetchone()
+            self._connection.commit()
+            try:
+                yield free
+            finally:
+                if free:
+                    with self._connection.cursor() as cursor:
+                        cursor.execute("SELECT pg_advisory_unlock(%s, %s)", keys)
+                    self._connection.commit()
+
+    # --- requests of other commands
+
+    def take_request(self) -> RequestRecord | None:
+        """The oldest request that waits; it is ours now."""
+        with self._reading() as cursor:
+            cursor.execute("SELECT EXISTS (SELECT FROM dyda.request WHERE state = 'waiting')")
+            (waiting,) = cursor.fetchone()
+        if not waiting:
+            return None
+        with self._writing() as cursor:
+            cursor.execute(load("take_request.sql"))
+            row = cursor.fetchone()
+            return None if row is None else RequestRecord(*row)
+
+    def progress(self, request: int, progress: Any) -> None:
+        """Tells the waiting command how far it is: anything JSON can hold."""
+        with self._writing() as cursor:
+            cursor.execute("UPDATE dyda.request SET progress = %s WHERE id = %s", (Json(progress), request))
+
+    def finish(self, request: int, result: Any = None, error: Mapping[str, Any] | BaseException | None = None) -> None:
+        """The answer, or why there is none."""
+        if isinstance(error, BaseException):
+            error = {"what": getattr(error, "what", str(error)), "remedy": getattr(error, "remedy", "")}
+        with self._writing() as cursor:
+            cursor.execute(
+                "UPDATE dyda.request SET state = %s, result = %s, error = %s, finished_at = now() WHERE id = %s",
+                ("failed" if error else "done", Json(result), Json(error) if error else None, request),
+            )
+
+    def seen(self) -> None:
+        """A sign of life for `status`."""
+        with self._writing() as cursor:
+            cursor.execute("UPDATE dyda.daemon SET seen_at = now() WHERE fence = %s", (self.fence,))
+
+
+def _row(source: str, message: UpdateMessage) -> tuple[Any, ...]:
+    return (
+        source,
+        message.xid,
+        message.last_sequence,
+        message.kind,
+        Json(changes_to_json(message)),
+        sorted(name_to_text(name) for name in message.relations),
+        message.rows,
+        message.committed_at,
+    )
