@@ -88,7 +88,7 @@ source = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("system_identifier", Text),
-    Column("timeline", BigInteger),
+    Column("timeline", Text),
     Column("gap", BigInteger),
     Column("capture", Text),
     Column("capture_order", Text),

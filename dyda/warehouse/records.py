@@ -14,15 +14,14 @@ from dyda.model.relation import Relation, RelationName
 __all__ = [
     "Blocker",
     "DaemonRecord",
-    "Identity",
     "MessageRecord",
     "RelationRecord",
-    "RelationState",
     "RequestRecord",
     "SourceRecord",
-    "SourceState",
+    "SourceUpdate",
     "Status",
     "UnitRecord",
+    "UnitStatistics",
     "VersionRecord",
     "ViewColumn",
     "ViewRecord",
@@ -89,7 +88,7 @@ class ViewRecord:
     lag_seconds: float | None
     positions: Mapping[str, Position]
     columns: tuple[ViewColumn, ...]
-    sql: str | None
+    definition: str | None
     relations: tuple[RelationName, ...]
     file_text: str | None
     created_at: datetime.datetime
@@ -129,42 +128,19 @@ class MessageRecord:
         return self.message.rows
 
 
-class Identity:
-    """Which server a source is: a restored, promoted or replaced one has other numbers (P2).
-
-    Equal to anything that has the same two numbers; source adapters bring their own class.
-    """
-
-    __slots__ = ("system_identifier", "timeline")
-
-    def __init__(self, system_identifier: str, timeline: int) -> None:
-        self.system_identifier = system_identifier
-        self.timeline = timeline
-
-    def __eq__(self, other: object) -> bool:
-        if not (hasattr(other, "system_identifier") and hasattr(other, "timeline")):
-            return NotImplemented
-        return str(self.system_identifier) == str(other.system_identifier) and self.timeline == int(other.timeline)
-
-    def __hash__(self) -> int:
-        return hash((str(self.system_identifier), self.timeline))
-
-    def __repr__(self) -> str:
-        return f"Identity({self.system_identifier!r}, {self.timeline})"
-
-
 @dataclass(frozen=True)
-class SourceState:
+class SourceUpdate:
     """News of a source. Fields left None stay as they are; an `error` of '' clears it; `polled` stamps the time.
 
-    `identity` is anything with `system_identifier` and `timeline`.
+    `system_identifier` and `timeline` say which server it is: a restored, promoted or replaced one has others (P2).
     """
 
     name: str
-    identity: Any = None
+    system_identifier: str | None = None
+    timeline: str | None = None
     gap: int | None = None
     capture: str | None = None
-    order: str | None = None
+    capture_order: str | None = None
     reachable: bool | None = None
     error: str | None = None
     polled: bool = False
@@ -175,7 +151,8 @@ class SourceRecord:
     """A source as last heard of. `pending` counts its messages in the queue, `lag_seconds` is the oldest one's age."""
 
     name: str
-    identity: Identity | None
+    system_identifier: str | None
+    timeline: str | None
     gap: int | None
     capture: str | None
     order: str | None
@@ -187,36 +164,34 @@ class SourceRecord:
 
 
 @dataclass(frozen=True)
-class RelationState:
-    """A relation as its views are planned with it, about to be remembered."""
+class RelationRecord:
+    """A relation as it was when its views were last planned. Written with fingerprint None, the known one stays."""
 
     relation: Relation
     fingerprint: str | None = None
-    captured: bool = True
+    captured: bool = False
 
 
 @dataclass(frozen=True)
-class RelationRecord:
-    """A relation as it was when its views were last planned."""
+class UnitStatistics:
+    """What one unit of maintenance did and cost."""
 
-    relation: Relation
-    fingerprint: str | None
-    captured: bool
-
-
-@dataclass(frozen=True)
-class UnitRecord:
-    """What one unit of maintenance did and cost. `id` comes from `Worker.new_unit()`, or from the installation."""
-
+    started_at: datetime.datetime
     mode: str
     messages: int = 0
     rows: int = 0
     queries: int = 0
     jobs: int = 0
     phases: Mapping[str, float] = field(default_factory=dict)
-    started_at: datetime.datetime | None = None
-    installed_at: datetime.datetime | None = None
     id: int | None = None
+
+
+@dataclass(frozen=True)
+class UnitRecord:
+    """A unit that was installed."""
+
+    statistics: UnitStatistics
+    installed_at: datetime.datetime
 
 
 @dataclass(frozen=True)

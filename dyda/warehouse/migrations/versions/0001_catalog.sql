@@ -69,7 +69,7 @@ CREATE INDEX request_open_idx ON dyda.request (id) WHERE state IN ('waiting', 'r
 CREATE TABLE dyda.source (
     name TEXT NOT NULL,
     system_identifier TEXT,
-    timeline BIGINT,
+    timeline TEXT,
     gap BIGINT,
     capture TEXT,
     capture_order TEXT,
