@@ -7,7 +7,7 @@ import signal
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Group
@@ -18,7 +18,9 @@ from rich.text import Text
 from dyda.cli.options import CommonCommand, common
 from dyda.cli.output import console, log, say, show_json
 from dyda.cli.views import show_verification
-from dyda.commands.demo import VIEWS, Frame, demo
+
+if TYPE_CHECKING:
+    from dyda.commands.demo import Frame
 
 __all__ = ["demo_command"]
 
@@ -35,6 +37,8 @@ def demo_command(seconds: float, chance: int, keep: Path | None) -> None:
 
     Four databases, two views over them, concurrent changes at all four, and a verification at the end.
     """
+    from dyda.commands.demo import demo
+
     # An ended demo must not leave five servers behind.
     signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
     screen = _Screen()
@@ -86,7 +90,7 @@ class _Screen(contextlib.AbstractContextManager["_Screen"]):
             self._live = None
 
     def _picture(self, frame: Frame) -> Group:
-        view = VIEWS[0]
+        view = next(iter(frame.rows))
         grid = Table(title=Text(view), title_justify="left", caption=Text(_summary(frame)), caption_justify="left")
         for name in frame.columns[view]:
             grid.add_column(Text(name))

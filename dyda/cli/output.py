@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -15,9 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from dyda.commands.apply import Progress as Callback
-
 __all__ = ["console", "facts", "log", "progress", "say", "show_json", "state_text", "table"]
+
+Report = Callable[[str, int, int], None]
+"""Text, done and total: what the commands call to tell how far they are."""
 
 WIDE = 100_000
 """Where nobody looks at the width (a pipe, a file), no line is cut or folded."""
@@ -106,7 +107,7 @@ def _is_number(value: Any) -> bool:
 
 
 @contextmanager
-def progress() -> Iterator[Callback]:
+def progress() -> Iterator[Report]:
     """Shows progress on standard error: bars on a terminal, otherwise one line for each thing that begins."""
     if not sys.stderr.isatty():
         begun: set[str] = set()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dyda import commands
 from dyda.cli.options import CommonCommand, CommonGroup, common
 from dyda.cli.output import log, progress, say, show_json, table
-from dyda.commands import ApplyPlan
 from dyda.errors import DydaError
+
+if TYPE_CHECKING:
+    from dyda.commands import ApplyPlan
 
 __all__ = ["NobodyToAsk", "apply_command", "init_command", "sources_group"]
 
@@ -27,6 +28,8 @@ class NobodyToAsk(DydaError):
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 def init_command(directory: Path) -> None:
     """Make a new project folder that runs as it is."""
+    from dyda import commands
+
     folder = common().folder / directory
     answer = commands.init(folder)
     if common().json:
@@ -41,6 +44,8 @@ def init_command(directory: Path) -> None:
 @click.pass_context
 def sources_group(context: click.Context) -> None:
     """List the sources; check them; remove DyDa from one."""
+    from dyda import commands
+
     if context.invoked_subcommand is not None:
         return
     answer = commands.sources(common().folder)
@@ -54,6 +59,8 @@ def sources_group(context: click.Context) -> None:
 @sources_group.command("check")
 def sources_check() -> None:
     """Test reach, rights and capture, and print the GRANT that is missing."""
+    from dyda import commands
+
     answer = commands.sources_check(common().folder)
     if common().json:
         show_json(answer)
@@ -71,6 +78,8 @@ def sources_detach(name: str) -> None:
 
     Its views break with the reason "detached" and keep their rows; `dyda apply` attaches and rebuilds again.
     """
+    from dyda import commands
+
     answer = commands.sources_detach(common().folder, name)
     if common().json:
         show_json(answer)
@@ -88,6 +97,8 @@ def apply_command(yes: bool) -> None:
     Shows the plan and asks; then attaches capture at the sources, builds new views, rebuilds changed ones and
     drops those whose file is gone.
     """
+    from dyda import commands
+
     options = common()
 
     def confirm(plan: ApplyPlan) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from dyda import commands
 from dyda.cli.options import CommonCommand, CommonGroup, common
 from dyda.cli.output import facts, log, say, show_json, table
 
@@ -33,6 +32,7 @@ def daemon_command(until_idle: bool) -> None:
     SIGTERM finishes or abandons the running unit; nothing is lost. With --until-idle it ends with 0 when nothing
     that can run is pending, and with 1 when a source or the warehouse stays out of reach.
     """
+    from dyda import commands
 
     def write(text: str) -> None:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -44,6 +44,8 @@ def daemon_command(until_idle: bool) -> None:
 @click.command("status", cls=CommonCommand)
 def status_command() -> None:
     """Show the daemon, the sources and the views at a glance."""
+    from dyda import commands
+
     answer = commands.status(common().folder)
     if common().json:
         show_json(answer)
@@ -63,6 +65,8 @@ def status_command() -> None:
 @click.pass_context
 def pending_group(context: click.Context) -> None:
     """List what is received and not yet installed."""
+    from dyda import commands
+
     if context.invoked_subcommand is not None:
         return
     answer = commands.pending(common().folder)
@@ -77,6 +81,8 @@ def pending_group(context: click.Context) -> None:
 @click.argument("identifier", metavar="ID", type=int)
 def pending_show(identifier: int) -> None:
     """Show one message with its rows or DDL."""
+    from dyda import commands
+
     answer = commands.pending_show(common().folder, identifier)
     if common().json:
         show_json(answer)
@@ -98,6 +104,8 @@ def pending_show(identifier: int) -> None:
 @click.command("stop", cls=CommonCommand)
 def stop_command() -> None:
     """Stop the daemon and the embedded servers of this project."""
+    from dyda import commands
+
     answer = commands.stop(common().folder)
     if common().json:
         show_json(answer)

@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from dyda import commands
 from dyda.cli.options import CommonCommand, CommonGroup, common
 from dyda.cli.output import facts, log, progress, say, show_json, table
 from dyda.cli.running import view_columns
@@ -19,6 +18,8 @@ __all__ = ["verify_command", "views_group"]
 @click.pass_context
 def views_group(context: click.Context) -> None:
     """List the views; show, explain or rebuild one."""
+    from dyda import commands
+
     if context.invoked_subcommand is not None:
         return
     answer = commands.views(common().folder)
@@ -33,6 +34,8 @@ def views_group(context: click.Context) -> None:
 @click.option("--sql", is_flag=True, help="The current SQL alone.")
 def views_show(name: str, sql: bool) -> None:
     """Show the definition, columns, positions and effective preferences of a view."""
+    from dyda import commands
+
     answer = commands.views_show(common().folder, name)
     if common().json:
         show_json({"sql": answer["sql"]} if sql else answer)
@@ -52,6 +55,8 @@ def views_show(name: str, sql: bool) -> None:
 @click.argument("name")
 def views_explain(name: str) -> None:
     """Show how each operator of a view is maintained, and how many questions an update costs."""
+    from dyda import commands
+
     answer = commands.views_explain(common().folder, name)
     if common().json:
         show_json(answer)
@@ -69,6 +74,8 @@ def views_explain(name: str) -> None:
 @click.argument("name")
 def views_resync(name: str) -> None:
     """Rebuild a view from its sources and swap it in; readers keep what they see meanwhile."""
+    from dyda import commands
+
     with progress() as report:
         answer = commands.views_resync(common().folder, name, report)
     if common().json:
@@ -86,6 +93,8 @@ def verify_command(names: tuple[str, ...]) -> None:
     found, and the differing rows are shown. Exit code 1: a view cannot be verified now (a schema change is pending,
     a source is away).
     """
+    from dyda import commands
+
     with progress() as report:
         answer = commands.verify(common().folder, names, report)
     if common().json:
@@ -104,4 +113,4 @@ def show_verification(answer: list[dict[str, Any]]) -> None:
         if samples := view.get("samples"):
             log(f"\n{view['name']}: rows whose number of occurrences differs")
             rows = [{**s, "row": {k: "NULL" if v is None else v for k, v in s["row"].items()}} for s in samples]
-            table([("expected", "EXPECTED"), ("found", "FOUND"), ("row", "ROW")], rows, "")
+            table([("missing", "MISSING"), ("extra", "EXTRA"), ("row", "ROW")], rows, "")
