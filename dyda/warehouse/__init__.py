@@ -8,20 +8,21 @@ project's lock and whose fence is the current one. Readers never see two views i
     installation.py ─ extents.py (rows), reader.py (what readers query)   staging.py, sink.py   rows from Spark tasks
 """
 
-from dyda.warehouse.extents import Comparison, Difference
+from dyda.warehouse.extents import Comparison
 from dyda.warehouse.frozen import FrozenWarehouse
 from dyda.warehouse.installation import Installation, ViewChange
 from dyda.warehouse.records import (
     Blocker,
     DaemonRecord,
+    Identity,
     MessageRecord,
     RelationRecord,
+    RelationState,
     RequestRecord,
     SourceRecord,
-    SourceUpdate,
+    SourceState,
     Status,
     UnitRecord,
-    UnitStatistics,
     VersionRecord,
     ViewColumn,
     ViewRecord,
@@ -36,19 +37,19 @@ __all__ = [
     "Blocker",
     "Comparison",
     "DaemonRecord",
-    "Difference",
     "FrozenWarehouse",
+    "Identity",
     "Installation",
     "MessageRecord",
     "RelationRecord",
+    "RelationState",
     "RequestRecord",
     "SourceRecord",
-    "SourceUpdate",
+    "SourceState",
     "Staging",
     "StagingSink",
     "Status",
     "UnitRecord",
-    "UnitStatistics",
     "VersionRecord",
     "ViewChange",
     "ViewColumn",

@@ -16,12 +16,12 @@ from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, load
 from dyda.warehouse.records import (
     Blocker,
     DaemonRecord,
+    Identity,
     MessageRecord,
     RelationRecord,
     RequestRecord,
     SourceRecord,
     UnitRecord,
-    UnitStatistics,
     VersionRecord,
     ViewRecord,
 )
@@ -72,7 +72,7 @@ def _view(row: Row[Any]) -> ViewRecord:
         lag_seconds=None if fresh_at is None else max(0.0, (row.now - fresh_at).total_seconds()),
         positions={source: Position.parse(text) for source, text in (row.positions or {}).items()},
         columns=view_columns_from_json(row.columns or ()),
-        definition=row.sql,
+        sql=row.sql,
         relations=tuple(name_from_text(text) for text in row.relations or ()),
         file_text=row.file_text,
         created_at=row.created_at,
@@ -143,8 +143,7 @@ def sources(connection: Connection) -> list[SourceRecord]:
     return [
         SourceRecord(
             row.name,
-            row.system_identifier,
-            row.timeline,
+            None if row.system_identifier is None else Identity(row.system_identifier, row.timeline),
             row.gap,
             row.capture,
             row.capture_order,
@@ -167,13 +166,7 @@ def relations(connection: Connection) -> list[RelationRecord]:
 def units(connection: Connection, limit: int) -> list[UnitRecord]:
     """The last units, newest first."""
     rows = connection.execute(select(models.unit).order_by(models.unit.c.id.desc()).limit(limit))
-    return [
-        UnitRecord(
-            UnitStatistics(row.started_at, row.mode, row.messages, row.rows, row.queries, row.jobs, row.phases, row.id),
-            row.installed_at,
-        )
-        for row in rows
-    ]
+    return [UnitRecord(**row._mapping) for row in rows]
 
 
 def requests(connection: Connection, number: int | None = None) -> list[RequestRecord]:

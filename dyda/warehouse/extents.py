@@ -18,25 +18,19 @@ from dyda.errors import DydaError, EvaluationFailed, InvariantViolated
 from dyda.warehouse.connection import load, short
 from dyda.warehouse.models import SCHEMA
 
-__all__ = ["Comparison", "Difference", "Extent", "check_types"]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A row, in canonical texts, that is `found` times in the extent and should be there `expected` times."""
-
-    row: tuple[str | None, ...]
-    expected: int
-    found: int
+__all__ = ["Comparison", "Extent", "check_types"]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `verify` finds: rows that the extent lacks, rows it has too many, and a few of them."""
+    """What `verify` finds: rows that the extent lacks, rows it has too many, and a few of them.
+
+    A sample is (difference, canonical texts): +1 is missing once, -2 is there twice too often.
+    """
 
     missing: int
     extra: int
-    samples: tuple[Difference, ...] = ()
+    samples: tuple[tuple[int, tuple[str | None, ...]], ...] = ()
 
     @property
     def equal(self) -> bool:
@@ -107,8 +101,7 @@ class Extent:
         self._execute(cursor, load("compare.sql"), entries, shown=shown, limit=sql.Literal(samples))
         found = cursor.fetchall()
         missing, extra = found[0][:2]
-        shown_rows = tuple(Difference(tuple(row[4:]), row[2], row[3]) for row in found if row[2] is not None)
-        return Comparison(missing, extra, shown_rows)
+        return Comparison(missing, extra, tuple((row[2], tuple(row[3:])) for row in found if row[2] is not None))
 
     def drop(self, cursor: Any) -> None:
         cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(self.identifier))

@@ -21,7 +21,7 @@ from dyda.warehouse.codec import name_to_text, relation_to_json, view_columns_fr
 from dyda.warehouse.connection import load
 from dyda.warehouse.extents import Extent, check_types
 from dyda.warehouse.reader import Reader, check_names
-from dyda.warehouse.records import RelationRecord, SourceUpdate, UnitStatistics, ViewColumn, ViewVersion
+from dyda.warehouse.records import RelationState, SourceState, UnitRecord, ViewColumn, ViewVersion
 from dyda.warehouse.sink import copy_batches
 from dyda.warehouse.staging import Staging
 
@@ -64,9 +64,9 @@ class Installation:
 
     changes: tuple[ViewChange, ...] = ()
     done: tuple[int, ...] = ()
-    sources: tuple[SourceUpdate, ...] = ()
-    relations: tuple[RelationRecord, ...] = ()
-    statistics: UnitStatistics | None = None
+    sources: tuple[SourceState, ...] = ()
+    relations: tuple[RelationState, ...] = ()
+    unit: UnitRecord | None = None
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ def carry_out(cursor: Any, installation: Installation, schema: str, patience: fl
         save_relation(cursor, relation)
     if installation.done:
         cursor.execute("DELETE FROM dyda.message WHERE id = ANY(%s)", (list(installation.done),))
-    if installation.statistics is not None:
-        _save_unit(cursor, installation.statistics)
+    if installation.unit is not None:
+        _save_unit(cursor, installation.unit)
     faults.point("install.before-commit")
 
 
@@ -270,16 +270,17 @@ def _move(cursor: Any, view: str, source: str, expected: Position | None, new: P
         raise PositionMoved(view, source, str(expected) if expected else None, found[0] if found else None)
 
 
-def save_source(cursor: Any, state: SourceUpdate) -> None:
+def save_source(cursor: Any, state: SourceState) -> None:
+    identity = state.identity
     cursor.execute(
         load("save_source.sql"),
         {
             "name": state.name,
-            "system_identifier": state.system_identifier,
-            "timeline": state.timeline,
+            "system_identifier": None if identity is None else str(identity.system_identifier),
+            "timeline": None if identity is None else str(identity.timeline),
             "gap": state.gap,
             "capture": state.capture,
-            "capture_order": state.capture_order,
+            "order": state.order,
             "reachable": state.reachable,
             "error": state.error,
             "polled": state.polled,
@@ -287,7 +288,7 @@ def save_source(cursor: Any, state: SourceUpdate) -> None:
     )
 
 
-def save_relation(cursor: Any, state: RelationRecord) -> None:
+def save_relation(cursor: Any, state: RelationState) -> None:
     row = relation_to_json(state.relation)
     cursor.execute(
         load("save_relation.sql"),
@@ -301,7 +302,7 @@ def save_relation(cursor: Any, state: RelationRecord) -> None:
     )
 
 
-def _save_unit(cursor: Any, unit: UnitStatistics) -> None:
+def _save_unit(cursor: Any, unit: UnitRecord) -> None:
     cursor.execute(
         load("save_unit.sql"),
         {

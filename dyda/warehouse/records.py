@@ -14,14 +14,15 @@ from dyda.model.relation import Relation, RelationName
 __all__ = [
     "Blocker",
     "DaemonRecord",
+    "Identity",
     "MessageRecord",
     "RelationRecord",
+    "RelationState",
     "RequestRecord",
     "SourceRecord",
-    "SourceUpdate",
+    "SourceState",
     "Status",
     "UnitRecord",
-    "UnitStatistics",
     "VersionRecord",
     "ViewColumn",
     "ViewRecord",
@@ -88,7 +89,7 @@ class ViewRecord:
     lag_seconds: float | None
     positions: Mapping[str, Position]
     columns: tuple[ViewColumn, ...]
-    definition: str | None
+    sql: str | None
     relations: tuple[RelationName, ...]
     file_text: str | None
     created_at: datetime.datetime
@@ -128,19 +129,43 @@ class MessageRecord:
         return self.message.rows
 
 
+class Identity:
+    """Which server a source is: a restored, promoted or replaced one has other numbers (P2).
+
+    Equal to anything that has the same two numbers; source adapters bring their own class.
+    """
+
+    __slots__ = ("system_identifier", "timeline")
+
+    def __init__(self, system_identifier: str, timeline: str) -> None:
+        self.system_identifier = system_identifier
+        self.timeline = timeline
+
+    def __eq__(self, other: object) -> bool:
+        if not (hasattr(other, "system_identifier") and hasattr(other, "timeline")):
+            return NotImplemented
+        theirs = (str(other.system_identifier), str(other.timeline))
+        return (str(self.system_identifier), str(self.timeline)) == theirs
+
+    def __hash__(self) -> int:
+        return hash((str(self.system_identifier), str(self.timeline)))
+
+    def __repr__(self) -> str:
+        return f"Identity({self.system_identifier!r}, {self.timeline!r})"
+
+
 @dataclass(frozen=True)
-class SourceUpdate:
+class SourceState:
     """News of a source. Fields left None stay as they are; an `error` of '' clears it; `polled` stamps the time.
 
-    `system_identifier` and `timeline` say which server it is: a restored, promoted or replaced one has others (P2).
+    `identity` is anything with `system_identifier` and `timeline`.
     """
 
     name: str
-    system_identifier: str | None = None
-    timeline: str | None = None
+    identity: Any = None
     gap: int | None = None
     capture: str | None = None
-    capture_order: str | None = None
+    order: str | None = None
     reachable: bool | None = None
     error: str | None = None
     polled: bool = False
@@ -151,8 +176,7 @@ class SourceRecord:
     """A source as last heard of. `pending` counts its messages in the queue, `lag_seconds` is the oldest one's age."""
 
     name: str
-    system_identifier: str | None
-    timeline: str | None
+    identity: Identity | None
     gap: int | None
     capture: str | None
     order: str | None
@@ -164,34 +188,36 @@ class SourceRecord:
 
 
 @dataclass(frozen=True)
-class RelationRecord:
-    """A relation as it was when its views were last planned. Written with fingerprint None, the known one stays."""
+class RelationState:
+    """A relation as its views are planned with it, about to be remembered."""
 
     relation: Relation
     fingerprint: str | None = None
-    captured: bool = False
+    captured: bool = True
 
 
 @dataclass(frozen=True)
-class UnitStatistics:
-    """What one unit of maintenance did and cost."""
+class RelationRecord:
+    """A relation as it was when its views were last planned."""
 
-    started_at: datetime.datetime
+    relation: Relation
+    fingerprint: str | None
+    captured: bool
+
+
+@dataclass(frozen=True)
+class UnitRecord:
+    """What one unit of maintenance did and cost. `id` comes from `Worker.new_unit()`, or from the installation."""
+
     mode: str
     messages: int = 0
     rows: int = 0
     queries: int = 0
     jobs: int = 0
     phases: Mapping[str, float] = field(default_factory=dict)
+    started_at: datetime.datetime | None = None
+    installed_at: datetime.datetime | None = None
     id: int | None = None
-
-
-@dataclass(frozen=True)
-class UnitRecord:
-    """A unit that was installed."""
-
-    statistics: UnitStatistics
-    installed_at: datetime.datetime
 
 
 @dataclass(frozen=True)

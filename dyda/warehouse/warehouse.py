@@ -23,8 +23,7 @@ from dyda.errors import DydaError, ProjectBusy, RequestFailed, UnknownView, Ware
 from dyda.model.position import Position
 from dyda.warehouse import catalog, models
 from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, connect, load, short, translated, without_password
-from dyda.warehouse.extents import Comparison
-from dyda.warehouse.frozen import FrozenWarehouse, frozen
+from dyda.warehouse.frozen import FrozenWarehouse, acknowledgement_held, frozen
 from dyda.warehouse.records import (
     Blocker,
     DaemonRecord,
@@ -50,7 +49,6 @@ class Warehouse:
     def __init__(self, url: str, schema: str = "public") -> None:
         self.url = url
         self.schema = schema
-        self._worker: Worker | None = None
         # libpq reads the URL itself: SQLAlchemy's own idea of a URL is narrower (services, several hosts, sockets).
         self._engine = create_engine(
             "postgresql+psycopg2://", creator=lambda: connect(url, "dyda"), pool_size=2, pool_pre_ping=True
@@ -96,7 +94,6 @@ class Warehouse:
                 self._take_lock(connection, time.monotonic() + wait)
                 worker = Worker(connection, self.url, self.schema, _raise_fence(connection, role))
                 collect_garbage(connection)
-                self._worker = worker
                 return worker
         except BaseException:
             connection.close()
@@ -111,7 +108,7 @@ class Warehouse:
             if taken:
                 return
             if time.monotonic() >= deadline:
-                raise _busy(self.daemon())
+                raise _busy(self.holder())
             time.sleep(0.05)
 
     # --- reading
@@ -180,7 +177,7 @@ class Warehouse:
         with self._reading() as connection:
             return catalog.units(connection, limit)
 
-    def daemon(self) -> DaemonRecord:
+    def holder(self) -> DaemonRecord:
         """Who works on the project now."""
         with self._reading() as connection:
             return catalog.holder(connection)
@@ -222,10 +219,11 @@ class Warehouse:
         with frozen(self.url) as found:
             yield found
 
-    def compare(self, view: str, staging: Staging, samples: int = 10) -> Comparison:
-        """How the extent, as it is now, differs from the rows in `staging`."""
-        with self.frozen() as now:
-            return now.compare(view, staging, samples)
+    @contextmanager
+    def acknowledgement_held(self) -> Iterator[None]:
+        """Within the block no source is acknowledged: its log keeps what the extents got meanwhile."""
+        with acknowledgement_held(self.url):
+            yield
 
     # --- requests
 
@@ -236,21 +234,6 @@ class Warehouse:
                 insert(models.request).values(verb=verb, arguments=dict(arguments)).returning(models.request.c.id)
             )
             return int(connection.execute(statement).scalar_one())
-
-    def take_request(self) -> RequestRecord | None:
-        """The oldest request that waits, for the holder of the lock."""
-        return self._held().take_request()
-
-    def progress(self, number: int, progress: Any) -> None:
-        self._held().progress(number, progress)
-
-    def finish(self, number: int, result: Any = None, error: BaseException | None = None) -> None:
-        self._held().finish(number, result, error)
-
-    def _held(self) -> Worker:
-        if self._worker is None:
-            raise ProjectBusy("only the holder of the project's lock answers requests", "Take the lock first.")
-        return self._worker
 
     def request(self, number: int) -> RequestRecord:
         with self._reading() as connection:
@@ -269,7 +252,7 @@ class Warehouse:
     ) -> Any:
         """The request's result when it is done. RequestFailed: it failed, or nobody is there to do it."""
         shown: Any = None
-        alive_check = alive_check or (lambda: self.daemon().running)
+        alive_check = alive_check or (lambda: self.holder().running)
         while True:
             alive = alive_check()
             request = self.request(number)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,11 +23,11 @@ from dyda.errors import Fenced, UnknownView
 from dyda.model.message import UpdateMessage
 from dyda.model.position import Position
 from dyda.warehouse.codec import changes_to_json, name_to_text
-from dyda.warehouse.connection import load, translated
+from dyda.warehouse.connection import ACKNOWLEDGE_LOCK, ADVISORY_CLASS, load, translated
 from dyda.warehouse.extents import Extent
 from dyda.warehouse.installation import VIEW_STATES, Installation, carry_out, save_relation, save_source
 from dyda.warehouse.reader import Reader, check_names
-from dyda.warehouse.records import RelationRecord, RequestRecord, SourceUpdate
+from dyda.warehouse.records import RelationState, RequestRecord, SourceState
 from dyda.warehouse.staging import Staging, create_staging, drop_staging
 
 __all__ = ["MESSAGE_STATES", "Worker"]
@@ -34,6 +35,9 @@ __all__ = ["MESSAGE_STATES", "Worker"]
 MESSAGE_STATES = ("waiting", "running", "held", "approval", "quarantined", "broken", "skipped")
 PATIENCE = 30.0
 """Seconds for which an installation asks for the exclusive lock on a view that is being read."""
+
+NOTE_AGAIN = 1.0
+"""Seconds after which an unchanged poll is written down again; `fresh` needs one within ten."""
 
 
 class Worker:
@@ -44,6 +48,7 @@ class Worker:
         self._url = url
         self._schema = schema
         self._turn = threading.RLock()
+        self._noted: dict[str, tuple[tuple[bool, str | None], float]] = {}
         self.fence = fence
         self.patience = PATIENCE
 
@@ -135,14 +140,6 @@ class Worker:
                 (state, reason, unit, list(ids)),
             )
 
-    def quarantine(self, message: int, view: str, reason: str) -> None:
-        """Puts a message aside that a view cannot take; the view is held where it is."""
-        with self._writing() as cursor:
-            cursor.execute(
-                "UPDATE dyda.message SET state = 'quarantined', reason = %s WHERE id = %s", (reason, message)
-            )
-            cursor.execute("UPDATE dyda.view SET state = 'held', reason = %s WHERE name = %s", (reason, view))
-
     def discard_messages(self, source: str) -> int:
         """Forgets a source's queue: it is another server now (P2), or was detached. Returns how many there were."""
         with self._writing() as cursor:
@@ -189,18 +186,25 @@ class Worker:
 
     # --- sources
 
-    def note_source(self, update: SourceUpdate) -> None:
-        """What a poll found."""
-        with self._writing() as cursor:
-            save_source(cursor, update)
-
-    def register_relations(self, records: Sequence[RelationRecord]) -> None:
-        """Relations that capture is attached to, before any view is planned with them."""
-        if not records:
+    def note_source(self, name: str, *, reachable: bool, error: str | None = None) -> None:
+        """What a poll found. Polls are frequent and mostly find the same: that is written once in a while only."""
+        noted = (reachable, error)
+        now = time.monotonic()
+        before = self._noted.get(name)
+        if before is not None and before[0] == noted and now - before[1] < NOTE_AGAIN:
             return
+        self.save_sources([SourceState(name, reachable=reachable, error=error or "", polled=reachable)])
+        self._noted[name] = (noted, now)
+
+    def save_sources(self, states: Sequence[SourceState]) -> None:
         with self._writing() as cursor:
-            for record in records:
-                save_relation(cursor, record)
+            for state in states:
+                save_source(cursor, state)
+
+    def save_relations(self, states: Sequence[RelationState]) -> None:
+        with self._writing() as cursor:
+            for state in states:
+                save_relation(cursor, state)
 
     def forget_source(self, name: str) -> None:
         """Removes a source, its relations and its queue from the catalog; views' positions stay until they go."""
@@ -241,6 +245,23 @@ class Worker:
             for change in installation.changes:
                 if change.staging is not None:
                     self.drop_staging(change.staging)
+
+    @contextlib.contextmanager
+    def acknowledging(self) -> Iterator[bool]:
+        """Whether sources may be acknowledged now: not while a verification reads their logs (P6)."""
+        with self._turn, translated(self._url):
+            keys = (ADVISORY_CLASS, ACKNOWLEDGE_LOCK)
+            with self._connection.cursor() as cursor:
+                cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", keys)
+                (free,) = cursor.fetchone()
+            self._connection.commit()
+            try:
+                yield free
+            finally:
+                if free:
+                    with self._connection.cursor() as cursor:
+                        cursor.execute("SELECT pg_advisory_unlock(%s, %s)", keys)
+                    self._connection.commit()
 
     # --- requests of other commands
 

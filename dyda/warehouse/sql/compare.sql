@@ -2,13 +2,13 @@
 WITH grouped AS MATERIALIZED (
     {grouped}
 ), different AS MATERIALIZED (
-    SELECT coalesce(entry.n, 0) AS expected, coalesce(e.count, 0) AS found, {shown}
+    SELECT coalesce(entry.n, 0) - coalesce(e.count, 0) AS n, {shown}
     FROM grouped AS entry FULL JOIN {extent} AS e ON e.hash = entry.hash
     WHERE coalesce(entry.n, 0) <> coalesce(e.count, 0)
 ), total AS (
-    SELECT coalesce(sum(expected - found) FILTER (WHERE expected > found), 0)::bigint AS missing,
-           coalesce(sum(found - expected) FILTER (WHERE expected < found), 0)::bigint AS extra
+    SELECT coalesce(sum(n) FILTER (WHERE n > 0), 0)::bigint AS missing,
+           coalesce(-sum(n) FILTER (WHERE n < 0), 0)::bigint AS extra
     FROM different
 )
 SELECT total.missing, total.extra, sample.*
-FROM total LEFT JOIN (SELECT * FROM different ORDER BY found, {columns} LIMIT {limit}) AS sample ON true
+FROM total LEFT JOIN (SELECT * FROM different ORDER BY n DESC, {columns} LIMIT {limit}) AS sample ON true

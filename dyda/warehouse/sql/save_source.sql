@@ -1,6 +1,6 @@
 -- save_source: news of a source; what is NULL stays as it was, an error of '' is cleared.
 INSERT INTO dyda.source AS s (name, system_identifier, timeline, gap, capture, capture_order, polled_at, reachable, error)
-VALUES (%(name)s, %(system_identifier)s, %(timeline)s, %(gap)s, %(capture)s, %(capture_order)s,
+VALUES (%(name)s, %(system_identifier)s, %(timeline)s, %(gap)s, %(capture)s, %(order)s,
         CASE WHEN %(polled)s THEN clock_timestamp() END, %(reachable)s, nullif(%(error)s, ''))
 ON CONFLICT (name) DO UPDATE
 SET system_identifier = coalesce(excluded.system_identifier, s.system_identifier),
