@@ -49,3 +49,16 @@ class Position:
         if other.xmin > self.xmax:
             return False
         return all(not other.includes(xid) for xid in self.in_progress)
+
+    @classmethod
+    def meet(cls, positions: Iterable[Position]) -> Position | None:
+        """A state that every one of these contains; None if there is none to take it of.
+
+        What is below it is in all of them, so it may be acknowledged; what is not must be kept.
+        """
+        every = list(positions)
+        if not every:
+            return None
+        xmax = min(position.xmax for position in every)
+        listed = frozenset(xid for position in every for xid in position.in_progress if xid < xmax)
+        return cls(min([xmax, *listed]), xmax, listed)

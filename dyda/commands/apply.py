@@ -1,0 +1,139 @@
+"""`dyda apply`: make the warehouse match views/."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dyda.commands.work import Progress, bring_about, hand_over
+from dyda.engine import Engine
+from dyda.house import House
+from dyda.maintenance import Maintainer, Target
+from dyda.model.algebra import ViewDefinition, scans
+from dyda.model.parse import parse_view
+from dyda.model.relation import Relation, RelationName
+from dyda.project import Project
+from dyda.warehouse import RelationRecord, Warehouse
+
+__all__ = ["ApplyPlan", "apply", "execute_apply", "plan_apply"]
+
+
+@dataclass(frozen=True)
+class ApplyPlan:
+    """What `apply` would do. `evolved` views were rewritten since their untouched file was applied: left alone."""
+
+    create: tuple[str, ...] = ()
+    change: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    recover: tuple[str, ...] = ()
+    evolved: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        return not (self.create or self.change or self.drop or self.recover)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def plan_apply(folder: Path) -> ApplyPlan:
+    """Compare the files with the texts last applied."""
+    with House.open(folder) as house:
+        return _plan(house.project, house.warehouse)
+
+
+def apply(
+    folder: Path,
+    confirm: Callable[[ApplyPlan], bool],
+    progress: Progress = lambda text, done, total: None,
+    engine: Engine | None = None,
+) -> dict[str, Any]:
+    """Show the plan to `confirm` and, if it agrees, carry it out: here, or by the daemon that runs."""
+    with House.open(folder, engine) as house:
+        plan = _plan(house.project, house.warehouse)
+        if plan.empty:
+            return _answer(house.warehouse, plan)
+        if not confirm(plan):
+            return {"cancelled": True}
+        answer = hand_over(house, "apply", {}, progress)
+        if answer is not None:
+            return answer
+        with house.warehouse.lock(role="apply") as worker:
+            return execute_apply(Maintainer(house, worker), house.project, progress)
+
+
+def execute_apply(maintainer: Maintainer, project: Project, progress: Progress) -> dict[str, Any]:
+    """Carry out what `project`'s files ask for. Every new text is checked before the first one is built."""
+    house = maintainer.house
+    plan = _plan(project, house.warehouse)
+    reasons = (
+        dict.fromkeys(plan.create, "created")
+        | dict.fromkeys(plan.change, "its file changed")
+        | dict.fromkeys(plan.recover, "applied again")
+    )
+    definitions = {name: _check(house, name, project.view_files[name]) for name in reasons}
+    for definition in definitions.values():
+        house.engine.analyse(definition)
+    _attach(maintainer, definitions.values(), progress)
+    targets = [Target(name, text := project.view_files[name], text, reason) for name, reason in reasons.items()]
+    if targets:
+        bring_about(maintainer, targets, progress)
+    for name in plan.drop:
+        maintainer.worker.drop_view(name)
+        maintainer.forget()
+    return _answer(house.warehouse, plan)
+
+
+def _plan(project: Project, warehouse: Warehouse) -> ApplyPlan:
+    records = {record.name: record for record in warehouse.views()}
+    found: dict[str, list[str]] = {name: [] for name in ApplyPlan.__dataclass_fields__}
+    for name, text in project.view_files.items():
+        record = records.get(name)
+        if record is None:
+            found["create"].append(name)
+        elif record.file_text != text:
+            found["change"].append(name)
+        elif record.stored_state == "broken":
+            found["recover"].append(name)
+        elif record.definition != text:
+            found["evolved"].append(name)
+        else:
+            found["unchanged"].append(name)
+    found["drop"] = [name for name in records if name not in project.view_files]
+    return ApplyPlan(**{name: tuple(names) for name, names in found.items()})
+
+
+def _check(house: House, name: str, text: str) -> ViewDefinition:
+    return parse_view(name, text, house.describe, plain_numeric=house.project.settings.spark.numeric)
+
+
+def _attach(maintainer: Maintainer, definitions: Any, progress: Progress) -> None:
+    """Capture first, then everything else (C6). What is attached is known to the catalog before it is polled."""
+    house = maintainer.house
+    wanted: dict[str, dict[RelationName, Relation]] = {}
+    for definition in definitions:
+        for scan in scans(definition.tree):
+            wanted.setdefault(scan.relation.name.source, {})[scan.relation.name] = scan.relation
+    for done, (source, relations) in enumerate(wanted.items()):
+        progress(f"attaching capture at {source}", done, len(wanted))
+        house.source(source).attach(relations.values())
+        known = {name for name, record in maintainer.known.relations.items() if record.captured}
+        maintainer.worker.register_relations(
+            [RelationRecord(relation, captured=True) for name, relation in relations.items() if name not in known]
+        )
+    maintainer.forget()
+
+
+def _answer(warehouse: Warehouse, plan: ApplyPlan) -> dict[str, Any]:
+    rows = {record.name: record.rows for record in warehouse.views()}
+    return {
+        "created": [{"name": name, "rows": rows[name]} for name in plan.create],
+        "changed": [{"name": name, "rows": rows[name]} for name in plan.change],
+        "recovered": [{"name": name, "rows": rows[name]} for name in plan.recover],
+        "dropped": list(plan.drop),
+        "evolved": list(plan.evolved),
+        "unchanged": list(plan.unchanged),
+    }

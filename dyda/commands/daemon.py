@@ -1,0 +1,145 @@
+"""`dyda daemon` and `dyda stop`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dyda.commands.apply import execute_apply
+from dyda.commands.views import execute_resync
+from dyda.embedded import EmbeddedServer
+from dyda.errors import DydaError, WarehouseUnreachable
+from dyda.house import House
+from dyda.maintenance import Maintainer, Outcome
+from dyda.project import Project
+from dyda.settings import EMBEDDED
+
+__all__ = ["run_daemon", "stop"]
+
+PATIENCE = 30.0
+"""Seconds that `--until-idle` waits for a source or the warehouse to come back."""
+
+
+def run_daemon(folder: Path, until_idle: bool, log: Callable[[str], None]) -> int:
+    """Maintain the project's views until told to stop; the exit code."""
+    with _stop_signals() as stopping:
+        deadline = time.monotonic() + PATIENCE
+        while not stopping.is_set():
+            try:
+                return _serve(folder, until_idle, log, stopping)
+            except WarehouseUnreachable as error:
+                log(str(error))
+                if until_idle and time.monotonic() > deadline:
+                    return 1
+                stopping.wait(1.0)
+    return 0
+
+
+def _serve(folder: Path, until_idle: bool, log: Callable[[str], None], stopping: threading.Event) -> int:
+    with House.open(folder) as house, house.warehouse.lock(role="daemon") as worker:
+        maintainer = Maintainer(house, worker, log)
+        settings = house.project.settings.maintenance
+        log(f"maintaining {len(maintainer.known.views)} views, consistency {settings.consistency}")
+        pause, blocked_since = settings.poll_min, None
+        while not stopping.is_set():
+            asked = _serve_request(folder, maintainer, log)
+            outcome = maintainer.cycle()
+            if outcome is Outcome.WORKED or asked:
+                pause, blocked_since = settings.poll_min, None
+                continue
+            if outcome is Outcome.BLOCKED:
+                blocked_since = blocked_since or time.monotonic()
+                if until_idle and time.monotonic() - blocked_since > PATIENCE:
+                    log(str(maintainer.obstacle or "something needed stays out of reach"))
+                    return 1
+            else:
+                blocked_since = None
+                if until_idle and outcome is Outcome.IDLE:
+                    return 0
+            stopping.wait(pause)
+            pause = min(pause * 2, settings.poll_max)
+    return 0
+
+
+def _serve_request(folder: Path, maintainer: Maintainer, log: Callable[[str], None]) -> bool:
+    """Do one thing that a command asked for; its error goes to the command, never to the daemon."""
+    worker = maintainer.worker
+    request = worker.take_request()
+    if request is None:
+        return False
+    log(f"request {request.id}: {request.verb}")
+
+    def progress(text: str, done: int, total: int) -> None:
+        worker.progress(request.id, {"text": text, "done": done, "total": total})
+
+    try:
+        match request.verb:
+            case "apply":
+                result = execute_apply(maintainer, Project.load(folder), progress)
+            case "resync":
+                result = execute_resync(maintainer, str(request.arguments["name"]), progress)
+            case _:
+                raise DydaError(f"this daemon does not know the request {request.verb!r}", "Restart it: dyda stop")
+        worker.finish(request.id, result=result)
+    except DydaError as error:
+        worker.finish(request.id, error=error)
+        maintainer.forget()
+    return True
+
+
+@contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    """SIGTERM and SIGINT ask for an end between units: the running one is finished or left, nothing is lost."""
+    stopping = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopping
+        return
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, lambda *_: stopping.set()) for number in numbers}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def stop(folder: Path) -> dict[str, Any]:
+    """Stop the daemon, then the embedded servers of this project."""
+    project = Project.load(folder)
+    settings = project.settings
+    urls = {"warehouse": settings.warehouse.url} | {name: entry.url for name, entry in settings.sources.items()}
+    embedded = [name for name, url in urls.items() if url == EMBEDDED]
+    stopped = False
+    if "warehouse" not in embedded or EmbeddedServer.running(project.server_folder("warehouse")):
+        with House.open(folder) as house:
+            stopped = _stop_daemon(house)
+    servers = [name for name in embedded if EmbeddedServer.stop(project.server_folder(name))]
+    return {"daemon": stopped, "servers": servers}
+
+
+def _stop_daemon(house: House) -> bool:
+    daemon = house.warehouse.daemon()
+    if not daemon.running or daemon.pid is None:
+        return False
+    if daemon.host != socket.gethostname():
+        raise DydaError(f"the daemon runs on {daemon.host}, not here", f"Run `dyda stop` on {daemon.host}.")
+    try:
+        os.kill(daemon.pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return False
+    deadline = time.monotonic() + 60
+    while house.warehouse.daemon().running:
+        if time.monotonic() > deadline:
+            raise DydaError(
+                f"the daemon (process {daemon.pid}) did not stop within a minute",
+                f"It may be in a long build. Wait, or end it: kill -9 {daemon.pid} (nothing is lost by that).",
+            )
+        time.sleep(0.1)
+    return True

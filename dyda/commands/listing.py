@@ -1,0 +1,179 @@
+"""Commands that only look: sources, views, the queue, everything at a glance."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+
+from dyda.commands.views import find_view
+from dyda.errors import DydaError
+from dyda.house import House
+from dyda.model.bag import COUNT
+from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation
+from dyda.model.relation import RelationName
+from dyda.settings import without_password
+from dyda.warehouse import MessageRecord, SourceRecord, ViewRecord
+
+__all__ = ["pending", "pending_show", "sources", "status", "views", "views_show"]
+
+SHOWN_ROWS = 100
+
+
+def status(folder: Path) -> dict[str, Any]:
+    """Daemon, sources and views at a glance."""
+    with House.open(folder) as house:
+        now = house.warehouse.status()
+        return {
+            "daemon": {
+                "running": now.daemon.running and now.daemon.role == "daemon",
+                "pid": now.daemon.pid,
+                "since": _time(now.daemon.since),
+            },
+            "sources": [_source(record) for record in now.sources],
+            "views": [_view(record) for record in now.views],
+            "blocked_by": [
+                {"pid": b.pid, "user": b.user, "application": b.application, "since": _time(b.since), "query": b.query}
+                for b in now.blockers
+            ],
+        }
+
+
+def sources(folder: Path) -> list[dict[str, Any]]:
+    """The sources of the project as they answer now."""
+    with House.open(folder) as house:
+        relations = house.warehouse.relations()
+        answers = []
+        for name, source in house.sources.items():
+            settings = house.project.settings.sources[name]
+            answer: dict[str, Any] = {
+                "name": name,
+                "url": without_password(source.settings.url),
+                "schema": settings.schema,
+                "reachable": True,
+                "capture": None,
+                "order": None,
+                "relations": [str(r.relation.name) for r in relations if r.captured and r.relation.name.source == name],
+                "error": None,
+            }
+            try:
+                answer |= {"capture": source.capture_state(), "order": source.order()}
+            except DydaError as error:
+                answer |= {"reachable": False, "error": error.what}
+            answers.append(answer)
+        return answers
+
+
+def views(folder: Path) -> list[dict[str, Any]]:
+    """Every view, with its state."""
+    with House.open(folder) as house:
+        return [_view(record) for record in house.warehouse.views()]
+
+
+def views_show(folder: Path, name: str) -> dict[str, Any]:
+    """One view: what it is, and the file it came from."""
+    with House.open(folder) as house:
+        record = find_view(house.warehouse, name)
+        return {**_view(record), "sql": record.definition, "file": record.file_text, "cause": record.details}
+
+
+def pending(folder: Path) -> list[dict[str, Any]]:
+    """The queue, in arrival order."""
+    with House.open(folder) as house:
+        return [_message(record) for record in house.warehouse.messages()]
+
+
+def pending_show(folder: Path, message: int) -> dict[str, Any]:
+    """One message with the rows it moves (the first hundred), read from the source's log."""
+    with House.open(folder) as house:
+        record = next((record for record in house.warehouse.messages() if record.id == message), None)
+        if record is None:
+            raise DydaError(f"there is no pending message {message}", "See what is pending: dyda pending")
+        known = {r.relation.name: r.relation for r in house.warehouse.relations()}
+        samples: list[dict[str, Any]] = []
+        columns = {
+            name: [column.name for column in known[name].columns if column.generated != "v"]
+            for name in sorted(record.relations)
+            if name in known
+        }
+        with house.source(record.source).open(list(columns)) as snapshot:
+            for name, table in snapshot.changes(columns, None).items():
+                samples += _samples(name, columns[name], table, record.xid)
+        return {
+            **_message(record),
+            "changes": [_change(change) for change in record.message.changes],
+            "samples": samples[:SHOWN_ROWS],
+            "truncated": len(samples) > SHOWN_ROWS,
+        }
+
+
+def _samples(relation: RelationName, columns: list[str], table: Any, xid: int) -> list[dict[str, Any]]:
+    mine = table.filter(pc.equal(table.column("#xid"), xid)).slice(0, SHOWN_ROWS + 1)
+    values = [mine.column(index).to_pylist() for index in range(len(columns))]
+    counts = mine.column(COUNT).to_pylist()
+    return [
+        {
+            "relation": str(relation),
+            "op": "insert" if count > 0 else "delete",
+            "values": {column: values[index][row] for index, column in enumerate(columns)},
+        }
+        for row, count in enumerate(counts)
+    ]
+
+
+def _source(record: SourceRecord) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "reachable": record.reachable,
+        "capture": record.capture,
+        "order": record.order,
+        "pending": record.pending,
+        "lag_seconds": record.lag_seconds,
+        "error": record.error or None,
+    }
+
+
+def _view(record: ViewRecord) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "state": record.state,
+        "reason": record.reason,
+        "version": record.version,
+        "rows": record.rows,
+        "fresh_at": _time(record.fresh_at),
+        "lag_seconds": record.lag_seconds,
+        "positions": {source: str(position) for source, position in record.positions.items()},
+        "columns": [{"name": column.name, "type": column.type} for column in record.columns],
+        "definition": record.definition,
+    }
+
+
+def _message(record: MessageRecord) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "source": record.source,
+        "kind": record.kind,
+        "relations": sorted(map(str, record.relations)),
+        "rows": record.rows,
+        "state": record.state,
+        "reason": record.reason,
+        "received_at": _time(record.received_at),
+        "depends_on": [],
+        "unit": record.unit,
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    match change:
+        case DataUpdate(relation, inserted, deleted):
+            return {"relation": str(relation), "kind": "data", "inserted": inserted, "deleted": deleted}
+        case Truncation(relation):
+            return {"relation": str(relation), "kind": "truncate"}
+        case SchemaChange(relation, command, ddl):
+            return {"relation": str(relation), "kind": "schema", "command": command, "ddl": ddl}
+
+
+def _time(moment: datetime.datetime | None) -> str | None:
+    return moment.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z") if moment else None

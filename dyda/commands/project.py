@@ -1,0 +1,56 @@
+"""Commands about the project and its sources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dyda.errors import DydaError
+from dyda.house import House
+from dyda.maintenance import Maintainer
+from dyda.model.parse import referenced_tables
+from dyda.project import Project
+
+__all__ = ["init", "sources_check", "sources_detach"]
+
+
+def init(folder: Path) -> dict[str, Any]:
+    """A new project folder that runs as it is."""
+    before = set(folder.rglob("*")) if folder.exists() else set()
+    project = Project.create(folder)
+    return {"created": sorted(str(path) for path in set(project.folder.rglob("*")) - before if path.is_file())}
+
+
+def sources_check(folder: Path) -> list[dict[str, Any]]:
+    """Reach, rights and capture of every source, for the tables that the views read."""
+    with House.open(folder) as house:
+        tables: dict[str, set[tuple[str, str]]] = {name: set() for name in house.sources}
+        answers: list[dict[str, Any]] = []
+        for view, text in house.project.view_files.items():
+            try:
+                for source, schema, table, _ in referenced_tables(view, text):
+                    relation = house.relation_name(source, schema, table)
+                    tables[source].add((relation.schema, relation.table))
+            except DydaError as error:
+                answers.append({"source": "", "level": "error", "what": error.what, "remedy": error.remedy})
+        for name, source in house.sources.items():
+            findings = source.check(sorted(tables[name]))
+            answers += [
+                {"source": name, "level": finding.level, "what": finding.what, "remedy": finding.remedy}
+                for finding in findings
+            ]
+        return answers
+
+
+def sources_detach(folder: Path, name: str) -> dict[str, Any]:
+    """Remove everything DyDa put into a source. Its views break with reason "detached" and keep their rows."""
+    with House.open(folder) as house:
+        source = house.source(name)
+        with house.warehouse.lock(role="detach") as worker:
+            known = Maintainer(house, worker).known
+            views = sorted(view.name for view in known.views.values() if name in view.positions)
+            for view in views:
+                worker.set_state(view, "broken", "detached")
+            source.detach()
+            worker.forget_source(name)
+        return {"source": name, "views": views}

@@ -1,0 +1,115 @@
+"""Is a view right? Recompute it at its committed positions, and compare.
+
+    snapshots of the sources ─▶ freeze the warehouse ─▶ recompute, less what is not installed ─▶ compare
+
+The order matters while a daemon goes on. What is in a snapshot and not in the positions read after it was not
+acknowledged when the snapshot was taken, so the snapshot's log still shows it and it can be taken away again.
+Should the daemon have gone past the snapshots meanwhile, they are taken anew.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+from dyda.errors import BrokenUnit, SourceBusy, SourceUnreachable
+from dyda.house import House
+from dyda.maintenance.live import BuildPlan, Known, LiveView, Target, load
+from dyda.maintenance.poll import Poll
+from dyda.maintenance.refresh import Refresh
+from dyda.model.position import Position
+from dyda.warehouse import FrozenWarehouse
+from scheduler import Queued
+
+__all__ = ["verify_view"]
+
+ATTEMPTS = 10
+
+
+def verify_view(house: House, name: str) -> dict[str, Any]:
+    """`equal`, `different` (with the differing rows), `unverifiable` (with the reason) or `skipped`."""
+    answer: dict[str, Any] = {
+        "name": name,
+        "result": "skipped",
+        "missing": 0,
+        "extra": 0,
+        "reason": None,
+        "samples": [],
+    }
+    try:
+        for _ in range(ATTEMPTS):
+            known = load(house)
+            if name in known.frozen:
+                record = known.frozen[name]
+                return {**answer, "reason": f"{record.stored_state}: {record.reason}"}
+            found = _verify_once(house, known, known.views[name])
+            if found is not None:
+                return {**answer, **found}
+        return {**answer, "result": "unverifiable", "reason": "the view keeps moving on while it is being verified"}
+    except (SourceUnreachable, SourceBusy, BrokenUnit) as error:
+        return {**answer, "result": "unverifiable", "reason": error.what}
+
+
+def _verify_once(house: House, known: Known, view: LiveView) -> dict[str, Any] | None:
+    """None if the view has moved past the snapshots or was redefined: try again."""
+    with ExitStack() as stack:
+        poll = Poll()
+        for source in sorted(view.positions):
+            relations = [relation for relation in view.definition.relations if relation.source == source]
+            poll.snapshots[source] = stack.enter_context(house.source(source).open(relations))
+        frozen = stack.enter_context(house.warehouse.frozen())
+        positions = frozen.positions(view.name)
+        if frozen.version(view.name) != view.record.version or set(positions) != set(poll.snapshots):
+            return None
+        if not all(snapshot.position.covers(positions[source]) for source, snapshot in poll.snapshots.items()):
+            return None
+        obstacle = _read_queue(poll, known, view, positions)
+        if obstacle is not None:
+            return {"result": "unverifiable", "reason": obstacle}
+        return _compare(house, view, poll, frozen, positions)
+
+
+def _read_queue(poll: Poll, known: Known, view: LiveView, positions: dict[str, Position]) -> str | None:
+    """Fill the poll's queue with what the view does not have; the reason if that cannot be taken away exactly."""
+    for source, snapshot in poll.snapshots.items():
+        poll.after[source] = positions[source]
+        for message in snapshot.messages(positions[source]):
+            moved = message.moved_without_rows & view.definition.relations
+            if moved:
+                return f"a change of {', '.join(sorted(map(str, moved)))} is pending that no row image shows"
+            poll.queue.append(Queued(0, message))
+        record = known.sources.get(source)
+        if record is not None and record.gap != snapshot.gap:
+            return f"source {source} has changes that were not captured"
+        for relation in view.definition.relations:
+            known_as = known.relations[relation].fingerprint
+            if relation.source == source and known_as != snapshot.fingerprints.get(relation):
+                return f"a change of {relation} is pending that no row image shows"
+    return None
+
+
+def _compare(
+    house: House, view: LiveView, poll: Poll, frozen: FrozenWarehouse, positions: dict[str, Position]
+) -> dict[str, Any]:
+    """Build the view at the frozen positions and compare it with the frozen extent."""
+    refresh = Refresh(house, poll)
+    refresh.read_images([view.block])
+    target = Target(view.name, view.definition.sql, None, "verify")
+    plan = BuildPlan(target, view.definition, view.block, tuple(house.engine.analyse(view.definition)))
+    with house.warehouse.staging(len(plan.outputs)) as staging:
+        refresh.build(plan, positions, staging, lambda done, total: None)
+        for source, snapshot in poll.snapshots.items():
+            moved = [n for n, text in snapshot.fingerprint_again().items() if text != snapshot.fingerprints.get(n)]
+            if moved:
+                raise BrokenUnit(source, frozenset(map(str, moved)), "the schema moved while it was being read")
+        comparison = frozen.compare(view.name, staging)
+    names = [column.name for column in view.record.columns]
+    return {
+        "result": "equal" if comparison.equal else "different",
+        "missing": comparison.missing,
+        "extra": comparison.extra,
+        "samples": [
+            {"row": dict(zip(names, sample.row, strict=True)), "expected": sample.expected, "found": sample.found}
+            for sample in comparison.samples
+        ],
+    }

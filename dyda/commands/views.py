@@ -1,0 +1,76 @@
+"""Commands that look into views: how they are maintained, whether they are right, and building them again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dyda.commands.verification import verify_view
+from dyda.commands.work import Progress, bring_about, hand_over
+from dyda.engine import Engine
+from dyda.errors import UnknownView
+from dyda.house import House
+from dyda.maintenance import Maintainer, Target
+from dyda.maintenance.live import load
+from dyda.warehouse import ViewRecord, Warehouse
+from vm import explain
+
+__all__ = ["execute_resync", "find_view", "verify", "views_explain", "views_resync"]
+
+
+def views_explain(folder: Path, name: str) -> dict[str, Any]:
+    """How each operator of the view is maintained, and what an update costs its sources."""
+    with House.open(folder) as house:
+        record = find_view(house.warehouse, name)
+        view = load(house).views.get(name)
+        if view is None:
+            return {"name": name, "steps": [], "queries_per_update": {}, "notes": [f"not maintained: {record.reason}"]}
+        return {"name": name, **explain(view.block, view.plan)}
+
+
+def views_resync(
+    folder: Path, name: str, progress: Progress = lambda text, done, total: None, engine: Engine | None = None
+) -> dict[str, Any]:
+    """Build the view again from its sources; readers keep the old rows until the new ones are complete."""
+    with House.open(folder, engine) as house:
+        find_view(house.warehouse, name)
+        answer = hand_over(house, "resync", {"name": name}, progress)
+        if answer is not None:
+            return answer
+        with house.warehouse.lock(role="resync") as worker:
+            return execute_resync(Maintainer(house, worker), name, progress)
+
+
+def execute_resync(maintainer: Maintainer, name: str, progress: Progress) -> dict[str, Any]:
+    record = find_view(maintainer.house.warehouse, name)
+    bring_about(maintainer, [Target(name, record.definition or "", None, "resync was asked for")], progress)
+    after = find_view(maintainer.house.warehouse, name)
+    return {"name": name, "rows": after.rows, "state": after.state, "reason": after.reason}
+
+
+def verify(
+    folder: Path,
+    names: Sequence[str] = (),
+    progress: Progress = lambda text, done, total: None,
+    engine: Engine | None = None,
+) -> list[dict[str, Any]]:
+    """Recompute views at their committed positions and compare."""
+    with House.open(folder, engine) as house:
+        chosen = list(names) or [record.name for record in house.warehouse.views()]
+        for name in chosen:
+            find_view(house.warehouse, name)
+        answers = []
+        for done, name in enumerate(chosen):
+            progress(f"verifying {name}", done, len(chosen))
+            answers.append(verify_view(house, name))
+        return answers
+
+
+def find_view(warehouse: Warehouse, name: str) -> ViewRecord:
+    """The view's record, or an error that lists the views there are."""
+    records = {record.name: record for record in warehouse.views()}
+    if name not in records:
+        known = ", ".join(sorted(records)) or "none yet"
+        raise UnknownView(f"there is no view {name!r}; this project has: {known}", "See: dyda views")
+    return records[name]

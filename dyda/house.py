@@ -1,0 +1,86 @@
+"""An opened project: its warehouse, its sources, its Spark engine. Everything that has to be closed again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dyda.embedded import EmbeddedServer
+from dyda.engine import Engine
+from dyda.errors import ConfigurationError, UnknownRelation
+from dyda.model.relation import Relation, RelationName
+from dyda.project import Project
+from dyda.settings import EMBEDDED
+from dyda.sources import PostgresSource, SourceSettings
+from dyda.warehouse import Warehouse
+
+__all__ = ["House", "server_url"]
+
+
+@dataclass
+class House:
+    """What the commands and the daemon work with. Sources connect and Spark starts when first needed."""
+
+    project: Project
+    warehouse: Warehouse
+    sources: dict[str, PostgresSource]
+    engine: Engine
+
+    @classmethod
+    @contextmanager
+    def open(cls, folder: Path, engine: Engine | None = None) -> Iterator[House]:
+        """Open the project in `folder`; a caller that has a Spark engine running may lend it."""
+        project = Project.load(folder)
+        settings = project.settings
+        with ExitStack() as stack:
+            warehouse = Warehouse.connect(
+                server_url(project, "warehouse", settings.warehouse.url), settings.warehouse.schema
+            )
+            stack.callback(warehouse.close)
+            warehouse.upgrade()
+            sources = {}
+            for name, entry in settings.sources.items():
+                source_settings = SourceSettings(
+                    name=name,
+                    url=server_url(project, name, entry.url),
+                    schema=entry.schema,
+                    log_limit=entry.log_limit,
+                    lock_timeout=settings.maintenance.lock_timeout,
+                    statement_timeout=settings.maintenance.statement_timeout,
+                )
+                sources[name] = PostgresSource(source_settings, str(warehouse.project_id))
+                stack.callback(sources[name].close)
+            if engine is None:
+                engine = Engine(settings.spark)
+                stack.callback(engine.stop)
+            yield cls(project, warehouse, sources, engine)
+
+    def source(self, name: str) -> PostgresSource:
+        try:
+            return self.sources[name]
+        except KeyError:
+            known = ", ".join(self.sources) or "none"
+            raise ConfigurationError(
+                f"there is no source {name!r}; this project has: {known}", f"Add [sources.{name}] to dyda.toml."
+            ) from None
+
+    def relation_name(self, source: str, schema: str | None, table: str) -> RelationName:
+        """What a view means by `source.table`: the source's own schema if none is written."""
+        self.source(source)
+        return RelationName(source, schema or self.project.settings.sources[source].schema, table)
+
+    def describe(self, source: str, schema: str | None, table: str) -> Relation:
+        """The relation as its source's catalog describes it now."""
+        name = self.relation_name(source, schema, table)
+        found = self.source(source).describe([(name.schema, name.table)])
+        relation = found.get((name.schema, name.table))
+        if relation is None:
+            raise UnknownRelation(f"source {source} has no table {name.schema}.{table}")
+        return relation
+
+
+def server_url(project: Project, name: str, url: str) -> str:
+    """The URL to connect to; starts the embedded server if that is what the setting says."""
+    return EmbeddedServer.ensure(project.server_folder(name)) if url == EMBEDDED else url

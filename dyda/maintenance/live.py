@@ -1,0 +1,106 @@
+"""Views as they are maintained: the catalog's record, and the definition resolved against the known relations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dyda.engine import OutputType
+from dyda.errors import UnknownRelation
+from dyda.house import House
+from dyda.model.algebra import ViewDefinition
+from dyda.model.parse import parse_view
+from dyda.model.position import Position
+from dyda.model.relation import Relation, RelationName
+from dyda.warehouse import RelationRecord, SourceRecord, ViewRecord
+from vm import JoinBlock, SweepPlan, flatten, plan_sweep
+
+__all__ = ["BuildPlan", "Known", "LiveView", "Target", "load"]
+
+MAINTAINED = ("live", "resync", "building")
+
+
+@dataclass(frozen=True)
+class LiveView:
+    """A view that is maintained, with everything a unit needs to know of it."""
+
+    record: ViewRecord
+    definition: ViewDefinition
+    block: JoinBlock
+    plan: SweepPlan
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    @property
+    def positions(self) -> Mapping[str, Position]:
+        return self.record.positions
+
+    def has(self, source: str, xid: int) -> bool:
+        """Whether the transaction is in the extent already; true for sources the view does not read."""
+        position = self.positions.get(source)
+        return position is None or position.includes(xid)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A view to be built or built again: its definition's text and why. `file_text` is None for an evolution."""
+
+    name: str
+    sql: str
+    file_text: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """A target whose definition holds: what is evaluated, and the types of what comes out."""
+
+    target: Target
+    definition: ViewDefinition
+    block: JoinBlock
+    outputs: tuple[OutputType, ...]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the catalog says, read once and true until the next installation: only the lock's holder writes it."""
+
+    views: Mapping[str, LiveView]
+    relations: Mapping[RelationName, RelationRecord]
+    sources: Mapping[str, SourceRecord]
+    frozen: Mapping[str, ViewRecord] = field(default_factory=dict)
+    """Views that are broken or held: served, not maintained."""
+
+    @property
+    def captured(self) -> dict[str, set[RelationName]]:
+        """The relations that capture is attached to, by source."""
+        found: dict[str, set[RelationName]] = {}
+        for name, record in self.relations.items():
+            if record.captured:
+                found.setdefault(name.source, set()).add(name)
+        return found
+
+
+def load(house: House) -> Known:
+    """Read the catalog and resolve every maintained view against the relations as the catalog knows them."""
+    relations = {record.relation.name: record for record in house.warehouse.relations()}
+    numeric = house.project.settings.spark.numeric
+
+    def resolve(source: str, schema: str | None, table: str) -> Relation:
+        name = house.relation_name(source, schema, table)
+        if name not in relations:
+            raise UnknownRelation(f"the catalog knows no relation {name}", "Run: dyda apply")
+        return relations[name].relation
+
+    views, frozen = {}, {}
+    for record in house.warehouse.views():
+        if record.stored_state not in MAINTAINED or record.definition is None:
+            frozen[record.name] = record
+            continue
+        definition = parse_view(record.name, record.definition, resolve, plain_numeric=numeric)
+        block = flatten(definition, numeric)
+        views[record.name] = LiveView(record, definition, block, plan_sweep(block))
+    sources = {record.name: record for record in house.warehouse.sources()}
+    return Known(views, relations, sources, frozen)

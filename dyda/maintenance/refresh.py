@@ -1,0 +1,112 @@
+"""What a unit changes in each view, computed under the snapshots of one poll.
+
+    images in the log ─split─▶ ours, not ours ─sweep─▶ rows in two worlds ─Spark─▶ ΔV
+
+`ours` are the images of the unit's messages that the view does not have. What else the snapshot shows and the view
+does not have is not ours yet: it is compensated away, exactly, because the log was read under the very snapshot that
+the lookups use (paper 000, Section 5.6; paper 003, Section 5.1 infers the same from arrival order).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dyda import faults
+from dyda.house import House
+from dyda.maintenance.live import BuildPlan, LiveView
+from dyda.maintenance.poll import Poll
+from dyda.model.bag import COUNT, Bag
+from dyda.model.position import Position
+from dyda.model.relation import RelationName
+from dyda.sources import ScanPartition
+from dyda.sources.reader import read_partition
+from dyda.warehouse import Staging
+from vm import Ask, JoinBlock, Occurrence, build_evaluation, delta_evaluation, sweep
+
+__all__ = ["Refresh"]
+
+XID = "#xid"
+
+Chosen = Callable[[str, int], bool]
+"""Whether a transaction (source, xid) is meant."""
+
+
+class Refresh:
+    """Computes under one poll; the images in the log are read once per source, for all views together."""
+
+    def __init__(self, house: House, poll: Poll) -> None:
+        self.house = house
+        self.poll = poll
+        self._images: dict[RelationName, pa.Table] = {}
+
+    def read_images(self, blocks: Iterable[JoinBlock]) -> None:
+        """Fetch the row images of every relation these views read, with all the columns any of them needs."""
+        touched = {name for queued in self.poll.queue for name in queued.message.relations}
+        wanted: dict[str, dict[RelationName, dict[str, None]]] = {}
+        for block in blocks:
+            for name, columns in block.wanted.items():
+                if name in touched and name.source in self.poll.snapshots:
+                    wanted.setdefault(name.source, {}).setdefault(name, {}).update(dict.fromkeys(columns))
+        for source, relations in wanted.items():
+            columns_by_relation = {name: list(columns) for name, columns in relations.items()}
+            self._images |= self.poll.snapshots[source].changes(columns_by_relation, self.poll.after.get(source))
+
+    def changes(
+        self, views: Sequence[LiveView], ours: Mapping[str, Collection[int]], phase: Callable[[str], None]
+    ) -> dict[str, pa.Table]:
+        """ΔV of each view that the messages `ours` (transactions by source) touch; one Spark job for all."""
+        evaluations = []
+        for view in views:
+
+            def mine(source: str, xid: int, view: LiveView = view) -> bool:
+                return xid in ours.get(source, ()) and not view.has(source, xid)
+
+            def others(source: str, xid: int, view: LiveView = view) -> bool:
+                return xid not in ours.get(source, ()) and not view.has(source, xid)
+
+            deltas = {alias: bag.consolidate() for alias, bag in self._select(view.block, mine).items()}
+            if any(len(bag) for bag in deltas.values()):
+                worlds = sweep(view.plan, deltas, self._select(view.block, others), self._ask(view.block))
+                evaluations.append(delta_evaluation(view.block, worlds, self._scan))
+        phase("sweep")
+        faults.point("unit.swept")
+        changed = self.house.engine.evaluate(evaluations, read_partition) if evaluations else {}
+        phase("spark")
+        return changed
+
+    def build(
+        self, plan: BuildPlan, positions: Mapping[str, Position], staging: Staging, progress: Callable[[int, int], None]
+    ) -> int:
+        """The whole view at `positions`, written to `staging` by Spark tasks; returns the entries written."""
+        pending = self._select(plan.block, lambda source, xid: not positions[source].includes(xid))
+        evaluation = build_evaluation(plan.block, self._scan, pending)
+        return self.house.engine.build(evaluation, staging.sink(), read_partition, progress)
+
+    def _select(self, block: JoinBlock, chosen: Chosen) -> dict[str, Bag]:
+        """Per occurrence, the images of the chosen transactions; a self-joined relation changes in each of them."""
+        bags = {}
+        for occurrence in block.occurrences:
+            relation = occurrence.relation.name
+            images = self._images.get(relation)
+            if images is None:
+                continue
+            # The decision is made per transaction, not per row.
+            xids = [xid for xid in pc.unique(images.column(XID)).to_pylist() if chosen(relation.source, xid)]
+            if xids:
+                kept = images.filter(pc.is_in(images.column(XID), value_set=pa.array(xids, pa.int64())))
+                bags[occurrence.alias] = Bag(kept.select([*occurrence.columns, COUNT]))
+        return bags
+
+    def _ask(self, block: JoinBlock) -> Ask:
+        def ask(alias: str, columns: Sequence[str], key: Sequence[str], values: pa.Table) -> Bag:
+            relation = block.by_alias[alias].relation
+            return self.poll.snapshots[relation.name.source].lookup(relation, columns, key, values)
+
+        return ask
+
+    def _scan(self, occurrence: Occurrence) -> list[ScanPartition]:
+        relation = occurrence.relation
+        return self.poll.snapshots[relation.name.source].scan(relation, occurrence.columns)

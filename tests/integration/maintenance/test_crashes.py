@@ -1,0 +1,47 @@
+"""kill -9 between any two steps: nothing is lost, nothing happens twice."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+
+import pytest
+
+from dyda import faults
+from tests.town import Town
+
+
+def prepare(town: Town) -> None:
+    town.source("crm", "CREATE TABLE customer (name text, city text)", "INSERT INTO customer VALUES ('Ann', 'Rome')")
+    town.source(
+        "booking", "CREATE TABLE flight (name text, no int)", "INSERT INTO flight VALUES ('Ann', 1), ('Bob', 2)"
+    )
+    town.view("v", "SELECT c.name, c.city, f.no FROM crm.customer c JOIN booking.flight f ON c.name = f.name")
+    town.view("w", "SELECT f.no FROM booking.flight f")
+    town.apply()
+
+
+@pytest.mark.parametrize("point", [point for point in faults.POINTS if point != "sweep.after-hop"])
+def test_kill_9_at_every_point_then_restart(town: Town, point: str) -> None:
+    prepare(town)
+    town.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
+    town.execute("booking", "UPDATE flight SET no = no + 10 WHERE name = 'Ann'")
+    killed = town.run("daemon", "--until-idle", fault=f"{point}=kill", check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    installed = faults.POINTS.index(point) >= faults.POINTS.index("install.committed")
+    before = Counter({"Ann\tRome\t1": 1})
+    after = Counter({"Ann\tRome\t11": 1, "Bob\tOslo\t2": 2})
+    assert town.extent("v") == (after if installed else before), "a unit is installed whole or not at all"
+    town.settle()
+    assert town.extent("v") == after
+    town.check()
+    assert town.state("v")["positions"].keys() == {"crm", "booking"}
+
+
+def test_a_killed_build_leaves_no_view_and_no_rows(town: Town) -> None:
+    town.source("crm", "CREATE TABLE customer (name text)", "INSERT INTO customer SELECT generate_series(1, 100)::text")
+    town.view("v", "SELECT c.name FROM crm.customer c")
+    killed = town.run("apply", "--yes", fault="install.before-commit=kill", check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    town.apply()
+    town.check()

@@ -1,0 +1,148 @@
+"""A town for tests: several source databases, a warehouse and a project folder, driven in this process or by the CLI."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+
+from dyda import commands
+from dyda.engine import Engine
+from dyda.house import House
+from dyda.maintenance import Maintainer, Outcome
+from tests.judge import Judge, printed
+
+
+class Town:
+    """`town.source("crm", "CREATE TABLE …")`, `town.view("v", "SELECT …")`, `town.apply()`, `town.settle()`, `town.check()`."""
+
+    def __init__(self, folder: Path, database: Callable[[str], str], engine: Engine, maintenance: str = "") -> None:
+        self.folder = folder
+        self.database = database
+        self.engine = engine
+        self.maintenance = maintenance
+        self.sources: dict[str, str] = {}
+        self.warehouse = database("warehouse")
+        self._judge: Judge | None = None
+        (folder / "views").mkdir(parents=True, exist_ok=True)
+
+    def source(self, name: str, *statements: str, url: str | None = None) -> str:
+        self.sources[name] = url or self.database(name if name.isidentifier() else "source")
+        self._write_settings()
+        self.execute(name, *statements)
+        return self.sources[name]
+
+    def source_url(self, name: str, url: str) -> None:
+        """Let the project connect to a source in another way than the test does."""
+        self.sources[name] = url
+        self._write_settings()
+
+    def _write_settings(self) -> None:
+        lines = [f"[warehouse]\nurl = {json.dumps(self.warehouse)}\n"]
+        lines += [f"[sources.{json.dumps(name)}]\nurl = {json.dumps(url)}\n" for name, url in self.sources.items()]
+        lines.append(f'[spark]\nmaster = "local[2]"\n\n[maintenance]\n{self.maintenance}\n')
+        (self.folder / "dyda.toml").write_text("\n".join(lines))
+
+    def execute(self, name: str, *statements: str) -> int:
+        """One transaction at a source; its transaction id."""
+        connection = psycopg2.connect(self.sources[name])
+        try:
+            with connection, connection.cursor() as cursor:
+                for statement in statements:
+                    cursor.execute(statement)
+                cursor.execute("SELECT pg_current_xact_id()::text::bigint")
+                (xid,) = cursor.fetchone()
+                return int(xid)
+        finally:
+            connection.close()
+
+    def connect(self, name: str) -> psycopg2.extensions.connection:
+        return psycopg2.connect(self.sources[name])
+
+    def view(self, name: str, text: str) -> None:
+        (self.folder / "views" / f"{name}.sql").write_text(text)
+
+    def apply(self) -> dict[str, Any]:
+        return commands.apply(self.folder, lambda plan: True, lambda text, done, total: None, engine=self.engine)
+
+    @contextmanager
+    def house(self) -> Iterator[House]:
+        with House.open(self.folder, self.engine) as house:
+            yield house
+
+    @contextmanager
+    def maintainer(self) -> Iterator[Maintainer]:
+        with self.house() as house, house.warehouse.lock() as worker:
+            yield Maintainer(house, worker)
+
+    def settle(self, limit: int = 200) -> list[Outcome]:
+        """Run cycles until nothing is left to do."""
+        outcomes = []
+        with self.maintainer() as maintainer:
+            for _ in range(limit):
+                outcomes.append(maintainer.cycle())
+                if outcomes[-1] is Outcome.IDLE:
+                    return outcomes
+        raise AssertionError(f"not idle after {limit} cycles: {outcomes[-5:]}")
+
+    def extent(self, view: str) -> Counter[str]:
+        """What a reader of the warehouse sees."""
+        name = '"' + view.replace('"', '""') + '"'
+        return printed(self.warehouse, f"SELECT * FROM public.{name}")
+
+    def judge(self) -> Judge:
+        if self._judge is None:
+            self._judge = Judge(self.database("judge"))
+        return self._judge
+
+    def expected(self, view: str) -> Counter[str]:
+        """The view recomputed by PostgreSQL over the sources as they are now."""
+        judge = self.judge()
+        for name, url in self.sources.items():
+            tables = printed(
+                url,
+                "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+                " AND relkind IN ('r', 'p') AND NOT relispartition",
+            )
+            judge.copy(name, url, sorted(tables))
+        return judge.recompute((self.folder / "views" / f"{view}.sql").read_text())
+
+    def check(self, *views: str) -> None:
+        """Every extent equals the judge's recomputation over the sources as they are."""
+        for view in views or [path.stem for path in (self.folder / "views").glob("*.sql")]:
+            extent, expected = self.extent(view), self.expected(view)
+            assert extent == expected, f"{view}: extra {extent - expected}, missing {expected - extent}"
+
+    def state(self, view: str) -> dict[str, Any]:
+        return next(entry for entry in commands.views(self.folder) if entry["name"] == view)
+
+    def run(
+        self, *arguments: str, fault: str = "", check: bool = True, timeout: int = 180
+    ) -> subprocess.CompletedProcess[str]:
+        """The command line as a process of its own."""
+        environment = os.environ | ({"DYDA_FAULT": fault} if fault else {})
+        done = subprocess.run(
+            [sys.executable, "-m", "dyda", "-C", str(self.folder), *arguments],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=timeout,
+            check=False,
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(
+                f"dyda {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+            )
+        return done
+
+    def close(self) -> None:
+        if self._judge is not None:
+            self._judge.close()
