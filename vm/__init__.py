@@ -1,0 +1,42 @@
+"""View maintenance: what to read from the sources for ΔV, and what to ask of Spark (papers 003 and 001).
+
+Always true here: nothing talks to a database or to Spark; conditions are evaluated by Spark alone, and only what cannot
+lose a row is asked of a source (rule R4); a row's counts before and after are exact or provably do not matter.
+
+    block = flatten(view, "decimal(38,18)")                       # ViewDefinition -> JoinBlock
+    plan = plan_sweep(block)                                      # join tree; `explain(plan)` prints the same plan
+    changes = snapshot.changes(block.wanted, after)               # {RelationName: texts, "#xid", "#count"}
+    ours, pending = split(changes)                                # by transaction; the caller's business
+    worlds = sweep(plan, bags_by_alias(block, ours), bags_by_alias(block, pending), ask)
+    #   ask(alias, columns, key, values) -> Bag: at least the rows of block.by_alias[alias].relation with such a key
+    #   -> {alias: Worlds(table) | Whole(table, reason)}; Whole must be scanned
+    evaluation = delta_evaluation(block, worlds, scanner)         # scanner(occurrence) -> partitions, for Whole only
+    evaluation = build_evaluation(block, scanner, pending)        # or: the whole view, less what is pending
+    tables = engine.evaluate([evaluation], reader)                # {view: c1 … cn text, n bigint}
+"""
+
+from vm.block import JoinBlock, Occurrence, flatten
+from vm.evaluation import Evaluation, Frame, build_evaluation, delta_evaluation, render
+from vm.explain import ExplainRow, explain
+from vm.sweep import Ask, SweepLimits, SweepPlan, Whole, Worlds, bags_by_alias, plan_sweep, sweep
+
+__all__ = [
+    "Ask",
+    "Evaluation",
+    "ExplainRow",
+    "Frame",
+    "JoinBlock",
+    "Occurrence",
+    "SweepLimits",
+    "SweepPlan",
+    "Whole",
+    "Worlds",
+    "bags_by_alias",
+    "build_evaluation",
+    "delta_evaluation",
+    "explain",
+    "flatten",
+    "plan_sweep",
+    "render",
+    "sweep",
+]

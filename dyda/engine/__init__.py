@@ -1,0 +1,23 @@
+"""Spark behind three verbs: `analyse` a view, `evaluate` a unit in one job, `build` an extent without collecting it.
+
+Always true here: values enter and leave as canonical text in Arrow tables, a value that Spark cannot hold exactly
+raises instead of being rounded, and no row becomes a Python object.
+
+    engine = Engine(settings)                              # SparkSettings: master, timezone, numeric, config
+    outputs = engine.analyse(view)                         # list[OutputType(name, spark_type, warehouse_type, …)]
+    block = engine.block(view)                             # vm.flatten with this engine's numeric setting
+    deltas = engine.evaluate([delta_evaluation(block, worlds, scanner)], reader)   # {view: c1 … cn text, n bigint}
+    rows = engine.build(build_evaluation(block, scanner, pending), sink, reader, progress)      # rows written
+    engine.jobs                                            # Spark jobs so far
+    engine.stop()
+
+`scanner(occurrence)` gives picklable partitions, `reader(partition)` their texts as pa.Table, `sink(batches)` stores
+record batches and returns how many rows: the last two run inside Spark tasks, on whatever machine.
+"""
+
+from dyda.engine.analysis import OutputType
+from dyda.engine.engine import Engine, Progress, Sink
+from dyda.engine.frames import Reader
+from dyda.engine.session import SparkSettingsLike
+
+__all__ = ["Engine", "OutputType", "Progress", "Reader", "Sink", "SparkSettingsLike"]

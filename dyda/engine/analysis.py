@@ -1,0 +1,129 @@
+"""Spark's own analysis of a view, over empty frames: no data, no job. What it refuses is refused at creation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import SparkSession
+
+from dyda.engine.failures import short_message
+from dyda.errors import UnsupportedSql
+from dyda.model.types import warehouse_type
+from vm.block import JoinBlock, Occurrence
+
+__all__ = ["OutputType", "analyse_block"]
+
+MAXIMUM_SCALE = 38
+
+
+@dataclass(frozen=True)
+class OutputType:
+    """One column of a view: its type on Spark, its type in the warehouse, and whether it is only passed on."""
+
+    name: str
+    spark_type: str
+    warehouse_type: str
+    passthrough: bool
+
+
+def analyse_block(session: SparkSession, block: JoinBlock) -> list[OutputType]:
+    """The output types, or UnsupportedSql with Spark's reason or the cast to write."""
+    try:
+        plan = session.sql(_query(block))
+        types = [field.dataType.simpleString() for field in plan.schema.fields]
+    except (AnalysisException, ParseException) as error:
+        raise UnsupportedSql(block.view, _restore_names(block, short_message(error))) from None
+    except PySparkException as error:
+        # Constant expressions are evaluated during analysis: 1 / 0, CAST('x' AS INT).
+        raise UnsupportedSql(block.view, _restore_names(block, short_message(error))) from None
+    _refuse_undefined(block, plan._jdf.queryExecution().analyzed())
+    outputs = []
+    for item, spark_type in zip(block.items, types, strict=True):
+        if item.expression.column is not None:
+            carried = block.carried(item.expression.column)
+            column_type = carried.column.type
+            declared = column_type.declared if column_type.builtin else "text"
+            outputs.append(OutputType(item.name, carried.spark_type.lower(), declared, passthrough=True))
+            continue
+        target = warehouse_type(spark_type)
+        if target is None:
+            raise UnsupportedSql(
+                block.view,
+                f"column {item.name} has Spark's type {spark_type}, which the warehouse cannot hold",
+                f"Write CAST({item.expression.sql} AS STRING) AS `{item.name}`, or another type.",
+            )
+        outputs.append(OutputType(item.name, spark_type, target, passthrough=False))
+    return outputs
+
+
+def _query(block: JoinBlock) -> str:
+    items = ", ".join(
+        f"{block.carried(item.expression.column).output if item.expression.column else block.render(item.expression)}"
+        f" AS c{index + 1}"
+        for index, item in enumerate(block.items)
+    )
+    frames = " CROSS JOIN ".join(f"({_empty(occurrence)})" for occurrence in block.occurrences)
+    where = " AND ".join(f"({block.render(conjunct)})" for conjunct in block.conjuncts) or "true"
+    return f"SELECT {items} FROM {frames} WHERE {where}"
+
+
+def _empty(occurrence: Occurrence) -> str:
+    columns = [f"CAST(NULL AS {column.spark_type or 'STRING'}) AS {column.name}" for column in occurrence.frame]
+    return f"SELECT {', '.join(columns) or 'NULL'} WHERE false"
+
+
+def _restore_names(block: JoinBlock, message: str) -> str:
+    """Spark speaks of frame columns; the user wrote others."""
+    for occurrence in block.occurrences:
+        for carried in occurrence.carried:
+            for name in (carried.value, carried.text):
+                if name is not None:
+                    message = message.replace(f"`{name}`", f"`{occurrence.alias}`.`{carried.column.name}`")
+                    message = message.replace(name, f"{occurrence.alias}.{carried.column.name}")
+    return message
+
+
+def _refuse_undefined(block: JoinBlock, plan: Any) -> None:
+    """What Spark accepts but two evaluations need not agree on, and products that it would round silently."""
+    for expression in _expressions(plan):
+        if not expression.deterministic():
+            raise UnsupportedSql(
+                block.view,
+                f"{expression.prettyName()} gives another result each time it is asked",
+                "A view may only use functions of its rows; store the value at the source.",
+            )
+        if expression.getClass().getSimpleName() != "Multiply":
+            continue
+        scales = [_scale(expression.left().dataType()), _scale(expression.right().dataType())]
+        if None not in scales and sum(scale or 0 for scale in scales) > MAXIMUM_SCALE:
+            raise UnsupportedSql(
+                block.view,
+                f"a product of decimals with {scales[0]} and {scales[1]} digits after the point would be rounded",
+                "Cast the factors first, for example CAST(x AS DECIMAL(19,4)) * CAST(y AS DECIMAL(19,4)).",
+            )
+
+
+def _expressions(plan: Any) -> Iterator[Any]:
+    """Every expression of the plan, outermost first."""
+    nodes = [plan]
+    while nodes:
+        node = nodes.pop()
+        nodes.extend(_items(node.children()))
+        waiting = list(_items(node.expressions()))
+        while waiting:
+            expression = waiting.pop()
+            yield expression
+            waiting.extend(_items(expression.children()))
+
+
+def _items(sequence: Any) -> Iterator[Any]:
+    for index in range(sequence.size()):
+        yield sequence.apply(index)
+
+
+def _scale(data_type: Any) -> int | None:
+    text = data_type.simpleString()
+    return int(text.rstrip(")").split(",")[1]) if text.startswith("decimal(") else None

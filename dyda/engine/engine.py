@@ -1,0 +1,249 @@
+"""The engine: analyse a view, evaluate a unit in one job, build an extent without collecting it."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from dyda.engine.analysis import OutputType, analyse_block
+from dyda.engine.failures import encoded, raise_again
+from dyda.engine.frames import Reader, pooled, separate
+from dyda.engine.session import Sessions, SparkSettingsLike
+from dyda.errors import DydaError
+from dyda.model.algebra import ViewDefinition
+from dyda.model.bag import COUNT, Bag
+from vm.block import JoinBlock, flatten
+from vm.evaluation import Evaluation, render
+
+__all__ = ["Engine", "Progress", "Sink"]
+
+Sink = Callable[[Iterator[pa.RecordBatch]], int]
+"""sink(batches): stores rows (c1 … cn text, n bigint) and returns how many; runs inside Spark tasks."""
+
+Progress = Callable[[int, int], None]
+"""progress(done, total): tasks finished and tasks known so far."""
+
+SMALL_ENTRIES = 20_000
+"""Up to here a unit runs in one partition of the small-job session."""
+
+
+class Engine:
+    """Spark behind three verbs. Starts on first use."""
+
+    def __init__(self, settings: SparkSettingsLike, log: Path | None = None) -> None:
+        self._settings = settings
+        self._sessions = Sessions(settings, log)
+        self._outputs: dict[JoinBlock, list[OutputType]] = {}
+        self._numbers = itertools.count()
+        self.jobs = 0
+
+    def start(self) -> None:
+        """Start Spark now; otherwise the first use does."""
+        _ = self._sessions.small
+
+    def stop(self) -> None:
+        self._sessions.stop()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def block(self, view: ViewDefinition) -> JoinBlock:
+        """The view's block with this engine's numeric setting."""
+        return flatten(view, self._settings.numeric)
+
+    def analyse(self, view: ViewDefinition) -> list[OutputType]:
+        """The types of the view's columns; UnsupportedSql if Spark or the warehouse cannot take it."""
+        return self._types(self.block(view))
+
+    def _types(self, block: JoinBlock) -> list[OutputType]:
+        if block not in self._outputs:
+            self._outputs[block] = analyse_block(self._sessions.small, block)
+        return self._outputs[block]
+
+    def evaluate(self, evaluations: Sequence[Evaluation], reader: Reader | None = None) -> dict[str, pa.Table]:
+        """Per view, the consolidated rows (c1 … cn text, n bigint not zero), all views in one Spark job.
+
+        `reader` is needed where an evaluation scans. A unit in which no combination can differ costs no job.
+        """
+        results = {evaluation.view: _no_rows(evaluation) for evaluation in evaluations}
+        active = [evaluation for evaluation in evaluations if not evaluation.is_empty]
+        if not active:
+            return results
+        before = self._jobs_so_far()
+        try:
+            combined = self._collect(active, reader)
+        except (PySparkException, Py4JError) as error:
+            if len(active) > 1:
+                # One query for all views does not tell whose row it was: ask again, one by one.
+                for evaluation in active:
+                    self.evaluate([evaluation], reader)
+            raise_again(error, active[0].view)
+        finally:
+            self.jobs += self._jobs_so_far() - before
+        for index, evaluation in enumerate(active):
+            names = [f"c{i + 1}" for i in range(len(evaluation.block.items))]
+            mine = combined.filter(pc.equal(combined.column("w"), index)).select([*names, "n"])
+            rows = Bag(mine.rename_columns([*names, COUNT])).consolidate().table
+            results[evaluation.view] = rows.rename_columns([*names, "n"])
+        return results
+
+    def _collect(self, evaluations: Sequence[Evaluation], reader: Reader | None) -> pa.Table:
+        scanned = any(evaluation.scanned for evaluation in evaluations)
+        small = not scanned and sum(evaluation.entries for evaluation in evaluations) <= SMALL_ENTRIES
+        session = self._sessions.small if small else self._sessions.bulk
+        width = max(len(evaluation.block.items) for evaluation in evaluations)
+        with _Views(session, next(self._numbers)) as views:
+            queries = []
+            frames = [frame for evaluation in evaluations for frame in evaluation.frames]
+            delivered = iter(views.pool(frames) if small else views.each(frames, self._shipped(reader)))
+            for index, evaluation in enumerate(evaluations):
+                sources = {frame.occurrence.alias: next(delivered) for frame in evaluation.frames}
+                types = [output.spark_type for output in self._types(evaluation.block)]
+                query = render(evaluation, sources, types, single_partition=small)
+                padding = range(len(evaluation.block.items) + 1, width + 1)
+                columns = [f"c{i + 1}" for i in range(len(evaluation.block.items))]
+                columns += [f"CAST(NULL AS STRING) AS c{i}" for i in padding]
+                queries.append(f"SELECT {index} AS w, {', '.join(columns)}, n FROM ({query})")
+            return session.sql(" UNION ALL ".join(queries)).toArrow()
+
+    def build(
+        self,
+        evaluation: Evaluation,
+        sink: Sink,
+        reader: Reader | None = None,
+        progress: Progress | None = None,
+    ) -> int:
+        """Evaluate on Spark and let its tasks hand the rows to `sink`. Returns the sum of what the sinks returned.
+
+        Rows arrive unconsolidated: a row may come in several entries, with counts that may be negative where pending
+        changes were taken out again. Compare the returned number with what the sink's target holds before
+        using it: a lost executor may have written rows it could not report.
+        """
+        if evaluation.is_empty:
+            return 0
+        session = self._sessions.bulk
+        types = [output.spark_type for output in self._types(evaluation.block)]
+        before = self._jobs_so_far()
+        try:
+            with _Views(session, next(self._numbers)) as views, _Watch(session, progress):
+                delivered = views.each(evaluation.frames, self._shipped(reader))
+                sources = {f.occurrence.alias: query for f, query in zip(evaluation.frames, delivered, strict=True)}
+                rows = session.sql(render(evaluation, sources, types))
+                counts = rows.mapInArrow(_write_task(self._shipped(sink)), "rows bigint").toArrow()
+        except (PySparkException, Py4JError) as error:
+            raise_again(error, evaluation.view)
+        finally:
+            self.jobs += self._jobs_so_far() - before
+        return int(pc.sum(counts.column(0)).as_py() or 0)
+
+    def _jobs_so_far(self) -> int:
+        """Spark's own number of jobs in this application, exact at once (the status tracker lags)."""
+        if not self._sessions.running:
+            return 0
+        return int(self._sessions.context._jsc.sc().dagScheduler().numTotalJobs())
+
+    @staticmethod
+    def _shipped(function: Any) -> Any:
+        """Mark our own modules, and the function's, to travel to executors by value: they need not be installed."""
+        owner = function
+        while isinstance(owner, functools.partial):
+            owner = owner.func
+        names = {"dyda", "vm", getattr(owner, "__module__", None) or type(owner).__module__}
+        for name in names:
+            module = sys.modules.get(name)
+            if module is not None and name not in ("builtins", "__main__"):
+                cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+        return function
+
+
+def _no_rows(evaluation: Evaluation) -> pa.Table:
+    names = [f"c{i + 1}" for i in range(len(evaluation.block.items))]
+    return Bag.empty(names).table.rename_columns([*names, "n"])
+
+
+def _write_task(sink: Sink) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is None:
+            return  # an empty partition opens no connection
+        try:
+            count = sink(itertools.chain([first], filled))
+        except DydaError as error:
+            raise encoded(error) from None
+        yield pa.RecordBatch.from_arrays([pa.array([count], pa.int64())], names=["rows"])
+
+    return write
+
+
+class _Views:
+    """Temporary views of one evaluation, dropped afterwards so that nothing piles up in a long-lived session."""
+
+    def __init__(self, session: SparkSession, number: int) -> None:
+        self._session = session
+        self._prefix = f"dyda_{number}"
+        self._names: list[str] = []
+
+    def __enter__(self) -> _Views:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in self._names:
+            self._session.catalog.dropTempView(name)
+
+    def pool(self, frames: Sequence[Any]) -> list[str]:
+        self._names.append(self._prefix)
+        return pooled(self._session, self._prefix, frames)
+
+    def each(self, frames: Sequence[Any], reader: Reader | None) -> list[str]:
+        queries = []
+        for index, frame in enumerate(frames):
+            name = f"{self._prefix}_{index}"
+            self._names += [name, f"{name}_scan"]
+            queries.append(separate(self._session, name, frame, reader))
+        return queries
+
+
+class _Watch:
+    """Tells `progress` how many tasks are done while this thread waits for Spark."""
+
+    def __init__(self, session: SparkSession, progress: Progress | None, interval: float = 0.25) -> None:
+        self._context = session.sparkContext
+        self._progress = progress
+        self._interval = interval
+        self._done = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> _Watch:
+        if self._progress is not None:
+            self._thread = threading.Thread(target=self._report, args=(self._progress,), daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _report(self, progress: Progress) -> None:
+        tracker = self._context.statusTracker()
+        while not self._done.wait(self._interval):
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            known = [stage for stage in stages if stage is not None]
+            if known:
+                progress(sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known))

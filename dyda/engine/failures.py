@@ -1,0 +1,66 @@
+"""Errors on their way home: from Spark's exceptions, and from our own code inside Spark tasks.
+
+A task's exception reaches the driver as text. Our own errors therefore travel as a line that `raise_again` can read
+back into the same class with the same fields.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import re
+from typing import Any, NoReturn
+
+from pyspark.errors import PySparkException
+
+import dyda.errors
+from dyda.errors import DydaError, EvaluationFailed
+
+__all__ = ["encoded", "raise_again", "short_message"]
+
+_MARK = "dyda-error:"
+
+
+def encoded(error: DydaError) -> RuntimeError:
+    """What a task raises in place of one of our errors."""
+    state = pickle.dumps((type(error).__name__, error.args, dict(vars(error))))
+    return RuntimeError(_MARK + base64.b64encode(state).decode("ascii") + ";")
+
+
+def raise_again(error: Exception, view: str) -> NoReturn:
+    """Raise what the user should see for an exception that Spark gave."""
+    text = str(error)
+    found = re.search(_MARK + r"([A-Za-z0-9+/=]+);", text)
+    if found:
+        name, arguments, fields = pickle.loads(base64.b64decode(found[1]))
+        raise _restored(name, arguments, fields) from None
+    failure = EvaluationFailed(
+        f"view {view}: Spark cannot evaluate it over these rows: {short_message(error)}",
+        "Correct the row at the source, or make the view's expression hold for it (try_divide, try_cast, CASE).",
+    )
+    failure.view = view
+    raise failure from None
+
+
+def _restored(name: str, arguments: tuple[Any, ...], fields: dict[str, Any]) -> DydaError:
+    kind = getattr(dyda.errors, name, DydaError)
+    if not (isinstance(kind, type) and issubclass(kind, DydaError)):
+        kind = DydaError
+    error = kind.__new__(kind)
+    Exception.__init__(error, *arguments)
+    vars(error).update(fields)
+    return error
+
+
+def short_message(error: Exception) -> str:
+    """Spark's first sentence, without the query, the stack and the advice to switch ANSI mode off."""
+    text = (error.getMessage() if isinstance(error, PySparkException) else None) or str(error)
+    if "PythonException" in text or "Traceback (most recent call last)" in text:
+        lines = [line.strip() for line in text.splitlines() if re.match(r"^\s*[\w.]+(Error|Exception): ", line)]
+        if lines:
+            return lines[-1]
+    found = re.search(r"\[[A-Z][A-Z0-9_.]+\] [^\n]*", text)
+    line = found[0] if found else text.strip().splitlines()[0]
+    line = re.sub(r"^\[[A-Z0-9_.]+\] ", "", line)
+    line = re.sub(r" If necessary set \S+ to \"false\" to bypass this error\.", "", line)
+    return re.sub(r" SQLSTATE: \w+.*$", "", line).strip()

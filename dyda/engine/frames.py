@@ -1,0 +1,137 @@
+"""Frames on Spark: entries that are at hand, and relations that Spark's tasks read from the source themselves.
+
+A small unit ships all its frames in one table, whatever the number of views and occurrences: making a DataFrame
+costs more than a small join. Columns of one type share a place, and `f` says whose row it is:
+
+    f │ STRING_0 │ STRING_1 │ INT_0 │ o │ n            frame 0 reads STRING_0 and INT_0,
+    0 │ 'Ann'    │          │     7 │ 1 │ 1            frame 1 reads STRING_0 and STRING_1
+    1 │ 'Asia'   │ 'x'      │       │ 0 │ 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StructType, _parse_datatype_json_value
+
+from dyda.engine.columns import arrow_type, typed_table
+from dyda.engine.failures import encoded
+from dyda.errors import DydaError
+from vm.block import FrameColumn
+from vm.evaluation import Frame
+
+__all__ = ["Reader", "pooled", "separate"]
+
+Reader = Callable[[Any], pa.Table]
+"""reader(partition): the texts of one scan partition; runs inside Spark tasks."""
+
+_JSON_TYPES = {
+    "SMALLINT": "short",
+    "INT": "integer",
+    "BIGINT": "long",
+}
+
+
+def pooled(session: SparkSession, name: str, frames: Sequence[Frame]) -> list[str]:
+    """All frames as one temporary view `name`; returns, per frame, the query that delivers it."""
+    width: dict[str, int] = {}
+    places: list[list[str]] = []
+    for frame in frames:
+        used: dict[str, int] = {}
+        row = []
+        for column in frame.occurrence.frame:
+            kind = column.spark_type or "STRING"
+            row.append(f"{kind}_{used.get(kind, 0)}")
+            used[kind] = used.get(kind, 0) + 1
+        for kind, number in used.items():
+            width[kind] = max(width.get(kind, 0), number)
+        places.append(row)
+    pool = [(f"{kind}_{number}", kind) for kind, count in width.items() for number in range(count)]
+    schema = StructType().add("f", "integer", False)
+    for position, (_, kind) in enumerate(pool):
+        schema.add(f"p{position}", _spark_type(kind), True)
+    schema.add("o", LongType(), False).add("n", LongType(), False)
+    tables = [
+        _pool_rows(index, frame, dict(zip(row, _typed(frame).columns, strict=True)), pool, schema.names)
+        for index, (frame, row) in enumerate(zip(frames, places, strict=True))
+    ]
+    session.createDataFrame(pa.concat_tables(tables).combine_chunks(), schema).createOrReplaceTempView(name)
+    position_of = {place: f"p{position}" for position, (place, _) in enumerate(pool)}
+    queries = []
+    for index, (frame, row) in enumerate(zip(frames, places, strict=True)):
+        names = [column.name for column in frame.occurrence.frame]
+        columns = "".join(f"{position_of[place]} AS {column}, " for place, column in zip(row, names, strict=True))
+        counts = f"o AS {frame.occurrence.old}, n AS {frame.occurrence.new}"
+        queries.append(f"SELECT {columns}{counts} FROM {name} WHERE f = {index}")
+    return queries
+
+
+def _pool_rows(
+    index: int, frame: Frame, filled: dict[str, pa.ChunkedArray], pool: Sequence[tuple[str, str]], names: list[str]
+) -> pa.Table:
+    rows = frame.table.num_rows
+    arrays: list[Any] = [pa.repeat(pa.scalar(index, pa.int32()), rows)]
+    arrays += [filled[place] if place in filled else pa.nulls(rows, arrow_type(kind)) for place, kind in pool]
+    return pa.Table.from_arrays([*arrays, *_counts(frame)], names=names)
+
+
+def separate(session: SparkSession, name: str, frame: Frame, reader: Reader | None) -> str:
+    """One frame as temporary views of its own; returns the query that delivers it."""
+    occurrence = frame.occurrence
+    columns = [column.name for column in occurrence.frame]
+    schema = StructType()
+    for column in occurrence.frame:
+        schema.add(column.name, _spark_type(column.spark_type), True)
+    queries = []
+    if frame.partitions:
+        if reader is None:
+            raise ValueError(f"{occurrence.alias} is to be scanned, but there is no reader")
+        scan = _scan(session, frame, reader, StructType(list(schema.fields)))
+        scan.createOrReplaceTempView(f"{name}_scan")
+        listed = "".join(f"{column}, " for column in columns)
+        queries.append(f"SELECT {listed}1L AS {occurrence.old}, 1L AS {occurrence.new} FROM {name}_scan")
+    if frame.table.num_rows or not queries:
+        schema.add(occurrence.old, LongType(), False).add(occurrence.new, LongType(), False)
+        table = pa.Table.from_arrays([*_typed(frame).columns, *_counts(frame)], names=schema.names)
+        session.createDataFrame(table, schema).createOrReplaceTempView(name)
+        queries.append(f"SELECT {', '.join(schema.names)} FROM {name}")
+    return " UNION ALL ".join(queries)
+
+
+def _typed(frame: Frame) -> pa.Table:
+    return typed_table(frame.table, frame.occurrence.frame, str(frame.occurrence.relation.name))
+
+
+def _counts(frame: Frame) -> list[pa.ChunkedArray]:
+    width = frame.table.num_columns
+    return [frame.table.column(width - 2), frame.table.column(width - 1)]
+
+
+def _spark_type(spark_type: str | None) -> Any:
+    kind = (spark_type or "STRING").upper()
+    return _parse_datatype_json_value(_JSON_TYPES.get(kind, kind.lower()))
+
+
+def _scan(session: SparkSession, frame: Frame, reader: Reader, schema: StructType) -> DataFrame:
+    """One task per partition: `range` gives each task its number, the task reads what that number stands for."""
+    count = len(frame.partitions)
+    task = _scan_task(reader, frame.partitions, frame.occurrence.frame, str(frame.occurrence.relation.name))
+    return session.range(0, count, 1, count).mapInArrow(task, schema)
+
+
+def _scan_task(
+    reader: Reader, partitions: tuple[Any, ...], frame: tuple[FrameColumn, ...], relation: str
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    texts = reader(partitions[number])
+                    yield from typed_table(texts, frame, relation).to_batches(max_chunksize=65_536)
+        except DydaError as error:
+            raise encoded(error) from None
+
+    return read

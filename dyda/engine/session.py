@@ -1,0 +1,216 @@
+"""The Spark sessions: one with small-job settings for maintenance units, one for builds and large batches.
+
+Both live in one Spark application. The settings in REQUIRED give view SQL its meaning and cannot be configured away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from dyda.engine.java import find_java_home
+from dyda.errors import ConfigurationError
+
+__all__ = ["Sessions", "SparkSettingsLike"]
+
+REQUIRED = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+}
+
+DEFAULTS = {
+    "spark.app.name": "dyda",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # A task that wrote its rows must not run again: a build that fails is started over as a whole.
+    "spark.task.maxFailures": "1",
+    "spark.stage.maxConsecutiveAttempts": "1",
+    "spark.speculation": "false",
+}
+
+SMALL = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+}
+
+
+class SparkSettingsLike(Protocol):
+    """The [spark] section of dyda.toml."""
+
+    @property
+    def master(self) -> str: ...
+    @property
+    def timezone(self) -> str: ...
+    @property
+    def numeric(self) -> str: ...
+    @property
+    def config(self) -> Mapping[str, str]: ...
+
+
+class Sessions:
+    """Starts Spark on first use, stops it for good. The JVM dies with this process, however that ends."""
+
+    def __init__(self, settings: SparkSettingsLike, log: Path | None = None) -> None:
+        self._settings = settings
+        self._log = log
+        self._bulk: SparkSession | None = None
+        self._small: SparkSession | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def running(self) -> bool:
+        return self._bulk is not None
+
+    @property
+    def context(self) -> SparkContext:
+        return self.bulk.sparkContext
+
+    @property
+    def bulk(self) -> SparkSession:
+        with self._lock:
+            if self._bulk is None:
+                self._bulk = self._start()
+            return self._bulk
+
+    @property
+    def small(self) -> SparkSession:
+        bulk = self.bulk
+        with self._lock:
+            if self._small is None:
+                self._small = bulk.newSession()
+                for key, value in {**self._session_settings(), **SMALL}.items():
+                    self._small.conf.set(key, value)
+            return self._small
+
+    def stop(self) -> None:
+        """Ends the application and its JVM. A later use starts a new one."""
+        with self._lock:
+            session, self._bulk, self._small = self._bulk, None, None
+            if session is None:
+                return
+            gateway: Any = SparkContext._gateway
+            process = getattr(gateway, "proc", None)
+            with contextlib.suppress(Exception):
+                session.stop()
+            with contextlib.suppress(Exception):
+                gateway.shutdown()
+            SparkContext._gateway = None
+            SparkContext._jvm = None
+            if process is not None:
+                process.stdin.close()
+                with contextlib.suppress(Exception):
+                    process.wait(timeout=20)
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+
+    def _session_settings(self) -> dict[str, str]:
+        return {**REQUIRED, "spark.sql.session.timeZone": self._settings.timezone}
+
+    def _configuration(self) -> dict[str, str]:
+        settings = self._settings
+        values = dict(DEFAULTS)
+        if settings.master.startswith("local"):
+            values |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        values |= {key: str(value) for key, value in settings.config.items()}
+        values |= self._session_settings()
+        values["spark.master"] = settings.master
+        # First on the class path, this folder's log4j2.properties wins over Spark's own.
+        quiet = str(Path(__file__).parent)
+        given = values.get("spark.driver.extraClassPath")
+        values["spark.driver.extraClassPath"] = f"{quiet}{os.pathsep}{given}" if given else quiet
+        return values
+
+    def _start(self) -> SparkSession:
+        # pyspark logs the query context of every failed query, whatever the level; the message is in the exception.
+        logging.getLogger("SQLQueryContextLogger").addFilter(_silence)
+        values = self._configuration()
+        configuration = SparkConf(loadDefaults=False).setAll(list(values.items()))
+        python = values.get("spark.pyspark.python")
+        if python is None and self._settings.master.startswith("local"):
+            python = sys.executable
+        environment = {"JAVA_HOME": str(find_java_home())}
+        if python is not None:
+            environment["PYSPARK_PYTHON"] = python
+        if self._settings.master.startswith("local"):
+            environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+        with _environment(environment), self._output() as output:
+            try:
+                gateway = launch_gateway(  # type: ignore[no-untyped-call]
+                    configuration, {"stdout": output, "stderr": output}
+                )
+                context = SparkContext(conf=configuration, gateway=gateway)
+            except (PySparkException, OSError) as error:
+                raise ConfigurationError(
+                    f"Spark does not start with master {self._settings.master!r}: {_reason(error, output)}",
+                    "Check [spark] master and config in dyda.toml.",
+                ) from None
+            except Exception as error:  # py4j wraps what the JVM throws in exceptions of its own
+                raise ConfigurationError(
+                    f"Spark does not start with master {self._settings.master!r}: {str(error).splitlines()[-1]}",
+                    "Check [spark] master and config in dyda.toml.",
+                ) from None
+            # Read when tasks are sent, long after the environment is as it was.
+            if python is not None:
+                context.pythonExec = python
+        return SparkSession(context)
+
+    @contextlib.contextmanager
+    def _output(self) -> Iterator[object]:
+        """Where the JVM and the Python workers write: the log file, or a file that goes away."""
+        if self._log is not None:
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+            with self._log.open("a+b") as file:
+                yield file
+        else:
+            with tempfile.TemporaryFile() as file:
+                yield file
+
+
+def _silence(record: logging.LogRecord) -> bool:
+    return False
+
+
+@contextlib.contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables for the JVM that is started within the block, not for anybody else afterwards."""
+    before = {key: os.environ.get(key) for key in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+def _reason(error: Exception, output: object) -> str:
+    """The last thing the JVM said, else what the error says."""
+    try:
+        output.seek(0)  # type: ignore[attr-defined]
+        lines = output.read().decode(errors="replace").strip().splitlines()  # type: ignore[attr-defined]
+    except (OSError, ValueError):
+        lines = []
+    said = [line for line in lines if not line.startswith(("WARNING:", "\tat "))]
+    return said[-1] if said else str(error).splitlines()[0]

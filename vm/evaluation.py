@@ -1,0 +1,196 @@
+"""One evaluation per view: two worlds multiplied through the joins, ΔV = new − old where that is not zero.
+
+    SELECT c1 … cn, n − o AS n
+    FROM ((a JOIN b …: a.o·b.o AS o, a.n·b.n AS n) JOIN c …)        o, n: counts in the old and in the new world
+    WHERE n <> o
+
+One n-way join replaces the telescoping sum of n terms (Equation 5 of paper 001). A full build is the same query with
+the new world alone. Output columns are text, ready for the warehouse to cast back: PostgreSQL's own text where a
+column is only passed on, Spark's text of the value where it is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dyda.model.algebra import Expression
+from dyda.model.bag import Bag
+from vm.block import JoinBlock, Occurrence
+from vm.sweep import NEW, OLD, Whole, Worlds
+
+__all__ = ["Evaluation", "Frame", "Scanner", "build_evaluation", "delta_evaluation", "render"]
+
+Scanner = Callable[[Occurrence], Sequence[Any]]
+"""scanner(occurrence): picklable partitions of the whole relation, delivering `occurrence.columns` as text."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The rows of one occurrence: entries (text columns, then old and new counts) and, with (1, 1) each, a scan."""
+
+    occurrence: Occurrence
+    table: pa.Table
+    partitions: tuple[Any, ...] = ()
+    scanned: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.partitions and self.table.num_rows == 0
+
+    @property
+    def is_changed(self) -> bool:
+        width = self.table.num_columns
+        return bool(pc.any(pc.not_equal(self.table.column(width - 2), self.table.column(width - 1))).as_py())
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What Spark is asked for one view. `difference`: ΔV; otherwise the new world as it is."""
+
+    view: str
+    block: JoinBlock
+    frames: tuple[Frame, ...]
+    difference: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """No combination can exist, or none can differ: Spark need not run."""
+        if any(frame.is_empty for frame in self.frames):
+            return True
+        return self.difference and not any(frame.is_changed for frame in self.frames)
+
+    @property
+    def scanned(self) -> bool:
+        return any(frame.partitions for frame in self.frames)
+
+    @property
+    def entries(self) -> int:
+        return sum(int(frame.table.num_rows) for frame in self.frames)
+
+
+def delta_evaluation(
+    block: JoinBlock, worlds: Mapping[str, Worlds | Whole], scanner: Scanner | None = None
+) -> Evaluation:
+    """The evaluation of ΔV over what `sweep` brought home; `scanner` is needed where it says Whole."""
+    frames = []
+    for occurrence in block.occurrences:
+        world = worlds[occurrence.alias]
+        if isinstance(world, Worlds):
+            frames.append(Frame(occurrence, world.table))
+            continue
+        if scanner is None:
+            raise ValueError(f"{occurrence.alias} must be scanned ({world.reason}) but there is no scanner")
+        frames.append(Frame(occurrence, world.table, tuple(scanner(occurrence)), scanned=True))
+    return Evaluation(block.view, block, tuple(frames), difference=True)
+
+
+def build_evaluation(block: JoinBlock, scanner: Scanner, pending: Mapping[str, Bag] | None = None) -> Evaluation:
+    """The whole view over scans, less `pending`: captured changes that the state asked for does not include yet."""
+    frames = []
+    for occurrence in block.occurrences:
+        columns = list(occurrence.columns)
+        bag = -(pending or {}).get(occurrence.alias, Bag.empty(columns)).select(columns).consolidate()
+        rows = bag.table.select(columns).append_column(OLD, bag.counts).append_column(NEW, bag.counts)
+        frames.append(Frame(occurrence, rows, tuple(scanner(occurrence)), scanned=True))
+    return Evaluation(block.view, block, tuple(frames), difference=False)
+
+
+def render(
+    evaluation: Evaluation, sources: Mapping[str, str], types: Sequence[str], *, single_partition: bool = False
+) -> str:
+    """Spark SQL with columns c1 … cn and n. `sources` gives, per alias, a query that delivers the frame's columns.
+
+    `types` are the Spark types of the select items as Spark's analysis gives them. With `single_partition` every step
+    is hinted so that a small unit is one stage of one job without any exchange.
+    """
+    block = evaluation.block
+    order = _join_order(evaluation)
+    remaining = list(block.conjuncts)
+    placed: set[str] = set()
+    query = ""
+    for occurrence in order:
+        placed.add(occurrence.alias)
+        ready = [conjunct for conjunct in remaining if conjunct.aliases <= placed and conjunct.aliases]
+        remaining = [conjunct for conjunct in remaining if conjunct not in ready]
+        conditions = " AND ".join(f"({block.render(conjunct)})" for conjunct in ready)
+        columns = _needed(evaluation, placed, remaining)
+        source = sources[occurrence.alias]
+        if not query:
+            hint = "/*+ COALESCE(1) */ " if single_partition else ""
+            where = f" WHERE {conditions}" if conditions else ""
+            counts = f"{occurrence.old} AS o, {occurrence.new} AS n"
+            query = f"SELECT {hint}{''.join(f'{c}, ' for c in columns)}{counts} FROM ({source}){where}"
+            continue
+        hint, inner = "", source
+        if single_partition:
+            hint, inner = "/*+ COALESCE(1), SHUFFLE_HASH(y) */ ", f"SELECT /*+ COALESCE(1) */ * FROM ({source})"
+        join = f"JOIN ({inner}) y ON {conditions}" if conditions else f"CROSS JOIN ({inner}) y"
+        counts = f"o * {occurrence.old} AS o, n * {occurrence.new} AS n"
+        query = f"SELECT {hint}{''.join(f'{c}, ' for c in columns)}{counts} FROM ({query}) x {join}"
+    outputs = [f"{_encoded(block, i, types[i])} AS c{i + 1}" for i in range(len(block.items))]
+    outputs.append("n - o AS n" if evaluation.difference else "n")
+    conditions = "".join(f" AND ({block.render(conjunct)})" for conjunct in remaining)
+    kept = "n <> o" if evaluation.difference else "n <> 0"
+    return f"SELECT {', '.join(outputs)} FROM ({query}) WHERE {kept}{conditions}"
+
+
+def _join_order(evaluation: Evaluation) -> list[Occurrence]:
+    """Left-deep from the smallest changed frame along the conditions, so that no step multiplies without need."""
+
+    def cost(frame: Frame) -> tuple[bool, bool, int, int]:
+        changed = evaluation.difference and not frame.scanned and frame.is_changed
+        return (not changed, frame.scanned, frame.table.num_rows, frame.occurrence.index)
+
+    waiting = [frame.occurrence for frame in sorted(evaluation.frames, key=cost)]
+    order = [waiting.pop(0)]
+    while waiting:
+        placed = {occurrence.alias for occurrence in order}
+        linked = [o for o in waiting if _linked(evaluation.block.conjuncts, placed, o.alias, equalities=True)]
+        linked = linked or [o for o in waiting if _linked(evaluation.block.conjuncts, placed, o.alias)]
+        order.append((linked or waiting)[0])
+        waiting.remove(order[-1])
+    return order
+
+
+def _linked(conjuncts: Sequence[Expression], placed: set[str], alias: str, equalities: bool = False) -> bool:
+    return any(
+        alias in conjunct.aliases and conjunct.aliases & placed and (conjunct.equality is not None or not equalities)
+        for conjunct in conjuncts
+    )
+
+
+def _needed(evaluation: Evaluation, placed: set[str], remaining: Sequence[Expression]) -> list[str]:
+    """Frame columns of the placed occurrences that a later condition or the select list still reads."""
+    block = evaluation.block
+    names: dict[str, None] = {}
+    for conjunct in remaining:
+        for ref in sorted(conjunct.columns):
+            names[block.carried(ref).value or ""] = None
+    for item in block.items:
+        passed = item.expression.column
+        if passed is not None:
+            carried = block.carried(passed)
+            names[carried.text or carried.value or ""] = None
+            continue
+        for ref in sorted(item.expression.columns):
+            names[block.carried(ref).value or ""] = None
+    available = {c.name for alias in placed for c in block.by_alias[alias].frame}
+    return [name for name in names if name in available]
+
+
+def _encoded(block: JoinBlock, index: int, spark_type: str) -> str:
+    """The item's text. Spark's own cast is right except for bytes, and for instants, which need their offset."""
+    expression = block.items[index].expression
+    if expression.column is not None:
+        return block.carried(expression.column).output
+    sql = block.render(expression)
+    if spark_type == "binary":
+        return rf"'\\x' || lower(hex({sql}))"
+    if spark_type == "timestamp":
+        return f"date_format({sql}, 'yyyy-MM-dd HH:mm:ss.SSSSSSxxx')"
+    return f"CAST({sql} AS STRING)"
