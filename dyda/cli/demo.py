@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich import box
 from rich.console import Group
 from rich.live import Live
 from rich.table import Table
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["demo_command"]
 
-MOST_SHOWN = 14
+MOST_SHOWN = 7
 LINE_EVERY = 2.0
 
 
@@ -90,20 +91,25 @@ class _Screen(contextlib.AbstractContextManager["_Screen"]):
             self._live = None
 
     def _picture(self, frame: Frame) -> Group:
-        view = next(iter(frame.rows))
-        grid = Table(title=Text(view), title_justify="left", caption=Text(_summary(frame)), caption_justify="left")
-        for name in frame.columns[view]:
-            grid.add_column(Text(name))
+        tables = [self._table(view, frame) for view in frame.rows]
+        return Group(*tables, Text(_summary(frame)))
+
+    def _table(self, view: str, frame: Frame) -> Table:
         now = Counter(frame.rows[view])
         before = self._before.get(view, now)
         self._before[view] = now
+        title = Text(f"{view}, {now.total()} rows", style="bold")
+        grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, min_width=60)
+        for name in frame.columns[view]:
+            grid.add_column(Text(name))
         # New rows first, in green, so that the table visibly moves however long it is.
-        shown = sorted(now.elements(), key=lambda row: row in before)
-        for row in shown[:MOST_SHOWN]:
+        shown = sorted(now.elements(), key=lambda row: row in before)[:MOST_SHOWN]
+        for row in shown:
             grid.add_row(*(Text(str(value)) for value in row), style="" if row in before else "green")
-        if len(shown) > MOST_SHOWN:
-            grid.add_row(f"… {len(shown) - MOST_SHOWN} more")
-        return Group(grid)
+        # Always the same height: a picture that grows and shrinks is hard to watch.
+        for _ in range(MOST_SHOWN - len(shown)):
+            grid.add_row("")
+        return grid
 
 
 def _summary(frame: Frame) -> str:

@@ -20,7 +20,7 @@ NAMES = (
     *("Kim", "Lea", "Leo", "Lou", "Mae", "Max", "Mia", "Ned", "Nia", "Noa", "Ole", "Pam", "Pia", "Ray", "Rio", "Ron"),
     *("Sam", "Sue", "Tom", "Una", "Uwe", "Val", "Zoe"),
 )
-PLACES = ("Asia", "Asia", "Europe", "Africa", "America")
+PLACES = ("Asia", "Asia", "Asia", "Europe", "America")
 KINDS = ("city", "beach", "trek", "food", "temple")
 TOURS = 12
 MOST_ROWS = 120
@@ -68,7 +68,9 @@ class Writer(threading.Thread):
 
 
 def _anything(source: str, chance: random.Random) -> Statement:
-    return chance.choice((_insert, _insert, _update, _delete))(source, chance, chance.randrange(TOURS + 4))
+    return chance.choice((_insert, _insert, _insert, _update, _update, _delete))(
+        source, chance, chance.randrange(TOURS + 4)
+    )
 
 
 def _insert(source: str, chance: random.Random, number: int) -> Statement:
