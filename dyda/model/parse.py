@@ -51,6 +51,7 @@ class _Scope:
     text: SqlText
     scans: list[tuple[Occurrence, Scan]]
     merged: dict[str, ColumnRef] = field(default_factory=dict)
+    item_names: frozenset[str] = frozenset()
 
     def find(self, parts: Sequence[str], offset: int) -> ColumnRef:
         *qualifier, name = parts
@@ -66,7 +67,7 @@ class _Scope:
         if not holders:
             having = "; ".join(f"{s.alias} has: {', '.join(s.relation.by_name)}" for s in scans)
             raise UnknownColumn(
-                f"{self.text.place(offset)}: there is no column {name!r} here; {having}", _hint(name, scans)
+                f"{self.text.place(offset)}: there is no column {name!r} here; {having}", self._hint(name, scans)
             )
         if len(holders) > 1:
             raise self.text.refusal(
@@ -79,7 +80,7 @@ class _Scope:
             raise self.text.refusal(
                 offset,
                 f"{reference} is a virtual generated column, whose values no row image holds",
-                "Make it STORED at the source, or write its expression in the view.",
+                "Make it STORED at the source, write its expression in the view, or leave it out.",
             )
         return reference
 
@@ -98,8 +99,16 @@ class _Scope:
         rest = [ref for _, scan in self.scans for ref in scan.columns if ref.column not in self.merged]
         return first + [self.find([ref.alias, ref.column], offset) for ref in rest]
 
+    def _hint(self, name: str, scans: Sequence[Scan]) -> str:
+        if name in self.item_names:
+            return "It names a select item: repeat the item's expression here."
+        alike = [column for scan in scans for column in scan.relation.by_name if column.lower() == name.lower()]
+        if alike:
+            return f"Quote it to keep its capitals: `{alike[0]}`."
+        return "Correct the name; names without backticks are folded to lower case."
+
     def __add__(self, other: _Scope) -> _Scope:
-        return _Scope(self.text, self.scans + other.scans, {**self.merged, **other.merged})
+        return _Scope(self.text, self.scans + other.scans, {**self.merged, **other.merged}, self.item_names)
 
 
 def _answers(occurrence: Occurrence, scan: Scan, qualifier: Sequence[str]) -> bool:
@@ -107,14 +116,6 @@ def _answers(occurrence: Occurrence, scan: Scan, qualifier: Sequence[str]) -> bo
     if occurrence.alias is not None or len(qualifier) == 1:
         return list(qualifier) == [scan.alias]
     return len(qualifier) <= len(occurrence.parts) and occurrence.parts[-len(qualifier) :] == tuple(qualifier)
-
-
-def _hint(name: str, scans: Sequence[Scan]) -> str:
-    for scan in scans:
-        for column in scan.relation.by_name:
-            if column.lower() == name.lower():
-                return f"Quote it to keep its capitals: `{column}`."
-    return "Correct the name; names without backticks are folded to lower case."
 
 
 class _Builder:
@@ -138,7 +139,7 @@ class _Builder:
     def from_item(self, source: FromItem) -> tuple[Node, _Scope]:
         if isinstance(source, Occurrence):
             scan = self.scan(source)
-            return scan, _Scope(self.text, [(source, scan)])
+            return scan, _Scope(self.text, [(source, scan)], item_names=self.item_names())
         left, left_scope = self.from_item(source.left)
         right, right_scope = self.from_item(source.right)
         scope = left_scope + right_scope
@@ -148,6 +149,11 @@ class _Builder:
         for further in conditions[1:]:
             node = Select(node, further)
         return node, scope
+
+    def item_names(self) -> frozenset[str]:
+        ends = [span.stop - 1 for span in self.outline.items]
+        named = [end for end in ends if self.text.kind(end - 1) is TokenType.ALIAS and self.text.is_name(end)]
+        return frozenset(self.text.name(end) for end in named)
 
     def scan(self, occurrence: Occurrence) -> Scan:
         source, *schema, table = occurrence.parts

@@ -111,6 +111,6 @@ def _setting(setting: str, comment: Comment, text: SqlText) -> tuple[str, str]:
 
 
 def _unknown(comment: Comment, text: SqlText, what: str, name: str) -> UnsupportedSql:
-    near = difflib.get_close_matches(name, HEADER_CHOICES, n=1)
+    near = difflib.get_close_matches(name, set(HEADER_CHOICES) - {name}, n=1)
     remedy = f"Did you mean {near[0]}?" if near else "Write: -- dyda: extent = …, new_columns = …"
     return text.refusal(comment.start, what, remedy)

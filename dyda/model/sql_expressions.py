@@ -48,7 +48,9 @@ def item(text: SqlText, span: Span, lookup: Lookup, plain_numeric: str) -> Item:
     if isinstance(star, exp.Star) and not star.args.get("except_") and text.kind(span.stop - 1) is TokenType.STAR:
         return Item(None, None, tuple(text.name(i) for i in range(span.start, span.stop - 1, 2)))
     if isinstance(tree, exp.Aliases):
-        raise text.refusal(text.offset(span.start), "several names for one select item", "Write one item per column.")
+        raise text.refusal(
+            text.offset(span.start), "a select item with several names is not supported", "One item per column."
+        )
     name = None
     if isinstance(tree, exp.Alias):
         if not text.is_name(span.stop - 1):
@@ -69,7 +71,9 @@ def condition(text: SqlText, span: Span, lookup: Lookup, plain_numeric: str) -> 
     """Read one conjunct of a condition."""
     tree = _tree(text, span)
     if isinstance(tree, exp.Alias | exp.Aliases | exp.Star):
-        raise text.refusal(text.offset(span.stop - 1), f"{text.shown(span.stop - 1)!r} is not expected here")
+        raise text.refusal(
+            text.offset(span.stop - 1), f"{text.shown(span.stop - 1)!r} is not expected here", "Remove it."
+        )
     return _expression(text, span, tree, lookup, plain_numeric, passed_on=False)
 
 
@@ -107,7 +111,7 @@ def _expression(
         references[id(node)] = reference
     for star in tree.find_all(exp.Star):
         del star
-        raise text.refusal(text.offset(span.start), "* inside an expression", "List the columns.")
+        raise text.refusal(text.offset(span.start), "* inside an expression is not supported", "List the columns.")
     core = tree.unnest()
     only = references.get(id(core)) if isinstance(core, exp.Column) else None
     _refuse_text_types(text, tree, references, lookup, plain_numeric, core if passed_on else None)
@@ -216,7 +220,7 @@ def _refuse_special_dates(
     if any(test() for test in temporal):
         raise text.refusal(
             special[0].start,
-            f"the changing date {special[0].text!r}",
+            f"the changing date {special[0].text!r} is not supported in a view",
             "Its value changes without any change at a source: put it into the query that reads the view.",
         )
 

@@ -81,7 +81,7 @@ def _refuse_statement(text: SqlText) -> None:
     if first is None:
         raise text.refusal(0, "the file holds no query", "Write SELECT … FROM source.table.")
     if first in _STATEMENTS:
-        raise text.refusal(text.offset(0), *_STATEMENTS[first])
+        raise text.unsupported(text.offset(0), *_STATEMENTS[first])
     if first is not TokenType.SELECT:
         raise text.refusal(
             text.offset(0),
@@ -99,21 +99,29 @@ def _refuse_keyword(text: SqlText, index: int) -> None:
     kind, before = text.kind(index), text.kind(index - 1)
     offset = text.offset(index)
     if kind is TokenType.HINT:
-        raise text.refusal(offset, "a hint (/*+ … */)", "Leave it out: hints do not change what a view holds.")
+        raise text.unsupported(offset, "a hint (/*+ … */)", "Leave it out: it changes nothing.")
     if kind is TokenType.SELECT and index:
-        raise text.refusal(offset, *_subquery(text, index))
+        raise text.unsupported(offset, *_subquery(text, index))
     if kind in (TokenType.VALUES, TokenType.TABLE) and before is TokenType.L_PAREN and _in_from(text, index - 1):
-        raise text.refusal(offset, *_STATEMENTS[kind])
+        raise text.unsupported(offset, *_STATEMENTS[kind])
     if kind is TokenType.DISTINCT and before is TokenType.SELECT:
-        raise text.refusal(offset, "DISTINCT", "Keep duplicates in the view: SELECT DISTINCT … FROM view when reading.")
+        raise text.unsupported(
+            offset, "DISTINCT", "Keep duplicates in the view: SELECT DISTINCT … FROM view when reading."
+        )
     if kind is TokenType.OVER and before is TokenType.R_PAREN:
-        raise text.refusal(offset, "a window function (OVER)", _WHEN_READING)
+        raise text.unsupported(offset, "a window function (OVER)", _WHEN_READING)
     if kind is TokenType.EXCEPT and before is TokenType.STAR:
-        raise text.refusal(offset, "* EXCEPT", "List the columns.")
+        raise text.unsupported(offset, "* EXCEPT", "List the columns.")
     if kind in _SETS and text.kind(index + 1) in _BEGINNINGS:
-        raise text.refusal(offset, *CLAUSES[kind])
+        raise text.unsupported(offset, *CLAUSES[kind])
+    if kind is TokenType.LATERAL and _is_lateral(text, index):
+        raise text.unsupported(offset, *CLAUSES[kind])
+    if kind in (TokenType.PIVOT, TokenType.UNPIVOT) and text.kind(index + 1) is TokenType.L_PAREN:
+        raise text.unsupported(offset, *CLAUSES[kind])
     if kind in _PARAMETERS or (kind is TokenType.COLON and before is not TokenType.R_BRACKET):
-        raise text.refusal(offset, f"a parameter ({text.shown(index)})", "Write the value itself.")
+        raise text.unsupported(
+            offset, f"a parameter or path ({text.shown(index)})", "Write the value or the function itself."
+        )
 
 
 def _subquery(text: SqlText, index: int) -> tuple[str, str]:
@@ -126,6 +134,11 @@ def _subquery(text: SqlText, index: int) -> tuple[str, str]:
     return f"a subquery in {name}", "Write an inner JOIN on a key of the other relation: it keeps each row once."
 
 
+def _is_lateral(text: SqlText, index: int) -> bool:
+    following = text.is_name(index + 1) or text.kind(index + 1) is TokenType.L_PAREN
+    return text.kind(index + 1) is TokenType.VIEW or (following and _in_from(text, index))
+
+
 def _in_from(text: SqlText, index: int) -> bool:
     return text.kind(index - 1) in (TokenType.FROM, TokenType.JOIN, TokenType.COMMA, TokenType.L_PAREN)
 
@@ -136,24 +149,24 @@ def _refuse_function(text: SqlText, index: int, called: bool) -> None:
     if not called:
         # Some need no parentheses: current_date. (`user` is a plain column name too; the columns decide there.)
         if text.kind(index) in _BARE_FUNCTIONS and text.kind(index + 1) is not TokenType.DOT:
-            raise text.refusal(offset, f"the function {name}", _CHANGES)
+            raise text.unsupported(offset, f"the function {name}", _CHANGES)
         return
     if name in CHANGING or (name == "unix_timestamp" and text.kind(index + 2) is TokenType.R_PAREN):
-        raise text.refusal(offset, f"the function {name}()", _CHANGES)
+        raise text.unsupported(offset, f"the function {name}()", _CHANGES)
     if name in WINDOWS:
-        raise text.refusal(offset, f"the window function {name}()", _WHEN_READING)
+        raise text.unsupported(offset, f"the window function {name}()", _WHEN_READING)
     if name in AGGREGATES and text.kind(index - 1) not in (TokenType.LIKE, TokenType.ILIKE, TokenType.RLIKE):
-        raise text.refusal(
+        raise text.unsupported(
             offset,
             f"the aggregate {name}()",
             "Keep the rows in the view and aggregate when reading: … FROM view GROUP BY …",
         )
     if name in GENERATORS:
-        raise text.refusal(
+        raise text.unsupported(
             offset, f"the generator {name}()", "Keep the whole value in the view and unfold it when reading."
         )
     if name == "identifier":
-        raise text.refusal(offset, "IDENTIFIER()", "Write the name itself, in backticks if it is unusual.")
+        raise text.unsupported(offset, "IDENTIFIER()", "Write the name itself, in backticks if it is unusual.")
 
 
 _SETS = frozenset({TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT})

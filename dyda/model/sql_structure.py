@@ -104,7 +104,7 @@ class _Reader:
                 self.refuse_clause("a closing parenthesis")
             self.at += 1
             if self.text.is_name(self.at) and not self.ends_expression(self.at, self.at - 1):
-                raise self.refusal("an alias for a parenthesised join", "Give each relation its own alias.")
+                raise self.unsupported("an alias for a parenthesised join", "Give each relation its own alias.")
             return item
         return self.occurrence()
 
@@ -114,13 +114,13 @@ class _Reader:
         while self.take(TokenType.DOT):
             parts.append(self.identifier("a relation"))
         if self.kind() is TokenType.L_PAREN:
-            raise self.refusal(
-                f"the table function {parts[-1]}", "A view reads relations of sources only.", self.text.offset(start)
+            raise self.text.unsupported(
+                self.text.offset(start), f"the table function {parts[-1]}()", "Read a relation: FROM source.table."
             )
         if not 2 <= len(parts) <= 3:
+            problem = "does not say which source it is in" if len(parts) == 1 else "has too many parts"
             raise self.refusal(
-                f"the relation {'.'.join(parts)} does not say which source it is in" * (len(parts) == 1)
-                or f"the relation name {'.'.join(parts)} has too many parts",
+                f"the relation {'.'.join(parts)} {problem}",
                 "Write source.table or source.schema.table.",
                 self.text.offset(start),
             )
@@ -130,14 +130,16 @@ class _Reader:
         following = (self.text.shown(i).upper() for i in range(self.at, min(self.at + 3, self.end)))
         match list(following):
             case ["VERSION" | "TIMESTAMP" | "SYSTEM_VERSION" | "SYSTEM_TIME", "AS", "OF"]:
-                raise self.refusal("time travel (AS OF)", "A view follows the relation as it is now: leave it out.")
+                raise self.unsupported("time travel (AS OF)", "A view follows the relation as it is now: leave it out.")
         if not self.take(TokenType.ALIAS) and (
             self.at >= self.end or not self.text.is_name(self.at) or self.ends_expression(self.at, self.at - 1)
         ):
             return None
         name = self.identifier("an alias")
         if self.kind() is TokenType.L_PAREN:
-            raise self.refusal("column names after a relation's alias", "Rename columns in the select list with AS.")
+            raise self.unsupported(
+                "a list of column names after an alias", "Rename columns in the select list with AS."
+            )
         return name
 
     def joined(self, left: FromItem) -> Joined | None:
@@ -146,7 +148,7 @@ class _Reader:
         elif self.kind() in JOINS:
             words = [self.kind(), self.text.kind(self.at + 1)]
             special = next((kind for kind in (TokenType.SEMI, TokenType.ANTI) if kind in words), self.kind())
-            raise self.refusal(*JOINS[special or TokenType.JOIN])
+            raise self.unsupported(*JOINS[special or TokenType.JOIN])
         if not self.take(TokenType.JOIN):
             return None
         right = self.primary()
@@ -250,12 +252,14 @@ class _Reader:
     def refuse_clause(self, expected: str) -> None:
         kind = self.kind()
         if kind in CLAUSES:
-            raise self.refusal(*CLAUSES[kind])
+            raise self.unsupported(*CLAUSES[kind])
         if expected == "FROM" and kind is None:
-            raise self.refusal("a query without FROM", "A view reads at least one relation: FROM source.table.")
-        raise self.refusal(
-            f"{expected} is missing{self._here()}", "Check the words before it; put unusual names in backticks."
-        )
+            raise self.unsupported("a query without FROM", "A view reads at least one relation: FROM source.table.")
+        found = self.text.shown(self.at) if kind is not None else "the end"
+        raise self.refusal(f"{expected} is expected here, not {found!r}", "Put unusual names in backticks.")
+
+    def unsupported(self, construct: str, remedy: str) -> Exception:
+        return self.text.unsupported(self.text.offset(self.at), construct, remedy)
 
     def refusal(self, what: str, remedy: str, offset: int | None = None) -> Exception:
         return self.text.refusal(self.text.offset(self.at) if offset is None else offset, what, remedy)

@@ -52,11 +52,15 @@ class SqlText:
         try:
             self.words: list[Token] = Spark().tokenize(text)
         except TokenError as error:
-            raise self._unreadable(error) from None
+            raise self._unclosed() from error
 
     def refusal(self, offset: int, what: str, remedy: str = "") -> UnsupportedSql:
         """The error that names the line at `offset`."""
         return UnsupportedSql(self.view, what, remedy, self.line(offset))
+
+    def unsupported(self, offset: int, construct: str, remedy: str) -> UnsupportedSql:
+        """The refusal of something that is Spark SQL but cannot be in a view."""
+        return self.refusal(offset, f"{construct} is not supported in a view", remedy)
 
     def line(self, offset: int) -> int:
         return self.text.count("\n", 0, offset) + 1
@@ -138,7 +142,7 @@ class SqlText:
                 position = self._end_of_block(start, stop)
                 body = self.text[start + 2 : position - 2]
             if body.startswith("+"):
-                raise self.refusal(start, "a hint (/*+ … */)", "Leave it out: hints do not change what a view holds.")
+                raise self.unsupported(start, "a hint (/*+ … */)", "Leave it out: it changes nothing.")
             found.append(Comment(body, start, after))
         return found
 
@@ -152,8 +156,20 @@ class SqlText:
             position = match.end()
         return position
 
-    def _unreadable(self, error: TokenError) -> UnsupportedSql:
-        place = re.fullmatch(r"Missing (.+?) from (\d+):\d+", str(error.__cause__))
-        if place is None:
-            return UnsupportedSql(self.view, "a comment is not closed", "Close it with */.")
-        return UnsupportedSql(self.view, f"a text or name is not closed: {place[1]} is missing", line=int(place[2]))
+    def _unclosed(self) -> UnsupportedSql:
+        """Where the quote, backtick or comment begins that never ends; sqlglot tells only where the text does."""
+        position = 0
+        while match := _QUOTED.search(self.text, position):
+            if match["open"] == "/*":
+                position = self._end_of_block(match.start(), len(self.text))
+            elif match["open"]:
+                return self.refusal(match.start(), f"the {match['open']} is not closed", "Close it.")
+            else:
+                position = match.end()
+        return UnsupportedSql(self.view, "the text cannot be read", "Check its quotes, backticks and comments.")
+
+
+_QUOTED = re.compile(
+    r"""--[^\n]*|r'[^']*'|r"[^"]*"|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|(?P<open>/\*|['"`])""",
+    re.DOTALL | re.IGNORECASE,
+)
