@@ -13,11 +13,13 @@ __all__ = [
     "Fenced",
     "InstallBlocked",
     "InvariantViolated",
+    "MissingRights",
     "NotComputable",
     "PositionMoved",
     "ProjectBusy",
     "RelationRefused",
     "RequestFailed",
+    "SourceBusy",
     "SourceInUse",
     "SourceUnreachable",
     "UnknownColumn",
@@ -82,6 +84,18 @@ class SourceUnreachable(DydaError):
             f"Check [sources.{source}] url in dyda.toml and that the server accepts connections.",
         )
         self.source = source
+
+
+class SourceBusy(DydaError):
+    """A source answers, but a lock or a time limit stood in the way. Trying again is right."""
+
+    def __init__(self, source: str, why: str) -> None:
+        super().__init__(f"source {source} is busy: {why}", "Nothing is lost; it is tried again.")
+        self.source = source
+
+
+class MissingRights(DydaError):
+    """The role that reads a source may not do what is needed; the remedy is the statement that allows it."""
 
 
 class SourceInUse(DydaError):
@@ -152,6 +166,9 @@ class ValueDoesNotFit(DydaError):
 
 class EvaluationFailed(DydaError):
     """Spark refused to evaluate a view over these rows (a division by zero, an overflow, a failed cast)."""
+
+    view = ""
+    """The view concerned, where it is known."""
 
 
 class BrokenUnit(DydaError):

@@ -1,0 +1,167 @@
+"""Putting capture into a source and taking it out again (rules C2, C5, C6, C7).
+
+Locks on the application's tables are asked for with a short time limit and again later: CREATE TRIGGER waits behind
+open writers, and meanwhile every later writer would queue behind it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import psycopg2
+
+from dyda.errors import MissingRights, SourceBusy, SourceInUse
+from dyda.model.relation import Relation
+from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql
+from dyda.sources.state import read_state
+
+__all__ = ["attach", "detach", "release"]
+
+LOCK_TIMEOUT = "80ms"
+"""How long a writer may have to queue behind us."""
+
+Result = TypeVar("Result")
+
+
+def attach(sessions: Sessions, project: str, relations: Iterable[Relation]) -> None:
+    """Capture the relations and everything below them. Does nothing where all is in place already.
+
+    First the log and the event triggers, committed; then the tables, one transaction each, parents before children:
+    whatever is created below an attached parent from then on is attached by the event trigger.
+    """
+    wanted = list(relations)
+    _install(sessions, project)
+    for relation in wanted:
+        _patiently(sessions, lambda cursor, relation=relation: _watch(cursor, relation))  # type: ignore[misc]
+        for _ in range(10):  # without event triggers children may appear meanwhile
+            with sessions.transaction(FRESH, [relation.name]) as cursor:
+                cursor.execute(load_sql("uncaptured"), {"root": relation.oid})
+                missing, stale = cursor.fetchone()
+            if not missing and not stale:
+                break
+            for relid in missing:
+                _patiently(sessions, lambda cursor, r=relid, w=relation.oid: _capture(cursor, r, w))  # type: ignore[misc]
+            for relid in stale:
+                _patiently(sessions, lambda cursor, r=relid: _release(cursor, r))  # type: ignore[misc]
+
+
+def release(sessions: Sessions, relations: Iterable[Relation]) -> None:
+    """Stop capturing these relations; their entries in the log are of no use any more."""
+    for relation in relations:
+        with sessions.transaction(FRESH) as cursor:
+            cursor.execute("SELECT relid FROM dyda.member WHERE root = %s", (relation.oid,))
+            members = [relid for (relid,) in cursor.fetchall()]
+        for relid in members:
+            _patiently(sessions, lambda cursor, r=relid: _release(cursor, r))  # type: ignore[misc]
+        with sessions.transaction(WRITING) as cursor:
+            cursor.execute("DELETE FROM dyda.watched WHERE root = %s", (relation.oid,))
+            cursor.execute("DELETE FROM dyda.log WHERE root = %s", (relation.oid,))
+
+
+def detach(sessions: Sessions, project: str) -> None:
+    """Remove everything: triggers first, so that no writer meets a log that is being dropped."""
+    with sessions.transaction(FRESH) as cursor:
+        state = read_state(cursor)
+        cursor.execute(load_sql("leftovers"))
+        events, tables = cursor.fetchone()
+    if state.project is not None and state.project != project:
+        raise _in_use(sessions, state.project)
+    if events:
+        with sessions.transaction(WRITING) as cursor:
+            cursor.execute("SET LOCAL dyda.quiet = 'on'")
+            cursor.execute("; ".join(f"DROP EVENT TRIGGER IF EXISTS {name}" for name in events))
+    for relid in tables:
+        _patiently(sessions, lambda cursor, r=relid: _strip(cursor, r))  # type: ignore[misc]
+    _patiently(sessions, lambda cursor: cursor.execute(load_sql("remove")))
+
+
+def _install(sessions: Sessions, project: str) -> None:
+    """The schema, the log, the functions, the consumer, and the event triggers if the role may create them."""
+    with sessions.transaction(WRITING) as cursor:
+        cursor.execute("SET LOCAL dyda.quiet = 'on'")
+        cursor.execute("SELECT pg_advisory_xact_lock(1685677153, 2)")
+        cursor.execute("SELECT to_regnamespace('dyda') IS NULL")
+        if cursor.fetchone()[0]:
+            try:
+                cursor.execute("CREATE SCHEMA dyda")
+            except psycopg2.errors.InsufficientPrivilege:
+                raise MissingRights(
+                    f"source {sessions.settings.name}: the role may not create schema dyda",
+                    "Run `dyda sources check`: it prints the GRANT that is missing.",
+                ) from None
+        cursor.execute(load_sql("tables"))
+        cursor.execute("SELECT project FROM dyda.consumer")
+        found = cursor.fetchone()
+        if found is not None and found[0] != project:
+            raise _in_use(sessions, found[0])
+        if found is None:
+            cursor.execute(
+                "INSERT INTO dyda.consumer (project, log_limit) VALUES (%s, %s)", (project, sessions.settings.log_limit)
+            )
+        else:
+            cursor.execute(
+                "UPDATE dyda.consumer SET log_limit = %(limit)s WHERE log_limit <> %(limit)s",
+                {"limit": sessions.settings.log_limit},
+            )
+        for part in ("capture", "events", "reading"):
+            cursor.execute(load_sql(part))
+    with contextlib.suppress(MissingRights), sessions.transaction(WRITING) as cursor:
+        cursor.execute("SET LOCAL dyda.quiet = 'on'")
+        cursor.execute(load_sql("event_triggers"))
+
+
+def _watch(cursor: Any, relation: Relation) -> None:
+    """Known to the event trigger and captured in one transaction."""
+    cursor.execute(
+        "INSERT INTO dyda.watched (root, schema_name, table_name) VALUES (%s, %s, %s) ON CONFLICT (root) DO UPDATE"
+        " SET schema_name = excluded.schema_name, table_name = excluded.table_name"
+        " WHERE (watched.schema_name, watched.table_name) <> (excluded.schema_name, excluded.table_name)",
+        (relation.oid, relation.name.schema, relation.name.table),
+    )
+    cursor.execute(
+        "DELETE FROM dyda.watched w WHERE (w.schema_name, w.table_name) = (%s, %s) AND w.root <> %s",
+        (relation.name.schema, relation.name.table, relation.oid),
+    )
+    _capture(cursor, relation.oid, relation.oid)
+
+
+def _capture(cursor: Any, relid: int, root: int) -> None:
+    cursor.execute("SELECT dyda.capture_table(oid, %s) FROM pg_class WHERE oid = %s", (root, relid))
+
+
+def _release(cursor: Any, relid: int) -> None:
+    cursor.execute("SELECT dyda.release_table(%s)", (relid,))
+
+
+def _strip(cursor: Any, relid: int) -> None:
+    """Like dyda.release_table, for a source where that function may already be gone."""
+    cursor.execute("SET LOCAL dyda.quiet = 'on'")
+    cursor.execute(load_sql("strip"), {"relid": relid})
+    for (statement,) in cursor.fetchall():
+        cursor.execute(statement)
+
+
+def _patiently(sessions: Sessions, step: Callable[[Any], Result]) -> Result:
+    """Run `step` in a transaction with a short lock_timeout, again and again until attach_timeout."""
+    deadline = time.monotonic() + sessions.settings.attach_timeout
+    pause = 0.02
+    while True:
+        try:
+            with sessions.transaction(WRITING) as cursor:
+                cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+                return step(cursor)
+        except SourceBusy:
+            if time.monotonic() + pause > deadline:
+                raise
+            time.sleep(pause)
+            pause = min(pause * 2, 1.0)
+
+
+def _in_use(sessions: Sessions, other: str) -> SourceInUse:
+    return SourceInUse(
+        f"source {sessions.settings.name} already belongs to another project ({other})",
+        "Detach it there with `dyda sources detach`, or use another database: one log has one consumer.",
+    )

@@ -1,0 +1,222 @@
+"""What a source's catalog says: relations with their columns, hierarchies, and fingerprints of both (rules C3, R2)."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import uuid
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dyda.errors import RelationRefused, UnknownRelation
+from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.types import PgType
+from dyda.sources.connection import load_sql
+
+__all__ = ["ABSENT", "UNCAPTURED", "Fingerprint", "Hierarchy", "describe", "fingerprint", "hierarchies", "relations"]
+
+ABSENT = "absent"
+"""The fingerprint of a name that leads to no relation."""
+UNCAPTURED = "uncaptured"
+"""How the fingerprint of a relation begins whose capture is not complete. It equals no other, not even itself taken
+again: nothing that read such a relation can be installed."""
+
+KINDS = {
+    "v": "a view",
+    "m": "a materialized view",
+    "f": "a foreign table",
+    "S": "a sequence",
+    "c": "a composite type",
+    "i": "an index",
+    "I": "an index",
+    "t": "a TOAST table",
+}
+SYSTEM = ("pg_catalog", "information_schema", "pg_toast", "dyda")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One table of a hierarchy."""
+
+    oid: int
+    schema: str
+    table: str
+    kind: str
+    persistence: str
+    rows: int
+    subscribed: bool
+    parents: tuple[int, ...]
+    parents_shown: tuple[str, ...]
+    method: str
+    owner: str
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """A named relation and everything below it, the relation first. `root` is None if the name leads nowhere."""
+
+    root: int | None
+    namespace_xmin: str | None
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """`lasting` must stay the same between units, `passing` while one unit reads. See sql/fingerprint.sql."""
+
+    root: int | None
+    lasting: str
+    passing: str
+    members: tuple[int, ...] = ()
+
+
+def relations(cursor: Any) -> list[tuple[str, str]]:
+    """What there is to watch."""
+    cursor.execute(load_sql("relations"))
+    return [(schema, table) for schema, table in cursor.fetchall()]
+
+
+def hierarchies(cursor: Any, tables: Sequence[tuple[str, str]]) -> list[Hierarchy]:
+    """For each (schema, table) the tables it consists of, now."""
+    if not tables:
+        return []
+    parameters = {"schemas": [schema for schema, _ in tables], "tables": [table for _, table in tables]}
+    cursor.execute(load_sql("tree"), parameters)
+    members: dict[int, set[int]] = {}
+    roots: dict[int, tuple[int | None, str | None]] = {}
+    for position, root, relid, namespace_xmin in cursor.fetchall():
+        roots[position] = (root, namespace_xmin)
+        if relid is not None:
+            members.setdefault(position, set()).add(relid)
+    found = []
+    for position in range(1, len(tables) + 1):
+        root, namespace_xmin = roots[position]
+        below = sorted(members.get(position, set()) - {root})
+        found.append(Hierarchy(root, namespace_xmin, () if root is None else (root, *below)))
+    return found
+
+
+def describe(cursor: Any, source: str, tables: Collection[tuple[str, str]]) -> dict[tuple[str, str], Relation]:
+    """The relations as they are now; refuses by name what cannot be captured exactly (rule C3)."""
+    wanted = list(dict.fromkeys(tables))
+    trees = hierarchies(cursor, wanted)
+    members = _members(cursor, [relid for tree in trees for relid in tree.members])
+    for (schema, table), tree in zip(wanted, trees, strict=True):
+        if tree.root is None:
+            raise _unknown(cursor, source, schema, table)
+        _refuse(RelationName(source, schema, table), [members[relid] for relid in tree.members])
+    roots = [tree.root for tree in trees]
+    columns = _columns(cursor, roots)
+    keys: dict[int, list[tuple[str, ...]]] = {}
+    cursor.execute(load_sql("keys"), {"relids": roots})
+    for relid, names in cursor.fetchall():
+        keys.setdefault(relid, []).append(tuple(names))
+    found = {}
+    for (schema, table), tree in zip(wanted, trees, strict=True):
+        root = tree.members[0]
+        found[(schema, table)] = Relation(
+            name=RelationName(source, schema, table),
+            oid=root,
+            columns=tuple(columns.get(root, ())),
+            keys=tuple(dict.fromkeys(keys.get(root, ()))),
+            estimated_rows=sum(members[relid].rows for relid in tree.members if members[relid].kind == "r"),
+        )
+    return found
+
+
+def fingerprint(cursor: Any, names: Sequence[RelationName]) -> dict[RelationName, Fingerprint]:
+    """Fingerprints of the relations and all their descendants; the transaction must be a fresh one (R2)."""
+    trees = hierarchies(cursor, [(name.schema, name.table) for name in names])
+    relids = sorted({relid for tree in trees for relid in tree.members})
+    parts: dict[int, tuple[str, str, bool]] = {}
+    if relids:
+        cursor.execute(load_sql("fingerprint"), {"relids": relids})
+        parts = {relid: (lasting, passing, captured) for relid, lasting, passing, captured in cursor.fetchall()}
+    found = {}
+    for name, tree in zip(names, trees, strict=True):
+        if tree.root is None:
+            found[name] = Fingerprint(None, ABSENT, ABSENT)
+            continue
+        lasting = _hash(f"{relid} {parts[relid][0]}" for relid in tree.members)
+        passing = _hash([f"{tree.namespace_xmin}", *(f"{relid} {parts[relid][1]}" for relid in tree.members)])
+        if not all(parts[relid][2] for relid in tree.members):
+            lasting = f"{UNCAPTURED} {uuid.uuid4().hex}"
+        found[name] = Fingerprint(tree.root, lasting, passing, tree.members)
+    return found
+
+
+def _hash(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+def _members(cursor: Any, relids: Sequence[int]) -> dict[int, Member]:
+    cursor.execute(load_sql("members"), {"relids": list(relids)})
+    found = {}
+    for oid, schema, table, kind, persistence, rows, subscribed, parents, shown, method, owner in cursor.fetchall():
+        parts = (tuple(parents), tuple(shown))
+        found[oid] = Member(oid, schema, table, kind, persistence, rows, subscribed, *parts, method, owner)
+    return found
+
+
+def _columns(cursor: Any, roots: Sequence[int | None]) -> dict[int, list[Column]]:
+    cursor.execute(load_sql("columns"), {"relids": list(roots)})
+    found: dict[int, list[Column]] = {}
+    for relid, name, number, not_null, generated, bare, declared, builtin in cursor.fetchall():
+        column = Column(name, PgType(bare, declared, builtin), number, not_null, generated)
+        found.setdefault(relid, []).append(column)
+    return found
+
+
+def _refuse(name: RelationName, members: Sequence[Member]) -> None:
+    """Rule C3, for the relation itself and for every table below it."""
+    root = members[0]
+    if name.schema in SYSTEM:
+        raise RelationRefused(f"{name} belongs to the system, not to an application", "Watch an ordinary table.")
+    if root.parents:
+        parent = root.parents_shown[0]
+        raise RelationRefused(
+            f"{name} is a partition or an inheritance child of {parent}: statements on {parent} change its rows too",
+            f"Use {parent} in the view, with a condition that selects these rows.",
+        )
+    inside = {member.oid for member in members}
+    for member in members:
+        part = "it" if member is root else f"its part {member.schema}.{member.table}"
+        if member.kind not in ("r", "p"):
+            kind = KINDS.get(member.kind, "not a table")
+            raise RelationRefused(
+                f"{name}: {part} is {kind}, whose changes cannot be captured", "Watch the ordinary tables under it."
+            )
+        if member.persistence == "u":
+            raise RelationRefused(
+                f"{name}: {part} is unlogged and would be empty after a crash",
+                "Run ALTER TABLE … SET LOGGED at the source.",
+            )
+        if member.persistence == "t":
+            raise RelationRefused(f"{name}: {part} is a temporary table", "Watch a permanent table.")
+        if member.subscribed:
+            raise RelationRefused(
+                f"{name}: {part} is the target of a logical replication subscription, which fires no such triggers",
+                "Watch the table at the publisher.",
+            )
+        outside = [shown for oid, shown in zip(member.parents, member.parents_shown, strict=True) if oid not in inside]
+        if outside:
+            raise RelationRefused(
+                f"{name}: {part} also inherits from {outside[0]}; statements on {outside[0]} change its rows unseen",
+                f"Run ALTER TABLE … NO INHERIT {outside[0]} at the source, or watch both parents' children singly.",
+            )
+
+
+def _unknown(cursor: Any, source: str, schema: str, table: str) -> UnknownRelation:
+    there = relations(cursor)
+    shown = {f"{s}.{t}": str(RelationName(source, s, t)) for s, t in there}
+    near = difflib.get_close_matches(f"{schema}.{table}", shown, n=3, cutoff=0.6)
+    near += [f"{s}.{t}" for s, t in there if t.lower() == table.lower() and f"{s}.{t}" not in near]
+    if near:
+        remedy = f"Did you mean {' or '.join(shown[name] for name in near)}?"
+    elif there:
+        names = ", ".join(list(shown.values())[:20])
+        remedy = f"It has: {names}{', …' if len(there) > 20 else ''}."
+    else:
+        remedy = "It has no tables that this role can see."
+    return UnknownRelation(f"source {source} has no table {RelationName(source, schema, table)}", remedy)

@@ -1,0 +1,149 @@
+"""Whether a source can be reached, read and captured, and the exact statements that would allow what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dyda.errors import DydaError, RelationRefused, SourceUnreachable, UnknownRelation
+from dyda.sources import catalog
+from dyda.sources.connection import FRESH, Sessions
+from dyda.sources.settings import Finding
+from dyda.sources.state import CaptureState, read_state
+
+__all__ = ["check", "grants"]
+
+READING = (
+    "dyda.state(), dyda.entries(pg_snapshot), dyda.watched_relations(), dyda.acknowledge(text, pg_snapshot),"
+    " dyda.shrink(bigint)"
+)
+
+
+def grants(role: str, relations: Iterable[tuple[str, str]] = ()) -> str:
+    """What a role needs that reads and acknowledges, after another role has attached."""
+    statements = [
+        f"GRANT USAGE ON SCHEMA dyda TO {_quoted(role)};",
+        f"GRANT EXECUTE ON FUNCTION {READING} TO {_quoted(role)};",
+    ]
+    for schema, table in relations:
+        statements.append(f"GRANT USAGE ON SCHEMA {_quoted(schema)} TO {_quoted(role)};")
+        statements.append(f"GRANT SELECT ON TABLE {_quoted(schema)}.{_quoted(table)} TO {_quoted(role)};")
+    return "\n".join(dict.fromkeys(statements))
+
+
+def check(sessions: Sessions, project: str, tables: Sequence[tuple[str, str]]) -> list[Finding]:
+    """Everything that could stand in the way, in the order in which one would mend it."""
+    findings: list[Finding] = []
+    try:
+        with sessions.transaction(FRESH) as cursor:
+            cursor.execute(
+                "SELECT current_user, current_database(), current_setting('server_version'), pg_is_in_recovery()"
+            )
+            role, database, version, standby = cursor.fetchone()
+            findings.append(Finding("ok", f"reached database {database} as {role} (PostgreSQL {version})"))
+            if standby:
+                findings.append(Finding("error", "the server is a standby", "Connect to the primary."))
+            if cursor.connection.server_version < 140000:
+                findings.append(Finding("error", f"PostgreSQL {version} is too old", "Use PostgreSQL 14 or later."))
+            state, rights = _dyda_rights(cursor, role, database, project)
+            findings += rights
+            for schema, table in tables:
+                findings += _table(cursor, sessions.settings.name, state, role, schema, table)
+    except SourceUnreachable as error:
+        findings.append(Finding("error", error.what, error.remedy))
+    except DydaError as error:
+        findings.append(Finding("error", error.what, error.remedy))
+    return findings
+
+
+def _dyda_rights(cursor: Any, role: str, database: str, project: str) -> tuple[CaptureState | None, list[Finding]]:
+    """Rights on DyDa's own objects: to install them, or to use them if they are there."""
+    cursor.execute(
+        "SELECT to_regnamespace('dyda') IS NOT NULL, has_database_privilege(current_database(), 'CREATE'),"
+        " rolsuper FROM pg_roles WHERE rolname = current_user"
+    )
+    there, may_create, superuser = cursor.fetchone()
+    if not there:
+        if not may_create:
+            grant = f"GRANT CREATE ON DATABASE {_quoted(database)} TO {_quoted(role)};"
+            return None, [Finding("error", "the role may not create schema dyda", grant)]
+        found = [Finding("ok", "capture is not attached yet; the role may attach it")]
+        if not superuser:
+            found.append(_no_events())
+        return None, found
+    cursor.execute("SELECT has_schema_privilege('dyda', 'USAGE')")
+    if not cursor.fetchone()[0]:
+        return None, [Finding("error", "the role may not use schema dyda", grants(role))]
+    cursor.execute(
+        "SELECT count(*), count(*) FILTER (WHERE has_function_privilege(p.oid, 'EXECUTE')) FROM pg_proc p"
+        " WHERE p.pronamespace = 'dyda'::regnamespace"
+        " AND p.proname IN ('state', 'entries', 'watched_relations', 'acknowledge', 'shrink')"
+    )
+    functions, allowed = cursor.fetchone()
+    if allowed < functions:
+        return None, [Finding("error", "the role may not execute DyDa's functions", grants(role))]
+    state = read_state(cursor)
+    if not state.attached:
+        return state, [Finding("warning", "capture is not attached", "Run: dyda apply")]
+    if state.project != project:
+        return state, [
+            Finding("error", f"the source belongs to another project ({state.project})", "Detach it there first.")
+        ]
+    found = [Finding("ok", f"capture is attached, {len(state.watched)} relations watched")]
+    if not state.event_triggers:
+        found.append(_no_events())
+    return state, found
+
+
+def _no_events() -> Finding:
+    return Finding(
+        "warning",
+        "no event triggers: schema changes are found by comparing the catalog on every poll",
+        "Run `dyda apply` once as a superuser to have them noticed in their own transaction.",
+    )
+
+
+def _table(cursor: Any, source: str, state: CaptureState | None, role: str, schema: str, table: str) -> list[Finding]:
+    try:
+        relation = catalog.describe(cursor, source, [(schema, table)])[(schema, table)]
+    except (UnknownRelation, RelationRefused) as error:
+        return [Finding("error", error.what, error.remedy)]
+    findings = []
+    shown = f"{_quoted(schema)}.{_quoted(table)}"
+    cursor.execute(
+        "SELECT has_schema_privilege(c.relnamespace, 'USAGE'), has_table_privilege(c.oid, 'SELECT'),"
+        " pg_has_role(c.relowner, 'USAGE'), pg_get_userbyid(c.relowner),"
+        " (c.relrowsecurity AND NOT (SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user)"
+        "  AND (c.relforcerowsecurity OR NOT pg_has_role(c.relowner, 'USAGE')))"
+        " FROM pg_class c WHERE c.oid = %s",
+        (relation.oid,),
+    )
+    usage, select, owns, owner, restricted = cursor.fetchone()
+    if not usage:
+        grant = f"GRANT USAGE ON SCHEMA {_quoted(schema)} TO {_quoted(role)};"
+        findings.append(Finding("error", f"{relation.name}: the role may not use its schema", grant))
+    if not select:
+        grant = f"GRANT SELECT ON TABLE {shown} TO {_quoted(role)};"
+        findings.append(Finding("error", f"{relation.name}: the role may not read it", grant))
+    if restricted:
+        findings.append(
+            Finding(
+                "error",
+                f"{relation.name}: row-level security would hide rows from the role",
+                f"ALTER ROLE {_quoted(role)} BYPASSRLS;",
+            )
+        )
+    fingerprint = catalog.fingerprint(cursor, [relation.name])[relation.name]
+    captured = not fingerprint.lasting.startswith(catalog.UNCAPTURED)
+    if not captured and not owns:
+        grant = f"GRANT {_quoted(owner)} TO {_quoted(role)};"
+        findings.append(Finding("error", f"{relation.name}: only its owner can attach capture to it", grant))
+    elif not captured and state is not None and relation.oid in state.watched:
+        findings.append(Finding("warning", f"{relation.name}: capture is not complete", "Run: dyda apply"))
+    if not findings:
+        findings.append(Finding("ok", f"{relation.name}: readable, {'captured' if captured else 'not captured yet'}"))
+    return findings
+
+
+def _quoted(identifier: str) -> str:
+    return '"' + identifier.replace('"', '""') + '"'

@@ -1,0 +1,116 @@
+"""Connections to one source: pinned sessions that are reused, short transactions, errors in DyDa's own words."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator
+from importlib import resources
+from typing import Any
+
+import psycopg2
+
+from dyda.errors import BrokenUnit, DydaError, MissingRights, SourceBusy, SourceInUse, SourceUnreachable
+from dyda.sources.reader import connect, first_line
+from dyda.sources.settings import SourceSettings
+
+__all__ = ["FRESH", "WRITING", "Sessions", "load_sql", "translate"]
+
+FRESH = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+"""Several statements that see one state of the catalogs."""
+WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+
+MOVED = frozenset({"42P01", "42703", "3F000", "42883", "42804", "42846", "22P02", "22003", "22007", "22008", "42809"})
+"""A table, column, schema, operator or type is not what it was when the query was written."""
+BUSY = frozenset({"55P03", "57014", "40001", "40P01", "53300", "53200"})
+
+
+class Sessions:
+    """Reuses idle sessions of one source; a session that failed in an unknown way is never used again."""
+
+    def __init__(self, settings: SourceSettings) -> None:
+        self.settings = settings
+        self._idle: list[Any] = []
+        self._guard = threading.Lock()
+
+    @contextlib.contextmanager
+    def transaction(self, begin: str, relations: Iterable[object] = ()) -> Iterator[Any]:
+        """A cursor inside a transaction that `begin` opens; commits, or rolls back if the block raises."""
+        connection = self.begin(begin, relations)
+        try:
+            with translate(self.settings.name, relations), connection.cursor() as cursor:
+                yield cursor
+                cursor.execute("COMMIT")
+        except BaseException:
+            self.give_back(connection)
+            raise
+        self.give_back(connection)
+
+    def begin(self, begin: str, relations: Iterable[object] = ()) -> Any:
+        """A session on which `begin` has been executed. Idle sessions may have died with their server: tried until
+        one answers."""
+        with translate(self.settings.name, relations):
+            while True:
+                with self._guard:
+                    connection = self._idle.pop() if self._idle else None
+                reused = connection is not None
+                if connection is None:
+                    connection = connect(self.settings.url, self.settings.lock_timeout, self.settings.statement_timeout)
+                try:
+                    with connection.cursor() as cursor:
+                        cursor.execute(begin)
+                    return connection
+                except (psycopg2.OperationalError, psycopg2.InterfaceError):
+                    connection.close()
+                    if not reused:
+                        raise
+                except BaseException:
+                    connection.close()
+                    raise
+
+    def give_back(self, connection: Any) -> None:
+        """End whatever transaction is open and keep the session, if it still works."""
+        try:
+            if connection.closed:
+                return
+            if connection.info.transaction_status != psycopg2.extensions.TRANSACTION_STATUS_IDLE:
+                with connection.cursor() as cursor:
+                    cursor.execute("ROLLBACK")
+            with self._guard:
+                self._idle.append(connection)
+        except psycopg2.Error:
+            connection.close()
+
+    def close(self) -> None:
+        with self._guard:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+
+@contextlib.contextmanager
+def translate(source: str, relations: Iterable[object] = ()) -> Iterator[None]:
+    """PostgreSQL's errors as DyDa's. `relations` are those the statement is about."""
+    try:
+        yield
+    except psycopg2.Error as error:
+        raise translated(source, relations, error.pgcode, first_line(error)) from None
+
+
+def translated(source: str, relations: Iterable[object], sqlstate: str | None, why: str) -> DydaError:
+    """The error that a caller acts on: wait, plan again, ask for a right, or give the source up for now."""
+    code = sqlstate or ""
+    if code in MOVED:
+        return BrokenUnit(source, frozenset(str(relation) for relation in relations), why)
+    if code == "55006":
+        return SourceInUse(f"source {source}: {why}", "A source belongs to one project.")
+    if code in BUSY:
+        return SourceBusy(source, why)
+    if code == "42501":
+        return MissingRights(f"source {source}: {why}", "`dyda sources check` prints the GRANT that is missing.")
+    return SourceUnreachable(source, why)
+
+
+def load_sql(name: str) -> str:
+    """The text of sql/NAME.sql."""
+    return resources.files("dyda.sources").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")

@@ -1,0 +1,108 @@
+"""A PostgreSQL source: describe, attach, open a snapshot, acknowledge, detach. PostgreSQL 14 to 18."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from dyda import faults
+from dyda.errors import SourceBusy
+from dyda.model.position import Position
+from dyda.model.relation import Relation, RelationName
+from dyda.sources import capture, catalog
+from dyda.sources.check import check, grants
+from dyda.sources.connection import FRESH, WRITING, Sessions
+from dyda.sources.settings import Finding, SourceSettings
+from dyda.sources.snapshot import SourceSnapshot
+from dyda.sources.state import CaptureState, read_state
+
+__all__ = ["PostgresSource"]
+
+SHRINK = 64 * 2**20
+"""An empty log is given back to the file system once it is larger than this."""
+
+
+class PostgresSource:
+    """One source of one project. Connects when first needed, and again after a loss."""
+
+    def __init__(self, settings: SourceSettings, project: str) -> None:
+        self.settings = settings
+        self.project = project
+        self.name = settings.name
+        self._sessions = Sessions(settings)
+        self._open: set[SourceSnapshot] = set()
+
+    def describe(self, tables: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Relation]:
+        """The relations called (schema, table), as the catalog describes them now."""
+        with self._sessions.transaction(FRESH) as cursor:
+            return catalog.describe(cursor, self.name, list(tables))
+
+    def relations(self) -> list[tuple[str, str]]:
+        """What there is to watch, as (schema, table)."""
+        with self._sessions.transaction(FRESH) as cursor:
+            return catalog.relations(cursor)
+
+    def attach(self, relations: Iterable[Relation]) -> None:
+        """Capture these relations from now on (C6: before their schema and rows are read). Idempotent."""
+        capture.attach(self._sessions, self.project, relations)
+
+    def release(self, relations: Iterable[Relation]) -> None:
+        """Stop capturing these relations."""
+        capture.release(self._sessions, relations)
+
+    def detach(self) -> None:
+        """Remove everything DyDa put into this source."""
+        capture.detach(self._sessions, self.project)
+
+    def check(self, tables: Iterable[tuple[str, str]]) -> list[Finding]:
+        """Reach, rights and capture, each with the statement that helps."""
+        return check(self._sessions, self.project, list(tables))
+
+    def grants(self, role: str, relations: Iterable[tuple[str, str]] = ()) -> str:
+        """The statements that let `role` read and acknowledge after someone else attached."""
+        return grants(role, relations)
+
+    def state(self) -> CaptureState:
+        with self._sessions.transaction(FRESH) as cursor:
+            return read_state(cursor)
+
+    def capture_state(self) -> str:
+        """`attached`, `polling` (no event triggers: schemas are compared on every poll) or `detached`."""
+        state = self.state()
+        if not state.attached:
+            return "detached"
+        return "attached" if state.event_triggers else "polling"
+
+    def order(self) -> str:
+        """How transactions of one poll are ordered: by `commit` time, or by each one's last log `sequence` (P4)."""
+        return "commit" if self.state().commit_order else "sequence"
+
+    def open(self, relations: Collection[RelationName]) -> SourceSnapshot:
+        """Hold the source's present state still. Use it as a context manager."""
+        snapshot = SourceSnapshot(self._sessions, relations)
+        self._open = {held for held in self._open if held.held} | {snapshot}
+        return snapshot
+
+    def acknowledge(self, position: Position) -> int:
+        """Forget the log entries of every transaction in `position`; the number of entries.
+
+        DELETE, not TRUNCATE: an older snapshot of ours still reads log and tables as they were (P6). Only a large
+        log that is empty is truncated, and only while no snapshot of ours is open.
+        """
+        faults.point("acknowledge.before")
+        with self._sessions.transaction(WRITING) as cursor:
+            cursor.execute("SELECT dyda.acknowledge(%s, %s::pg_snapshot)", (self.project, str(position)))
+            deleted = int(cursor.fetchone()[0])
+        if deleted and not any(held.held for held in self._open):
+            try:
+                with self._sessions.transaction(WRITING) as cursor:
+                    cursor.execute("SELECT dyda.shrink(%s)", (min(SHRINK, self.settings.log_limit // 2),))
+            except SourceBusy:
+                pass
+        faults.point("acknowledge.after")
+        return deleted
+
+    def close(self) -> None:
+        for held in self._open:
+            held.close()
+        self._open = set()
+        self._sessions.close()

@@ -1,0 +1,361 @@
+"""One state of a source, held still: position, messages, row images, lookups and scans that all agree (P1, R1–R5).
+
+    holder ─── BEGIN; pg_export_snapshot() ─────────────────────────── (idle, touches no table) ────── ROLLBACK
+    reader ───────── lookup ── lookup ── log ──   each a transaction of its own under the exported snapshot
+
+A source's ALTER TABLE therefore waits for one lookup at the most. The price is that tables may move between two
+lookups; the fingerprints, taken before the snapshot and after the last read, tell.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from psycopg2 import sql
+
+from dyda import faults
+from dyda.errors import BrokenUnit, RelationRefused, SourceBusy
+from dyda.model.bag import COUNT, Bag
+from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, UpdateMessage
+from dyda.model.position import Position
+from dyda.model.relation import Column, Relation, RelationName
+from dyda.sources import catalog
+from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, translate
+from dyda.sources.images import delivered_names, joined_bytes, read_images
+from dyda.sources.reader import ScanPartition, copy_table
+from dyda.sources.settings import SourceIdentity
+from dyda.sources.state import CaptureState, read_state
+
+__all__ = ["SourceSnapshot"]
+
+PAGE = 8192
+PAGES = 4096
+"""Pages of a table that one scan partition reads: 32 MB."""
+
+# What a key's text is cast to: the widest type of its family, so that no key is out of range and the source's
+# equality is at least as wide as Spark's (R4). Bare `character` would mean character(1).
+FAMILY_TYPES = {
+    "integer": "bigint",
+    "text": "text",
+    "character": "bpchar",
+    "uuid": "uuid",
+    "boolean": "boolean",
+    "real": "real",
+    "double": "double precision",
+    "date": "date",
+    "timestamp": "timestamp without time zone",
+    "timestamptz": "timestamp with time zone",
+    "bytea": "bytea",
+    "numeric": "numeric",
+}
+
+ATTEMPTS = 20
+
+
+class SourceSnapshot:
+    """A context manager; everything it returns belongs to the one state that `position` names."""
+
+    def __init__(self, sessions: Sessions, relations: Collection[RelationName]) -> None:
+        self.source = sessions.settings.name
+        self.queries = 0
+        self._sessions = sessions
+        self._relations = tuple(sorted(relations))
+        self._holder: Any = None
+        self._open()
+
+    def _open(self) -> None:
+        """Counter of gaps, fingerprints, snapshot, counter again, in this order.
+
+        Read before the snapshot, the counter owns up to no gap whose rows the snapshot might lack. If it moved
+        before the second reading, a writer whose rows were not captured may be visible: once more.
+        """
+        for _ in range(ATTEMPTS):
+            with self._sessions.transaction(FRESH) as cursor:
+                before = read_state(cursor)
+                names = sorted({*self._relations, *before.watched_names(self.source)})
+                self._before = catalog.fingerprint(cursor, names)
+            holder = self._sessions.begin(FRESH)
+            try:
+                with translate(self.source), holder.cursor() as cursor:
+                    cursor.execute("SELECT pg_current_snapshot()::text, pg_export_snapshot()")
+                    position, self._exported = cursor.fetchone()
+                with self._sessions.transaction(FRESH) as cursor:
+                    after = read_state(cursor)
+            except BaseException:
+                self._sessions.give_back(holder)
+                raise
+            if after.gap == before.gap and after.identity == before.identity:
+                self._holder = holder
+                self._state: CaptureState = before
+                self.position = Position.parse(position)
+                self.identity: SourceIdentity = before.identity
+                self.gap = before.gap
+                return
+            self._sessions.give_back(holder)
+        raise SourceBusy(self.source, "changes go uncaptured faster than they can be noticed")
+
+    @property
+    def fingerprints(self) -> dict[RelationName, str]:
+        """The relations' fingerprints from before the snapshot."""
+        return {name: self._lasting(self._before[name]) for name in self._relations}
+
+    @property
+    def held(self) -> bool:
+        """Whether the snapshot is still open."""
+        return self._holder is not None
+
+    @property
+    def gap_settled(self) -> bool:
+        """Whether every transaction that `gap` counts had ended, and so is in this snapshot or rolled back."""
+        return not self._state.unsettled
+
+    def _lasting(self, found: catalog.Fingerprint) -> str:
+        """A relation that capture has not been told of is uncaptured, whatever triggers it has."""
+        if found.root is not None and found.root not in self._state.watched:
+            return f"{catalog.UNCAPTURED} {uuid.uuid4().hex}"
+        return found.lasting
+
+    # ---------------------------------------------------------------- the log
+
+    def messages(self, after: Position | None) -> list[UpdateMessage]:
+        """The transactions visible here and not in `after`, in commit order where the source knows it, else P4's."""
+        if not self._state.attached:
+            return []
+        with self._read() as cursor:
+            cursor.execute(load_sql("messages"), {"after": str(after) if after else None})
+            rows = cursor.fetchall()
+        names = {
+            found.root: name
+            for name, found in self._before.items()
+            if found.root is not None and found.root in self._state.watched
+        }
+        found: dict[int, list[Change]] = {}
+        last: dict[int, int] = {}
+        committed: dict[int, datetime | None] = {}
+        for xid, root, op, count_in, count_out, image, sequence, at in rows:
+            change = self._change(names, root, op, count_in, count_out, image)
+            if change is None:
+                continue
+            changes = found.setdefault(xid, [])
+            if change not in changes:
+                changes.append(change)
+            last[xid] = sequence
+            committed[xid] = at
+        messages = [UpdateMessage(self.source, xid, last[xid], tuple(found[xid]), committed[xid]) for xid in found]
+        if any(message.committed_at is None for message in messages):
+            return sorted(messages, key=lambda message: message.last_sequence)
+        return sorted(messages, key=lambda message: (message.committed_at, message.last_sequence))
+
+    def _change(
+        self, names: Mapping[int, RelationName], root: int, op: str, inserted: int, deleted: int, image: str | None
+    ) -> Change | None:
+        if op == "S":
+            told = json.loads(image or "{}")
+            return SchemaChange(RelationName(self.source, told["schema"], told["table"]), told["command"], told["ddl"])
+        name = names.get(root)
+        if name is None:
+            return None
+        return Truncation(name) if op == "T" else DataUpdate(name, inserted, deleted)
+
+    def changes(
+        self, wanted: Mapping[RelationName, Sequence[str]], after: Position | None
+    ) -> dict[RelationName, pa.Table]:
+        """The row images visible here and not in `after`: the wanted columns, then #xid and #count, in log order."""
+        roots = {}
+        for name, columns in wanted.items():
+            root = self._known(name).root
+            if root is None:
+                raise BrokenUnit(self.source, frozenset({str(name)}), "a relation is gone")
+            roots[name] = (root, columns)
+        numbers = self._numbers({root for root, _ in roots.values()})
+        asked = {root: (str(name), columns, numbers.get(root, {})) for name, (root, columns) in roots.items()}
+        if self._state.attached:
+            query = sql.SQL(
+                "SELECT seq, xid, op, root, shape, image FROM dyda.entries({after}::pg_snapshot) WHERE op IN ('I', 'D')"
+                " AND root = ANY ({roots}::oid[]) ORDER BY xid, seq"
+            ).format(
+                after=sql.Literal(str(after) if after else None),
+                roots=sql.Literal([root for root, _ in roots.values()]),
+            )
+            with self._read(wanted) as cursor:
+                entries = copy_table(cursor, query.as_string(cursor), ["seq", "xid", "op", "root", "shape", "image"])
+        else:
+            entries = pa.table({n: pa.array([], pa.string()) for n in ("seq", "xid", "op", "root", "shape", "image")})
+        images = read_images(self.source, entries, asked)
+        return {name: images[root] for name, (root, _) in roots.items()}
+
+    def _numbers(self, roots: Collection[int]) -> dict[int, dict[str, int]]:
+        """Column numbers as they are now; right for this snapshot as long as the fingerprints stay."""
+        found: dict[int, dict[str, int]] = {}
+        with self._sessions.transaction(FRESH) as cursor:
+            cursor.execute(load_sql("columns"), {"relids": list(roots)})
+            for relid, name, number, *_, generated in ((*row[:4], row[4]) for row in cursor.fetchall()):
+                if generated != "v":  # virtual columns are null in images (C1)
+                    found.setdefault(relid, {})[name] = number
+        return found
+
+    # ---------------------------------------------------------------- the tables
+
+    def lookup(self, relation: Relation, columns: Sequence[str], key: Sequence[str], values: pa.Table) -> Bag:
+        """The relation's rows whose `key` columns equal one of the key tuples in `values`.
+
+        Tuples with a NULL equal nothing (R5) and are left out; without any tuple the source is not asked.
+        """
+        names = delivered_names(columns)
+        keys = _distinct(values, key)
+        if keys.num_rows == 0:
+            return Bag.empty(names)
+        faults.point("sweep.before-hop")
+        query = sql.SQL(
+            "SELECT {columns} FROM {table} AS t WHERE ({key}) IN (SELECT {casts} FROM unnest({arrays}) AS k ({names}))"
+        ).format(
+            columns=_selected(columns),
+            table=sql.Identifier(relation.name.schema, relation.name.table),
+            key=sql.SQL(", ").join(_compared(relation.column(name)) for name in key),
+            casts=sql.SQL(", ").join(
+                sql.SQL("{}::{}").format(sql.Identifier("k", f"k{i}"), sql.SQL(_key_type(relation.column(name))))
+                for i, name in enumerate(key)
+            ),
+            arrays=sql.SQL(", ").join(
+                sql.SQL("{}::text[]").format(sql.Literal(_array_text(column))) for column in keys.columns
+            ),
+            names=sql.SQL(", ").join(sql.Identifier(f"k{i}") for i in range(len(key))),
+        )
+        self.queries += 1
+        with self._read([relation.name]) as cursor:
+            table = copy_table(cursor, query.as_string(cursor), names)
+        faults.point("sweep.after-hop")
+        return Bag(table.append_column(COUNT, _ones(table.num_rows)))
+
+    def scan(self, relation: Relation, columns: Sequence[str]) -> list[ScanPartition]:
+        """The relation in pieces that any machine can read, by page ranges of every table it consists of.
+
+        A row of this snapshot lies on a page that exists by now, and does not move: VACUUM FULL and CLUSTER change
+        the passing fingerprint.
+        """
+        self.queries += 1
+        names = tuple(delivered_names(columns))
+        settings = self._sessions.settings
+        with self._sessions.transaction(FRESH, [relation.name]) as cursor:
+            tree = catalog.hierarchies(cursor, [(relation.name.schema, relation.name.table)])[0]
+            cursor.execute(load_sql("pages"), {"relids": list(tree.members)})
+            tables = cursor.fetchall()
+            partitions = []
+            for schema, table, method, pages, bytes_in_all, rows in tables:
+                base = sql.SQL("SELECT {} FROM ONLY {} AS t").format(_selected(columns), sql.Identifier(schema, table))
+                step = max(1, min(PAGES, PAGES * pages * PAGE // max(bytes_in_all, 1)))
+                for start in range(0, pages, step) if method == "heap" else range(min(pages, 1)):
+                    query = base
+                    if method == "heap":
+                        query += sql.SQL(" WHERE t.ctid >= {}::tid").format(sql.Literal(f"({start},0)"))
+                        if start + step < pages:
+                            query += sql.SQL(" AND t.ctid < {}::tid").format(sql.Literal(f"({start + step},0)"))
+                    partitions.append(
+                        ScanPartition(
+                            source=self.source,
+                            relation=str(relation.name),
+                            url=settings.url,
+                            snapshot=self._exported,
+                            query=query.as_string(cursor),
+                            columns=names,
+                            lock_timeout=settings.lock_timeout,
+                            statement_timeout=settings.statement_timeout,
+                            estimated_rows=rows * min(step, pages) // max(pages, 1),
+                        )
+                    )
+        return partitions
+
+    # ---------------------------------------------------------------- before installing
+
+    def fingerprint_again(self) -> dict[RelationName, str]:
+        """The fingerprints now, after the last read. The caller compares them with `fingerprints` (R2).
+
+        What may differ between units but not while one reads (filenodes, an A-B-A of names) breaks the unit here.
+        """
+        with self._sessions.transaction(FRESH) as cursor:
+            state = read_state(cursor)
+            now = catalog.fingerprint(cursor, self._relations)
+        if state.gap != self.gap:
+            raise BrokenUnit(self.source, frozenset(map(str, self._relations)), "changes were not captured")
+        moved = {str(name) for name in self._relations if now[name].passing != self._before[name].passing}
+        same = {str(name) for name in self._relations if now[name].lasting == self._before[name].lasting}
+        if moved & same:
+            raise BrokenUnit(self.source, frozenset(moved & same), "tables moved while they were read")
+        return {name: self._lasting(now[name]) for name in self._relations}
+
+    def make_durable(self) -> None:
+        """Force everything that this snapshot shows to the source's disk (P2): a commit that waits for its WAL."""
+        with self._sessions.transaction(WRITING) as cursor:
+            # `local`: a promoted standby has another timeline, so waiting for one proves nothing more.
+            cursor.execute("SET LOCAL synchronous_commit = local")
+            cursor.execute("SELECT pg_logical_emit_message(true, 'dyda', '')")
+
+    def close(self) -> None:
+        if self._holder is not None:
+            holder, self._holder = self._holder, None
+            self._sessions.give_back(holder)
+
+    def __enter__(self) -> SourceSnapshot:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _known(self, name: RelationName) -> catalog.Fingerprint:
+        try:
+            return self._before[name]
+        except KeyError:
+            raise RelationRefused(f"{name} is not captured", "Run: dyda apply") from None
+
+    def _read(self, relations: Collection[RelationName] = ()) -> Any:
+        """A short transaction under the shared snapshot."""
+        return self._sessions.transaction(
+            f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT '{self._exported}'", relations
+        )
+
+
+def _selected(columns: Sequence[str]) -> sql.Composable:
+    return sql.SQL(", ").join(sql.Identifier("t", name) for name in columns) if columns else sql.SQL("1")
+
+
+def _compared(column: Column) -> sql.Composable:
+    """The column as the key compares with it; types that only travel as text compare as text."""
+    name = sql.Identifier("t", column.name)
+    return name if column.type.computation() is not None else sql.SQL("{}::text").format(name)
+
+
+def _key_type(column: Column) -> str:
+    computation = column.type.computation()
+    return "text" if computation is None else FAMILY_TYPES[computation.family]
+
+
+def _distinct(values: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The distinct tuples without a NULL, under names that cannot clash."""
+    places = [f"k{i}" for i in range(len(key))]
+    table = pa.Table.from_arrays([values.column(name) for name in key], names=places)
+    table = table.drop_null()
+    return table.group_by(places, use_threads=False).aggregate([]).select(places)
+
+
+def _array_text(column: pa.ChunkedArray) -> str:
+    """An array literal of the texts, escaped in Arrow: keys can be many."""
+    text = pc.cast(column, pa.large_string())
+    for special in ("\\", '"'):
+        text = pc.replace_substring(text, special, "\\" + special)
+    quote, comma = pa.scalar('"', pa.large_string()), pa.scalar('",', pa.large_string())
+    quoted = pc.binary_join_element_wise(quote, text, comma, pa.scalar("", pa.large_string()))
+    pieces = [joined_bytes(chunk).to_pybytes().decode() for chunk in quoted.chunks if len(chunk)]
+    return "{" + "".join(pieces)[:-1] + "}"
+
+
+def _ones(number: int) -> pa.Array:
+    return pa.repeat(pa.scalar(1, pa.int64()), number)

@@ -1,0 +1,152 @@
+-- capture: the functions that run inside the sources' own transactions.
+-- What always holds: they never raise (what fails becomes a gap), wait for no lock longer than 40 ms, and print values under
+-- settings that no writer's session can change (rule C1). They run as the role that attached.
+
+-- Record a gap. The advisory lock is held until the writer's transaction ends and is released only after its rows became
+-- visible: who reads the counter first, finds the lock free next and takes a snapshot last, has every row behind that
+-- counter in the snapshot (otherwise a resync could miss a writer that commits a moment later).
+CREATE OR REPLACE FUNCTION dyda.mark_gap() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '40ms'
+AS $body$
+BEGIN
+    PERFORM set_config('dyda.failed', pg_current_xact_id()::text, true);
+    PERFORM pg_advisory_xact_lock_shared(1685677153, 1);
+    PERFORM nextval('dyda.gap');
+EXCEPTION WHEN OTHERS THEN
+    NULL;
+END
+$body$;
+
+CREATE OR REPLACE FUNCTION dyda.shape(relation oid, watched oid) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+    SELECT json_build_array(
+        coalesce(json_agg(coalesce(w.attnum, 0) ORDER BY a.attnum), '[]'),
+        coalesce(json_agg(a.attname ORDER BY a.attnum), '[]'),
+        coalesce(json_agg(a.atttypid::bigint ORDER BY a.attnum), '[]'))::text
+    FROM pg_attribute a
+    LEFT JOIN pg_attribute w
+        ON w.attrelid = watched AND w.attname = a.attname AND w.attnum > 0 AND NOT w.attisdropped
+    WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
+$body$;
+
+-- The one trigger function. record_out and not ::text: a user may define a cast of his own from a row type to text.
+CREATE OR REPLACE FUNCTION dyda.capture() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '40ms'
+SET extra_float_digits = 1
+SET IntervalStyle = postgres
+SET DateStyle = 'ISO, YMD'
+SET TimeZone = 'UTC'
+SET bytea_output = hex
+SET lc_monetary = 'C'
+SET quote_all_identifiers = off
+AS $body$
+#variable_conflict use_variable
+DECLARE
+    watched_root oid;
+    most bigint;
+BEGIN
+    -- After a first failure this transaction is not made to wait again; the counter moves once more, so nobody can
+    -- hide rows by setting this parameter himself.
+    IF current_setting('dyda.failed', true) = pg_current_xact_id_if_assigned()::text THEN
+        PERFORM dyda.mark_gap();
+        RETURN NULL;
+    END IF;
+    BEGIN
+        SELECT m.root, c.log_limit INTO STRICT watched_root, most
+        FROM dyda.member m, dyda.consumer c WHERE m.relid = TG_RELID;
+        IF pg_table_size('dyda.log'::regclass) > most THEN
+            RAISE EXCEPTION 'the log has reached its limit';
+        END IF;
+        IF TG_OP = 'INSERT' THEN
+            INSERT INTO dyda.log (op, root, relid, shape, image)
+            SELECT 'I', watched_root, TG_RELID,
+                   CASE WHEN row_number() OVER () = 1 THEN dyda.shape(TG_RELID, watched_root) END,
+                   textin(record_out("dyda row"))
+            FROM "dyda new" AS "dyda row";
+        ELSIF TG_OP = 'DELETE' THEN
+            INSERT INTO dyda.log (op, root, relid, shape, image)
+            SELECT 'D', watched_root, TG_RELID,
+                   CASE WHEN row_number() OVER () = 1 THEN dyda.shape(TG_RELID, watched_root) END,
+                   textin(record_out("dyda row"))
+            FROM "dyda old" AS "dyda row";
+        ELSIF TG_OP = 'UPDATE' THEN
+            INSERT INTO dyda.log (op, root, relid, shape, image)
+            SELECT "dyda both"."dyda op", watched_root, TG_RELID,
+                   CASE WHEN row_number() OVER () = 1 THEN dyda.shape(TG_RELID, watched_root) END,
+                   "dyda both"."dyda image"
+            FROM (SELECT 'D'::"char", textin(record_out("dyda row")) FROM "dyda old" AS "dyda row"
+                  UNION ALL
+                  SELECT 'I'::"char", textin(record_out("dyda row")) FROM "dyda new" AS "dyda row"
+                 ) AS "dyda both" ("dyda op", "dyda image");
+        ELSE
+            INSERT INTO dyda.log (op, root, relid) VALUES ('T', watched_root, TG_RELID);
+        END IF;
+    EXCEPTION WHEN OTHERS THEN
+        PERFORM dyda.mark_gap();
+    END;
+    RETURN NULL;
+END
+$body$;
+
+-- Put capture on one table, as part of the watched relation. Does nothing where it is complete already, so that the
+-- triggers' catalog rows (part of the fingerprint, rule C5) do not move.
+CREATE OR REPLACE FUNCTION dyda.capture_table(relation oid, watched oid) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    told text := current_setting('dyda.quiet', true);
+    shown text;
+    event record;
+BEGIN
+    SELECT format('%I.%I', n.nspname, c.relname) INTO STRICT shown
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation;
+    PERFORM set_config('dyda.quiet', 'on', true);
+    FOR event IN SELECT * FROM (VALUES
+        ('dyda_insert', 'INSERT', 'REFERENCING NEW TABLE AS "dyda new"'),
+        ('dyda_update', 'UPDATE', 'REFERENCING OLD TABLE AS "dyda old" NEW TABLE AS "dyda new"'),
+        ('dyda_delete', 'DELETE', 'REFERENCING OLD TABLE AS "dyda old"'),
+        ('dyda_truncate', 'TRUNCATE', '')) AS e (name, event, referencing)
+    LOOP
+        IF EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = relation AND t.tgname = event.name
+                   AND t.tgenabled = 'A' AND t.tgfoid = 'dyda.capture()'::regprocedure) THEN
+            CONTINUE;
+        END IF;
+        EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', event.name, shown);
+        EXECUTE format('CREATE TRIGGER %I AFTER %s ON %s %s FOR EACH STATEMENT EXECUTE FUNCTION dyda.capture()',
+                       event.name, event.event, shown, event.referencing);
+        EXECUTE format('ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER %I', shown, event.name);
+    END LOOP;
+    INSERT INTO dyda.member (relid, root) VALUES (relation, watched)
+    ON CONFLICT (relid) DO UPDATE SET root = excluded.root WHERE member.root <> excluded.root;
+    PERFORM set_config('dyda.quiet', coalesce(told, ''), true);
+END
+$body$;
+
+-- Take capture off one table, if it is still there.
+CREATE OR REPLACE FUNCTION dyda.release_table(relation oid) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    told text := current_setting('dyda.quiet', true);
+    found record;
+BEGIN
+    PERFORM set_config('dyda.quiet', 'on', true);
+    FOR found IN
+        SELECT t.tgname, format('%I.%I', n.nspname, c.relname) AS shown
+        FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE t.tgrelid = relation AND t.tgfoid = 'dyda.capture()'::regprocedure
+    LOOP
+        EXECUTE format('DROP TRIGGER %I ON %s', found.tgname, found.shown);
+    END LOOP;
+    DELETE FROM dyda.member WHERE relid = relation;
+    PERFORM set_config('dyda.quiet', coalesce(told, ''), true);
+END
+$body$;

@@ -1,0 +1,22 @@
+-- event_triggers: DDL in every session, also under session_replication_role = replica. Idempotent.
+DO $do$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'dyda_command_ended') THEN
+        CREATE EVENT TRIGGER dyda_command_ended ON ddl_command_end
+            WHEN TAG IN ('ALTER TABLE', 'CREATE TABLE', 'CREATE TABLE AS', 'SELECT INTO', 'CREATE FOREIGN TABLE',
+                         'ALTER FOREIGN TABLE', 'IMPORT FOREIGN SCHEMA', 'ALTER TYPE', 'ALTER DOMAIN', 'CREATE SCHEMA',
+                         'ALTER SCHEMA', 'CREATE VIEW', 'ALTER VIEW', 'CREATE MATERIALIZED VIEW',
+                         'ALTER MATERIALIZED VIEW', 'CREATE SEQUENCE', 'ALTER SEQUENCE')
+            EXECUTE FUNCTION dyda.command_ended();
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'dyda_object_dropped') THEN
+        CREATE EVENT TRIGGER dyda_object_dropped ON sql_drop EXECUTE FUNCTION dyda.object_dropped();
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'dyda_table_rewritten') THEN
+        CREATE EVENT TRIGGER dyda_table_rewritten ON table_rewrite EXECUTE FUNCTION dyda.table_rewritten();
+    END IF;
+    ALTER EVENT TRIGGER dyda_command_ended ENABLE ALWAYS;
+    ALTER EVENT TRIGGER dyda_object_dropped ENABLE ALWAYS;
+    ALTER EVENT TRIGGER dyda_table_rewritten ENABLE ALWAYS;
+END
+$do$;

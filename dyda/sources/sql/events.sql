@@ -1,0 +1,176 @@
+-- events: schema changes, written into the same log by the same transaction. Needs the right to create event triggers;
+-- without it everything still works, by comparing fingerprints on every poll.
+-- What always holds: a user's DDL never fails here and never waits longer than 40 ms for a lock; what fails is a gap.
+
+-- All types whose text depends on one of `changed`: arrays, domains, ranges and rows over it, and so on.
+CREATE OR REPLACE FUNCTION dyda.types_over(changed oid[]) RETURNS SETOF oid
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+    WITH RECURSIVE over(typid) AS (
+        SELECT unnest(changed)
+        UNION
+        SELECT more.oid FROM over, LATERAL (
+            SELECT t.oid FROM pg_type t WHERE t.typelem = over.typid AND t.typlen = -1
+            UNION ALL SELECT t.oid FROM pg_type t WHERE t.typbasetype = over.typid
+            UNION ALL SELECT r.rngtypid FROM pg_range r WHERE r.rngsubtype = over.typid
+            UNION ALL SELECT r.rngmultitypid FROM pg_range r WHERE r.rngtypid = over.typid
+            UNION ALL SELECT c.reltype FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+                      WHERE a.atttypid = over.typid AND a.attnum > 0 AND NOT a.attisdropped AND c.reltype <> 0
+        ) AS more (oid)
+    )
+    SELECT typid FROM over
+$body$;
+
+CREATE OR REPLACE FUNCTION dyda.tree(watched oid) RETURNS SETOF oid
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+    WITH RECURSIVE below(relid) AS (
+        SELECT watched
+        UNION
+        SELECT i.inhrelid FROM below JOIN pg_inherits i ON i.inhparent = below.relid
+    )
+    SELECT relid FROM below
+$body$;
+
+CREATE OR REPLACE FUNCTION dyda.log_schema_change(watched oid, command text) RETURNS void
+LANGUAGE sql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+    INSERT INTO dyda.log (op, root, relid, image)
+    SELECT 'S', w.root, w.root, json_build_object(
+        'schema', w.schema_name, 'table', w.table_name, 'command', command, 'ddl', left(current_query(), 10000))::text
+    FROM dyda.watched w WHERE w.root = watched
+$body$;
+
+-- Capture follows the hierarchy below a watched relation, in the transaction that changed it (rule C2).
+CREATE OR REPLACE FUNCTION dyda.follow(watched oid) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    found oid;
+BEGIN
+    IF EXISTS (SELECT FROM pg_class c WHERE c.oid = watched) THEN
+        FOR found IN SELECT t FROM dyda.tree(watched) t JOIN pg_class c ON c.oid = t WHERE c.relkind IN ('r', 'p') LOOP
+            PERFORM dyda.capture_table(found, watched);
+        END LOOP;
+    END IF;
+    FOR found IN SELECT m.relid FROM dyda.member m WHERE m.root = watched AND m.relid NOT IN (SELECT dyda.tree(watched)) LOOP
+        PERFORM dyda.release_table(found);
+    END LOOP;
+END
+$body$;
+
+CREATE OR REPLACE FUNCTION dyda.command_ended() RETURNS event_trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '40ms'
+AS $body$
+#variable_conflict use_variable
+DECLARE
+    classes oid[];
+    types oid[];
+    schemas oid[];
+    found record;
+BEGIN
+    IF current_setting('dyda.quiet', true) = 'on' THEN
+        RETURN;
+    END IF;
+    BEGIN
+        SELECT array_agg(c.objid) FILTER (WHERE c.classid = 'pg_class'::regclass),
+               array_agg(c.objid) FILTER (WHERE c.classid = 'pg_type'::regclass),
+               array_agg(c.objid) FILTER (WHERE c.classid = 'pg_namespace'::regclass)
+        INTO classes, types, schemas FROM pg_event_trigger_ddl_commands() c;
+        -- Another table under a watched name: it is watched from now on.
+        INSERT INTO dyda.watched (root, schema_name, table_name)
+        SELECT DISTINCT c.oid, w.schema_name, w.table_name
+        FROM dyda.watched w
+        JOIN pg_namespace n ON n.nspname = w.schema_name
+        JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.table_name
+        WHERE (c.oid = ANY (classes) OR n.oid = ANY (schemas)) AND c.oid <> w.root AND c.relkind IN ('r', 'p')
+        ON CONFLICT (root) DO UPDATE SET schema_name = excluded.schema_name, table_name = excluded.table_name;
+        FOR found IN
+            WITH RECURSIVE above(relid) AS (
+                SELECT unnest(classes)
+                UNION
+                SELECT i.inhparent FROM above JOIN pg_inherits i ON i.inhrelid = above.relid
+            ), moved(typid) AS (
+                SELECT dyda.types_over(coalesce(types, '{}') || ARRAY(
+                    SELECT c.reltype FROM pg_class c WHERE c.oid = ANY (classes) AND c.reltype <> 0))
+            )
+            SELECT w.root FROM dyda.watched w
+            WHERE w.root IN (SELECT relid FROM above)
+               OR w.root IN (SELECT m.root FROM dyda.member m WHERE m.relid = ANY (classes))
+               OR w.root IN (SELECT m.root FROM dyda.member m JOIN pg_attribute a ON a.attrelid = m.relid
+                             WHERE a.attnum > 0 AND a.atttypid IN (SELECT typid FROM moved))
+               OR EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                          WHERE n.oid = ANY (schemas) AND (c.oid = w.root OR n.nspname = w.schema_name))
+               OR EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                          WHERE c.oid = ANY (classes) AND n.nspname = w.schema_name AND c.relname = w.table_name)
+        LOOP
+            PERFORM dyda.log_schema_change(found.root, TG_TAG);
+            PERFORM dyda.follow(found.root);
+        END LOOP;
+    EXCEPTION WHEN OTHERS THEN
+        PERFORM dyda.mark_gap();
+    END;
+END
+$body$;
+
+CREATE OR REPLACE FUNCTION dyda.object_dropped() RETURNS event_trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '40ms'
+AS $body$
+#variable_conflict use_variable
+DECLARE
+    found record;
+BEGIN
+    IF current_setting('dyda.quiet', true) = 'on' THEN
+        RETURN;
+    END IF;
+    BEGIN
+        FOR found IN
+            SELECT m.root, m.relid, bool_or(d.objsubid = 0) AS gone
+            FROM pg_event_trigger_dropped_objects() d
+            JOIN dyda.member m ON m.relid = d.objid AND d.classid = 'pg_class'::regclass
+            GROUP BY m.root, m.relid
+        LOOP
+            PERFORM dyda.log_schema_change(found.root, TG_TAG);
+            IF found.gone THEN
+                DELETE FROM dyda.member m WHERE m.relid = found.relid;
+            END IF;
+        END LOOP;
+    EXCEPTION WHEN OTHERS THEN
+        -- DROP SCHEMA dyda ends here too: there is nothing left to tell, and mark_gap itself may be gone.
+        BEGIN
+            PERFORM dyda.mark_gap();
+        EXCEPTION WHEN OTHERS THEN
+            NULL;
+        END;
+    END;
+END
+$body$;
+
+CREATE OR REPLACE FUNCTION dyda.table_rewritten() RETURNS event_trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '40ms'
+AS $body$
+DECLARE
+    found record;
+BEGIN
+    FOR found IN SELECT m.root FROM dyda.member m WHERE m.relid = pg_event_trigger_table_rewrite_oid() LOOP
+        PERFORM dyda.log_schema_change(found.root, TG_TAG);
+    END LOOP;
+EXCEPTION WHEN OTHERS THEN
+    PERFORM dyda.mark_gap();
+END
+$body$;
+
+REVOKE ALL ON FUNCTION
+    dyda.types_over(oid[]), dyda.tree(oid), dyda.log_schema_change(oid, text), dyda.follow(oid),
+    dyda.command_ended(), dyda.object_dropped(), dyda.table_rewritten()
+    FROM PUBLIC;

@@ -1,0 +1,59 @@
+-- fingerprint: everything that gives a table's rows their meaning, per table (rule R2). Parameter: relids (oid array).
+-- Reads pg_catalog only, as plain tables: no function here opens or locks a user's table.
+-- lasting: must be the same from one unit to the next. passing: must be the same while one unit reads: filenodes and
+-- the catalog rows' own versions too (VACUUM FULL moves rows, a GRANT does not, neither makes a view wrong later).
+WITH RECURSIVE members AS (
+    SELECT unnest(%(relids)s::oid[]) AS relid
+), used(relid, typid) AS (
+    SELECT a.attrelid, a.atttypid FROM pg_attribute a
+    WHERE a.attrelid = ANY (%(relids)s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
+    UNION
+    SELECT u.relid, inner_type.oid
+    FROM used u JOIN pg_type t ON t.oid = u.typid, LATERAL (
+        SELECT t.typbasetype UNION ALL SELECT t.typelem
+        UNION ALL SELECT r.rngsubtype FROM pg_range r WHERE t.oid IN (r.rngtypid, r.rngmultitypid)
+        UNION ALL SELECT a.atttypid FROM pg_attribute a
+                  WHERE t.typrelid <> 0 AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+    ) AS inner_type (oid)
+    WHERE inner_type.oid >= 16384
+), parts(relid, lasting, passing) AS (
+    SELECT c.oid, format('class %%s %%s %%s %%s %%s %%s %%s %%s', c.oid, c.relname, c.relnamespace, c.relkind, c.relpersistence,
+                         c.relispartition, c.relrowsecurity, c.relforcerowsecurity),
+           format('class %%s %%s', c.xmin, c.relfilenode)
+    FROM pg_class c WHERE c.oid = ANY (%(relids)s::oid[])
+    UNION ALL
+    SELECT a.attrelid,
+           format('attribute %%s %%s %%s %%s %%s %%s %%s %%s %%s %%s', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attnotnull,
+                  a.attisdropped, a.attgenerated, a.attinhcount, a.attcollation, a.xmin), ''
+    FROM pg_attribute a WHERE a.attrelid = ANY (%(relids)s::oid[]) AND a.attnum > 0
+    UNION ALL
+    SELECT d.adrelid, format('default %%s %%s %%s', d.adnum, d.xmin, md5(d.adbin::text)), ''
+    FROM pg_attrdef d WHERE d.adrelid = ANY (%(relids)s::oid[])
+    UNION ALL
+    SELECT i.inhrelid, format('inherits %%s %%s %%s %%s', i.inhparent, i.inhseqno, i.inhdetachpending, i.xmin), ''
+    FROM pg_inherits i WHERE i.inhrelid = ANY (%(relids)s::oid[])
+    UNION ALL
+    SELECT t.tgrelid, format('trigger %%s %%s %%s %%s %%s', t.tgname, t.tgenabled, t.tgfoid, t.tgtype, t.xmin), ''
+    FROM pg_trigger t WHERE t.tgrelid = ANY (%(relids)s::oid[]) AND t.tgname LIKE 'dyda\_%%'
+    UNION ALL
+    SELECT s.srrelid, format('subscription %%s', s.srsubid), ''
+    FROM pg_subscription_rel s WHERE s.srrelid = ANY (%(relids)s::oid[])
+    UNION ALL
+    SELECT u.relid, format('type %%s %%s %%s %%s', t.oid, t.typtype, t.typname, t.xmin), ''
+    FROM used u JOIN pg_type t ON t.oid = u.typid
+    UNION ALL
+    SELECT u.relid, format('label %%s %%s %%s %%s', e.enumtypid, e.enumsortorder, e.enumlabel, e.xmin), ''
+    FROM used u JOIN pg_enum e ON e.enumtypid = u.typid
+    UNION ALL
+    SELECT u.relid, format('field %%s %%s %%s %%s %%s %%s', a.attrelid, a.attnum, a.attname, a.atttypid, a.attisdropped, a.xmin), ''
+    FROM used u JOIN pg_type t ON t.oid = u.typid JOIN pg_attribute a ON a.attrelid = t.typrelid
+    WHERE t.typrelid <> 0 AND a.attnum > 0
+)
+SELECT m.relid,
+       md5(coalesce(string_agg(p.lasting, E'\n' ORDER BY p.lasting COLLATE "C"), '')),
+       md5(coalesce(string_agg(p.passing, E'\n' ORDER BY p.passing COLLATE "C"), '')),
+       (SELECT count(*) = 4 FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid JOIN pg_namespace n ON n.oid = f.pronamespace
+        WHERE t.tgrelid = m.relid AND n.nspname = 'dyda' AND f.proname = 'capture' AND t.tgenabled = 'A'
+          AND t.tgname IN ('dyda_insert', 'dyda_update', 'dyda_delete', 'dyda_truncate'))
+FROM members m LEFT JOIN parts p ON p.relid = m.relid
+GROUP BY m.relid

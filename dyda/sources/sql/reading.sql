@@ -1,0 +1,93 @@
+-- reading: what a role needs that only reads and acknowledges. Everything here runs as the role that attached, sees the
+-- caller's snapshot, and shows nothing but DyDa's own log.
+
+-- The counter first, then the locks (see dyda.mark_gap), hence plpgsql and VOLATILE.
+CREATE OR REPLACE FUNCTION dyda.state(
+    OUT project text, OUT gap bigint, OUT unsettled boolean, OUT system_identifier text, OUT timeline text,
+    OUT event_triggers boolean, OUT commit_order boolean)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    SELECT last_value INTO STRICT gap FROM dyda.gap;
+    SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+                   WHERE d.datname = current_database() AND l.locktype = 'advisory'
+                     AND l.classid = 1685677153 AND l.objid = 1 AND l.objsubid = 2) INTO unsettled;
+    SELECT c.project INTO project FROM dyda.consumer c;
+    BEGIN
+        SELECT s.system_identifier::text INTO system_identifier FROM pg_control_system() s;
+    EXCEPTION WHEN insufficient_privilege THEN
+        system_identifier := 'unknown';
+    END;
+    timeline := CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END;
+    event_triggers := (SELECT count(*) = 3 FROM pg_event_trigger e JOIN pg_proc p ON p.oid = e.evtfoid
+                       JOIN pg_namespace n ON n.oid = p.pronamespace
+                       WHERE n.nspname = 'dyda' AND e.evtenabled = 'A');
+    commit_order := current_setting('track_commit_timestamp')::boolean;
+    PERFORM 1 FROM dyda.log LIMIT 1;
+END
+$body$;
+
+-- Log entries that the caller's snapshot shows and `after` does not cover. Transactions below its xmin are all
+-- covered, which lets the index skip what is acknowledged but not yet vacuumed.
+CREATE OR REPLACE FUNCTION dyda.entries(after pg_snapshot)
+RETURNS TABLE (seq bigint, xid xid8, op "char", root oid, relid oid, shape text, image text)
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+    SELECT l.seq, l.xid, l.op, l.root, l.relid, l.shape, l.image
+    FROM dyda.log l
+    WHERE l.xid >= coalesce(pg_snapshot_xmin(after), '0'::xid8)
+      AND (after IS NULL OR NOT pg_visible_in_snapshot(l.xid, after))
+$body$;
+
+CREATE OR REPLACE FUNCTION dyda.watched_relations()
+RETURNS TABLE (root oid, schema_name text, table_name text)
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$ SELECT w.root, w.schema_name, w.table_name FROM dyda.watched w $body$;
+
+CREATE OR REPLACE FUNCTION dyda.acknowledge(consumer text, done pg_snapshot) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    deleted bigint;
+BEGIN
+    IF NOT EXISTS (SELECT FROM dyda.consumer c WHERE c.project = acknowledge.consumer) THEN
+        RAISE EXCEPTION 'this log belongs to another project' USING ERRCODE = '55006';
+    END IF;
+    DELETE FROM dyda.log l WHERE l.xid < pg_snapshot_xmax(done) AND pg_visible_in_snapshot(l.xid, done);
+    GET DIAGNOSTICS deleted = ROW_COUNT;
+    RETURN deleted;
+END
+$body$;
+
+-- Give a big empty log back to the file system, so that its limit means live entries. Rule P6: the caller has no snapshot
+-- open; the exclusive lock proves that no writer is under way; emptiness is looked at under the lock.
+CREATE OR REPLACE FUNCTION dyda.shrink(more_than bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '20ms'
+AS $body$
+BEGIN
+    IF pg_table_size('dyda.log'::regclass) <= more_than THEN
+        RETURN false;
+    END IF;
+    LOCK TABLE dyda.log IN ACCESS EXCLUSIVE MODE;
+    IF EXISTS (SELECT FROM dyda.log) THEN
+        RETURN false;
+    END IF;
+    TRUNCATE dyda.log;
+    RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN false;
+END
+$body$;
+
+REVOKE ALL ON TABLE dyda.log, dyda.consumer, dyda.watched, dyda.member FROM PUBLIC;
+REVOKE ALL ON SEQUENCE dyda.log_sequence, dyda.gap FROM PUBLIC;
+REVOKE ALL ON FUNCTION
+    dyda.mark_gap(), dyda.shape(oid, oid), dyda.capture(), dyda.capture_table(oid, oid), dyda.release_table(oid),
+    dyda.state(), dyda.entries(pg_snapshot), dyda.watched_relations(), dyda.acknowledge(text, pg_snapshot), dyda.shrink(bigint)
+    FROM PUBLIC;

@@ -1,0 +1,19 @@
+-- remove: everything of DyDa's in schema dyda, and the schema if nothing else is in it (a warehouse may share it).
+SET LOCAL dyda.quiet = 'on';
+DROP FUNCTION IF EXISTS
+    dyda.capture(), dyda.capture_table(oid, oid), dyda.release_table(oid), dyda.mark_gap(), dyda.shape(oid, oid),
+    dyda.types_over(oid[]), dyda.tree(oid), dyda.log_schema_change(oid, text), dyda.follow(oid),
+    dyda.command_ended(), dyda.object_dropped(), dyda.table_rewritten(),
+    dyda.state(), dyda.entries(pg_snapshot), dyda.watched_relations(), dyda.acknowledge(text, pg_snapshot),
+    dyda.shrink(bigint);
+DROP TABLE IF EXISTS dyda.log, dyda.consumer, dyda.watched, dyda.member;
+DROP SEQUENCE IF EXISTS dyda.log_sequence, dyda.gap;
+DO $do$
+BEGIN
+    IF to_regnamespace('dyda') IS NOT NULL
+       AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.refclassid = 'pg_namespace'::regclass
+                       AND d.refobjid = to_regnamespace('dyda')) THEN
+        DROP SCHEMA dyda;
+    END IF;
+END
+$do$;

@@ -1,0 +1,53 @@
+-- tables: what DyDa keeps at a source. Run by attach, in one transaction, by a role that may create schema dyda.
+-- Reads: pg_catalog. Writes: schema dyda. Idempotent. A log that had to be made anew is a gap.
+
+CREATE SEQUENCE IF NOT EXISTS dyda.log_sequence CACHE 1;
+
+-- The gap counter never repeats a value, not even after everything was dropped and attached again: it starts at the clock.
+DO $do$
+BEGIN
+    IF to_regclass('dyda.gap') IS NULL THEN
+        EXECUTE format('CREATE SEQUENCE dyda.gap CACHE 1 START %s',
+                       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
+    END IF;
+    IF to_regclass('dyda.log') IS NULL THEN
+        PERFORM nextval('dyda.gap');
+    END IF;
+END
+$do$;
+
+-- The consumer (rule C7): one row.
+CREATE TABLE IF NOT EXISTS dyda.consumer (
+    project     text NOT NULL,
+    log_limit   bigint NOT NULL,
+    attached_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE UNIQUE INDEX IF NOT EXISTS consumer_is_one ON dyda.consumer ((true));
+
+-- The relations asked for, under the names they were asked for by.
+CREATE TABLE IF NOT EXISTS dyda.watched (
+    root        oid PRIMARY KEY,
+    schema_name text NOT NULL,
+    table_name  text NOT NULL
+);
+
+-- Every table that carries capture: a watched relation or one below it (rule C2).
+CREATE TABLE IF NOT EXISTS dyda.member (
+    relid oid PRIMARY KEY,
+    root  oid NOT NULL
+);
+
+-- op: I row inserted, D row deleted, T truncated, S schema changed.
+-- shape stands in the first row of each statement: [attnums as the watched relation has them (0: none), names, type oids].
+-- image: the row as text; for S a json object.
+CREATE TABLE IF NOT EXISTS dyda.log (
+    seq   bigint NOT NULL DEFAULT nextval('dyda.log_sequence'),
+    xid   xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    op    "char" NOT NULL,
+    root  oid NOT NULL,
+    relid oid NOT NULL,
+    shape text,
+    image text
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+        autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 10000);
+CREATE INDEX IF NOT EXISTS log_xid ON dyda.log (xid);

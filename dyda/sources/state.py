@@ -1,0 +1,47 @@
+"""The state of capture at a source, as its own functions tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dyda.model.relation import RelationName
+from dyda.sources.settings import SourceIdentity
+
+__all__ = ["CaptureState", "read_state"]
+
+
+@dataclass(frozen=True)
+class CaptureState:
+    """`gap` counts the failures of capture; `unsettled` while a transaction that failed to be captured is open.
+
+    `watched` maps the oid of each watched relation to (schema, table).
+    """
+
+    attached: bool
+    identity: SourceIdentity
+    project: str | None = None
+    gap: int = -1
+    unsettled: bool = False
+    event_triggers: bool = False
+    commit_order: bool = False
+    watched: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+
+    def watched_names(self, source: str) -> Iterator[RelationName]:
+        return (RelationName(source, schema, table) for schema, table in self.watched.values())
+
+
+def read_state(cursor: Any) -> CaptureState:
+    """What `dyda.state()` says, or that nothing is attached. The transaction must be a fresh one."""
+    cursor.execute(
+        "SELECT to_regprocedure('dyda.state()') IS NOT NULL AND to_regclass('dyda.log') IS NOT NULL"
+        " AND to_regclass('dyda.gap') IS NOT NULL AND to_regprocedure('dyda.capture()') IS NOT NULL"
+    )
+    if not cursor.fetchone()[0]:
+        return CaptureState(False, SourceIdentity("unknown", "unknown"))
+    cursor.execute("SELECT * FROM dyda.state()")
+    project, gap, unsettled, system, timeline, events, order = cursor.fetchone()
+    cursor.execute("SELECT root, schema_name, table_name FROM dyda.watched_relations()")
+    watched = {root: (schema, table) for root, schema, table in cursor.fetchall()}
+    return CaptureState(True, SourceIdentity(system, timeline), project, gap, unsettled, events, order, watched)
