@@ -113,4 +113,4 @@ def show_verification(answer: list[dict[str, Any]]) -> None:
         if samples := view.get("samples"):
             log(f"\n{view['name']}: rows whose number of occurrences differs")
             rows = [{**s, "row": {k: "NULL" if v is None else v for k, v in s["row"].items()}} for s in samples]
-            table([("expected", "EXPECTED"), ("found", "FOUND"), ("row", "ROW")], rows, "")
+            table([("missing", "MISSING"), ("extra", "EXTRA"), ("row", "ROW")], rows, "")

@@ -15,7 +15,7 @@ from dyda.model.algebra import ViewDefinition, scans
 from dyda.model.parse import parse_view
 from dyda.model.relation import Relation, RelationName
 from dyda.project import Project
-from dyda.warehouse import RelationRecord, Warehouse
+from dyda.warehouse import RelationState, Warehouse
 
 __all__ = ["ApplyPlan", "apply", "execute_apply", "plan_apply"]
 
@@ -98,7 +98,7 @@ def _plan(project: Project, warehouse: Warehouse) -> ApplyPlan:
             found["change"].append(name)
         elif record.stored_state == "broken":
             found["recover"].append(name)
-        elif record.definition != text:
+        elif record.sql != text:
             found["evolved"].append(name)
         else:
             found["unchanged"].append(name)
@@ -121,8 +121,8 @@ def _attach(maintainer: Maintainer, definitions: Any, progress: Progress) -> Non
         progress(f"attaching capture at {source}", done, len(wanted))
         house.source(source).attach(relations.values())
         known = {name for name, record in maintainer.known.relations.items() if record.captured}
-        maintainer.worker.register_relations(
-            [RelationRecord(relation, captured=True) for name, relation in relations.items() if name not in known]
+        maintainer.worker.save_relations(
+            [RelationState(relation) for name, relation in relations.items() if name not in known]
         )
     maintainer.forget()
 

@@ -125,7 +125,7 @@ def stop(folder: Path) -> dict[str, Any]:
 
 
 def _stop_daemon(house: House) -> bool:
-    daemon = house.warehouse.daemon()
+    daemon = house.warehouse.holder()
     if not daemon.running or daemon.pid is None:
         return False
     if daemon.host != socket.gethostname():
@@ -135,7 +135,7 @@ def _stop_daemon(house: House) -> bool:
     except ProcessLookupError:
         return False
     deadline = time.monotonic() + 60
-    while house.warehouse.daemon().running:
+    while house.warehouse.holder().running:
         if time.monotonic() > deadline:
             raise DydaError(
                 f"the daemon (process {daemon.pid}) did not stop within a minute",

@@ -76,7 +76,7 @@ def views_show(folder: Path, name: str) -> dict[str, Any]:
     """One view: what it is, and the file it came from."""
     with House.open(folder) as house:
         record = find_view(house.warehouse, name)
-        return {**_view(record), "sql": record.definition, "file": record.file_text, "cause": record.details}
+        return {**_view(record), "sql": record.sql, "file": record.file_text, "cause": record.details}
 
 
 def pending(folder: Path) -> list[dict[str, Any]]:
@@ -146,7 +146,7 @@ def _view(record: ViewRecord) -> dict[str, Any]:
         "lag_seconds": record.lag_seconds,
         "positions": {source: str(position) for source, position in record.positions.items()},
         "columns": [{"name": column.name, "type": column.type} for column in record.columns],
-        "definition": record.definition,
+        "definition": record.sql,
     }
 
 

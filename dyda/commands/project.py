@@ -33,8 +33,8 @@ def sources_check(folder: Path) -> list[dict[str, Any]]:
                     tables[source].add((relation.schema, relation.table))
             except DydaError as error:
                 answers.append({"source": "", "level": "error", "what": error.what, "remedy": error.remedy})
-        for name, source in house.sources.items():
-            findings = source.check(sorted(tables[name]))
+        for name in house.sources:
+            findings = house.source(name).check(sorted(tables[name]))
             answers += [
                 {"source": name, "level": finding.level, "what": finding.what, "remedy": finding.remedy}
                 for finding in findings

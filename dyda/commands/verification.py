@@ -109,7 +109,7 @@ def _compare(
         "missing": comparison.missing,
         "extra": comparison.extra,
         "samples": [
-            {"row": dict(zip(names, sample.row, strict=True)), "expected": sample.expected, "found": sample.found}
-            for sample in comparison.samples
+            {"row": dict(zip(names, texts, strict=True)), "missing": max(count, 0), "extra": max(-count, 0)}
+            for count, texts in comparison.samples
         ],
     }

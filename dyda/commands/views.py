@@ -26,7 +26,15 @@ def views_explain(folder: Path, name: str) -> dict[str, Any]:
         view = load(house).views.get(name)
         if view is None:
             return {"name": name, "steps": [], "queries_per_update": {}, "notes": [f"not maintained: {record.reason}"]}
-        return {"name": name, **explain(view.block, view.plan)}
+        rows = explain(view.plan)
+        return {
+            "name": name,
+            "steps": [{"step": r.step, "subject": r.subject, "how": r.how} for r in rows if r.queries is None],
+            "queries_per_update": {
+                r.subject.removeprefix("a change of "): r.queries for r in rows if r.queries is not None
+            },
+            "notes": [f"{r.subject}: {r.how}" for r in rows if r.queries is not None],
+        }
 
 
 def views_resync(
@@ -44,7 +52,7 @@ def views_resync(
 
 def execute_resync(maintainer: Maintainer, name: str, progress: Progress) -> dict[str, Any]:
     record = find_view(maintainer.house.warehouse, name)
-    bring_about(maintainer, [Target(name, record.definition or "", None, "resync was asked for")], progress)
+    bring_about(maintainer, [Target(name, record.sql or "", None, "resync was asked for")], progress)
     after = find_view(maintainer.house.warehouse, name)
     return {"name": name, "rows": after.rows, "state": after.state, "reason": after.reason}
 

@@ -18,7 +18,7 @@ ATTEMPTS = 20
 
 def hand_over(house: House, verb: str, arguments: Mapping[str, Any], progress: Progress) -> dict[str, Any] | None:
     """Let the running daemon do it and show its progress; None if no daemon runs."""
-    daemon = house.warehouse.daemon()
+    daemon = house.warehouse.holder()
     if not daemon.running or daemon.role != "daemon":
         return None
     number = house.warehouse.submit(verb, arguments)

@@ -86,7 +86,7 @@ class Builder:
             cause=target.reason,
             file_text=target.file_text,
         )
-        unchanged = record is not None and record.definition == target.sql and record.columns == columns
+        unchanged = record is not None and record.sql == target.sql and record.columns == columns
         expected = record.positions if record is not None else {}
         return ViewChange(
             view=target.name,

@@ -96,10 +96,10 @@ def load(house: House) -> Known:
 
     views, frozen = {}, {}
     for record in house.warehouse.views():
-        if record.stored_state not in MAINTAINED or record.definition is None:
+        if record.stored_state not in MAINTAINED or record.sql is None:
             frozen[record.name] = record
             continue
-        definition = parse_view(record.name, record.definition, resolve, plain_numeric=numeric)
+        definition = parse_view(record.name, record.sql, resolve, plain_numeric=numeric)
         block = flatten(definition, numeric)
         views[record.name] = LiveView(record, definition, block, plan_sweep(block))
     sources = {record.name: record for record in house.warehouse.sources()}

@@ -21,21 +21,21 @@ from dyda.errors import BrokenUnit, DydaError, EvaluationFailed, SourceBusy, Sou
 from dyda.house import House
 from dyda.maintenance.building import Builder, Progress
 from dyda.maintenance.live import Known, LiveView, Target, load
-from dyda.maintenance.movement import Gaps, find_movement
+from dyda.maintenance.movement import find_movement
 from dyda.maintenance.poll import Poll, poll
 from dyda.maintenance.refresh import Refresh
 from dyda.model.algebra import scans
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
-from dyda.warehouse import Installation, RelationRecord, SourceUpdate, UnitStatistics, ViewChange, Worker
+from dyda.warehouse import Installation, RelationState, SourceState, UnitRecord, ViewChange, Worker
 from scheduler import Consistency, Unit, next_unit
 
 __all__ = ["Maintainer", "Outcome"]
 
 Positions = dict[str, dict[str, Position]]
 
-NOTE_AGAIN = 2.0
-"""Seconds after which an unchanged poll is written down again; `fresh` needs one within ten."""
+UNSETTLED = -1
+"""No gap has this number: views built while one was unsettled are built again when it has settled."""
 
 
 class Outcome(enum.Enum):
@@ -72,8 +72,6 @@ class Maintainer:
         self.obstacle: DydaError | None = None
         """What stood in the way of the last cycle that was blocked."""
         self._known: Known | None = None
-        self._gaps = Gaps()
-        self._noted: dict[str, tuple[str | None, float]] = {}
         self._acknowledged: set[str] = set()
         self._at_most: int | None = None
 
@@ -98,7 +96,7 @@ class Maintainer:
                 with poll(self.house, self.worker, self.known) as polled:
                     phases.done("capture")
                     self._note_sources(polled)
-                    movement = find_movement(polled, self.known, self._gaps)
+                    movement = find_movement(polled, self.known)
                     again = {name: self._again(name, reason) for name, reason in movement.again.items()}
                     if set(again) <= healed:
                         return self._run(polled, {**again, **requested}, movement.waiting, progress, phases)
@@ -117,19 +115,13 @@ class Maintainer:
         return Outcome.BLOCKED
 
     def _again(self, name: str, reason: str) -> Target:
-        return Target(name, self.known.views[name].record.definition or "", None, reason)
+        return Target(name, self.known.views[name].record.sql or "", None, reason)
 
     def _note_sources(self, polled: Poll) -> None:
-        """Tell the catalog what can be reached; rarely while nothing changes: polls are frequent."""
-        now = time.monotonic()
-        news = {name: None for name in polled.snapshots} | dict(polled.unreachable)
-        for name, error in news.items():
-            known = self._noted.get(name)
-            if known is None or known[0] != error or now - known[1] > NOTE_AGAIN:
-                self._noted[name] = (error, now)
-                self.worker.note_source(
-                    SourceUpdate(name, reachable=error is None, error=error or "", polled=error is None)
-                )
+        for name in polled.snapshots:
+            self.worker.note_source(name, reachable=True)
+        for name, error in polled.unreachable.items():
+            self.worker.note_source(name, reachable=False, error=error)
 
     def _heal(self, views: Iterable[LiveView]) -> None:
         """Attach capture again to whatever these views read and still exists (C5); before the next snapshot (C6)."""
@@ -196,10 +188,10 @@ class Maintainer:
                 ),
                 sources=tuple(self._source_update(polled, name, targets) for name in polled.snapshots),
                 relations=tuple(
-                    RelationRecord(relation, polled.snapshots[name.source].fingerprints.get(name), captured=True)
+                    RelationState(relation, polled.snapshots[name.source].fingerprints.get(name))
                     for name, relation in builder.described.items()
                 ),
-                statistics=UnitStatistics(
+                unit=UnitRecord(
                     started_at=phases.started_at,
                     mode=self.consistency.value,
                     messages=len(messages),
@@ -276,7 +268,8 @@ class Maintainer:
             except (ValueDoesNotFit, EvaluationFailed) as own:
                 reason = f"message {queued.number} is quarantined: {own.what}"
                 self.log(f"view {view.name} is held: {reason}")
-                self.worker.quarantine(queued.number, view.name, reason)
+                self.worker.mark_messages([queued.number], "quarantined", own.what)
+                self.worker.set_state(view.name, "held", reason)
         self.forget()
         return Outcome.WORKED
 
@@ -302,21 +295,20 @@ class Maintainer:
                 at.update({source: new for source, (_, new) in change.positions.items() if new is not None})
         return positions
 
-    def _source_update(self, polled: Poll, name: str, targets: Mapping[str, Target]) -> SourceUpdate:
+    def _source_update(self, polled: Poll, name: str, targets: Mapping[str, Target]) -> SourceState:
         """What is now known of a source. Its identity and its gaps count as seen once every reader is built anew."""
         readers = {view.name for view in self.known.views.values() if name in view.positions}
         record = self.known.sources.get(name)
         if record is not None and record.gap is not None and not readers <= set(targets):
-            return SourceUpdate(name)
+            return SourceState(name)
         snapshot = polled.snapshots[name]
         source = self.house.source(name)
-        return SourceUpdate(
+        return SourceState(
             name,
-            system_identifier=str(snapshot.identity.system_identifier),
-            timeline=str(snapshot.identity.timeline),
-            gap=snapshot.gap,
+            identity=snapshot.identity,
+            gap=snapshot.gap if snapshot.gap_settled else UNSETTLED,
             capture=source.capture_state(),
-            capture_order=source.order(),
+            order=source.order(),
         )
 
     def _acknowledge(self, polled: Poll, positions: Positions) -> None:
@@ -326,10 +318,8 @@ class Maintainer:
             covered = any(q.message.source == source and common.includes(q.message.xid) for q in polled.queue)
             if not covered and source in self._acknowledged:
                 continue
-            faults.point("acknowledge.before")
             self.house.source(source).acknowledge(common)
             self._acknowledged.add(source)
-            faults.point("acknowledge.after")
 
 
 def _installed_everywhere(positions: Positions, source: str, xid: int) -> bool:

@@ -7,32 +7,14 @@ definition still holds, and frozen as broken where it does not; until then their
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dyda.maintenance.live import Known, LiveView
 from dyda.maintenance.poll import Poll
 from dyda.model.message import DataUpdate, SchemaChange, Truncation
 from dyda.model.relation import RelationName
 
-__all__ = ["Gaps", "Movement", "find_movement"]
-
-
-@dataclass
-class Gaps:
-    """Gaps that were seen and have not settled.
-
-    The mark of a gap survives a rollback, so it may be seen before the transaction that left it commits. A build is
-    right only under a snapshot that no transaction open at that moment can still add to.
-    """
-
-    seen: dict[str, tuple[int, int]] = field(default_factory=dict)
-
-    def settled(self, source: str, gap: int, xmin: int, xmax: int) -> bool:
-        """Whether everything that was running when this gap was first seen has ended."""
-        known = self.seen.get(source)
-        if known is None or known[0] != gap:
-            self.seen[source] = known = (gap, xmax)
-        return xmin >= known[1]
+__all__ = ["Movement", "find_movement"]
 
 
 @dataclass(frozen=True)
@@ -43,8 +25,12 @@ class Movement:
     waiting: dict[str, str]
 
 
-def find_movement(poll: Poll, known: Known, gaps: Gaps) -> Movement:
-    """Compare what the snapshots show with what the catalog expects."""
+def find_movement(poll: Poll, known: Known) -> Movement:
+    """Compare what the snapshots show with what the catalog expects.
+
+    The mark of a gap survives a rollback, so it shows before the transaction that left it commits. A build is right
+    only under a snapshot in which every such transaction has ended.
+    """
     again: dict[str, str] = {}
     waiting: dict[str, str] = {}
     for source, snapshot in poll.snapshots.items():
@@ -52,18 +38,14 @@ def find_movement(poll: Poll, known: Known, gaps: Gaps) -> Movement:
         readers = [view for view in known.views.values() if source in view.positions]
         if record is None or not readers:
             continue
-        if record.system_identifier is not None and (record.system_identifier, record.timeline) != (
-            str(snapshot.identity.system_identifier),
-            str(snapshot.identity.timeline),
-        ):
+        if record.identity is not None and record.identity != snapshot.identity:
             reason = f"source {source} is not the server it was: restored, promoted or replaced"
             again |= {view.name: reason for view in readers}
         ahead = [view for view in readers if view.positions[source].xmax > snapshot.position.xmax]
         again |= {view.name: f"source {source} is older than this view: restored from a backup" for view in ahead}
         if record.gap is not None and record.gap != snapshot.gap:
             reason = f"source {source} has changes that were not captured"
-            settled = gaps.settled(source, snapshot.gap, snapshot.position.xmin, snapshot.position.xmax)
-            (again if settled else waiting).update({view.name: reason for view in readers})
+            (again if snapshot.gap_settled else waiting).update({view.name: reason for view in readers})
     for view in known.views.values():
         for relation in sorted(view.definition.relations):
             if relation.source not in poll.snapshots or view.name in again:
