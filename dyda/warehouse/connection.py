@@ -62,13 +62,20 @@ def translated(url: str) -> Iterator[None]:
             f"the warehouse refused: {short(error)}",
             "The role in [warehouse] url needs CREATE on the database and on the readers' schema.",
         ) from None
-    except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
-        if isinstance(error, psycopg2.OperationalError) and error.pgcode and error.pgcode[:2] not in ("57", "08"):
-            raise
-        raise WarehouseUnreachable(
-            f"the connection to the warehouse was lost: {without_password(short(error), url)}",
-            "Nothing is half done: start the command again when the warehouse is back.",
-        ) from None
+    except psycopg2.Error as error:
+        if _is_lost(error):
+            raise WarehouseUnreachable(
+                f"the connection to the warehouse was lost: {without_password(short(error), url)}",
+                "Nothing is half done: start the command again when the warehouse is back.",
+            ) from None
+        raise DydaError(f"the warehouse failed: {short(error)}", "Nothing of this step was kept.") from error
+
+
+def _is_lost(error: psycopg2.Error) -> bool:
+    """Whether the session is gone: libpq's own errors have no code; 57P.. is a shutdown, 08.. a broken connection."""
+    if error.pgcode is None:
+        return isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError)
+    return error.pgcode.startswith(("57P", "08"))
 
 
 def short(error: BaseException) -> str:

@@ -20,7 +20,7 @@ from dyda.model.position import Position
 from dyda.warehouse.codec import name_to_text, relation_to_json, view_columns_from_json, view_columns_to_json
 from dyda.warehouse.connection import load
 from dyda.warehouse.extents import Extent, check_types
-from dyda.warehouse.reader import Reader, check_names
+from dyda.warehouse.reader import Publication, Reader, check_names, publish
 from dyda.warehouse.records import RelationState, SourceState, UnitRecord, ViewColumn, ViewVersion
 from dyda.warehouse.sink import copy_batches
 from dyda.warehouse.staging import Staging
@@ -81,8 +81,12 @@ class _Known:
 def carry_out(cursor: Any, installation: Installation, schema: str, patience: float) -> None:
     """Everything that `installation` asks for; the caller's transaction holds the fence's row."""
     faults.point("install.begun")
-    for number, change in enumerate(installation.changes):
-        _Installer(cursor, change, schema, patience, number).run()
+    installers = [_Installer(cursor, change, schema, n) for n, change in enumerate(installation.changes)]
+    for installer in installers:
+        installer.run()
+    publish(cursor, [p for installer in installers if (p := installer.publication) is not None], patience)
+    for installer in installers:
+        installer.clear()
     faults.point("install.merged")
     for change in installation.changes:
         if change.version is not None:
@@ -106,13 +110,13 @@ def carry_out(cursor: Any, installation: Installation, schema: str, patience: fl
 class _Installer:
     """One view's part of the transaction."""
 
-    def __init__(self, cursor: Any, change: ViewChange, schema: str, patience: float, number: int) -> None:
+    def __init__(self, cursor: Any, change: ViewChange, schema: str, number: int) -> None:
         self.cursor = cursor
         self.change = change
         self.reader = Reader(schema, change.view)
-        self.patience = patience
         self.number = number
         self.known = self._known()
+        self.publication: Publication | None = None
 
     def run(self) -> None:
         change, known = self.change, self.known
@@ -224,10 +228,15 @@ class _Installer:
             or shown != names
             or not self.reader.exists(self.cursor)
         ):
-            self.reader.publish(self.cursor, extent, names, previous, self.patience)
-        if previous is not None and previous.number != extent.number:
-            previous.drop(self.cursor)
-            self.cursor.execute("DELETE FROM dyda.extent WHERE id = %s", (previous.number,))
+            self.publication = Publication(self.reader, extent, tuple(names), previous)
+
+    def clear(self) -> None:
+        """Takes the extent away that nobody can see any more."""
+        published = self.publication
+        if published is None or published.previous is None or published.previous.number == published.extent.number:
+            return
+        published.previous.drop(self.cursor)
+        self.cursor.execute("DELETE FROM dyda.extent WHERE id = %s", (published.previous.number,))
 
     def _save_view(self, rows: int, *, absolute: bool) -> None:
         change = self.change

@@ -18,9 +18,63 @@ from dyda.errors import ConfigurationError, DydaError, InstallBlocked
 from dyda.warehouse.connection import load, short
 from dyda.warehouse.extents import Extent
 
-__all__ = ["Reader", "check_names"]
+__all__ = ["Publication", "Reader", "check_names", "lock", "publish"]
 
 LONGEST_NAME = 63
+TURN = "500ms"
+"""How long one attempt to lock may wait: less than PostgreSQL's deadlock_timeout, so that no reader is cancelled."""
+PAUSE = 0.1
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A reader-facing view that shall show `extent` under these column names; `previous` is what it has shown."""
+
+    reader: Reader
+    extent: Extent
+    names: tuple[str, ...]
+    previous: Extent | None
+
+
+def publish(cursor: Any, publications: Sequence[Publication], patience: float) -> None:
+    """Lets readers see new extents. All locks are taken together, when the rows are ready: readers wait briefly."""
+    there = [publication for publication in publications if publication.reader.exists(cursor)]
+    for publication in there:
+        ours = {extent.number for extent in (publication.previous, publication.extent) if extent is not None}
+        if not publication.reader.extents(cursor) & ours:
+            raise ConfigurationError(
+                f"{publication.reader} is there already and is not DyDa's",
+                "Rename the view's file, rename or drop that relation, or choose another schema in [warehouse].",
+            )
+    lock(cursor, [publication.reader for publication in there], patience)
+    for publication in publications:
+        publication.reader.show(cursor, publication.extent, publication.names)
+
+
+def lock(cursor: Any, readers: Sequence[Reader], patience: float) -> None:
+    """Exclusive locks on all of them or on none, asked for in short turns.
+
+    While we queue for a lock, new readers queue behind us; and a reader that has one of the views and wants another
+    must never find the second one locked by us while we wait for the first.
+    """
+    if not readers:
+        return
+    names = sql.SQL(", ").join(reader.identifier for reader in readers)
+    deadline = time.monotonic() + patience
+    cursor.execute("SAVEPOINT locking")
+    while True:
+        cursor.execute("SET LOCAL lock_timeout = %s", (TURN,))
+        try:
+            cursor.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(names))
+            cursor.execute("SET LOCAL lock_timeout = 0; RELEASE SAVEPOINT locking")
+            return
+        except psycopg2.errors.LockNotAvailable:
+            cursor.execute("ROLLBACK TO SAVEPOINT locking")
+        if time.monotonic() >= deadline:
+            held = {reader: reader.holders(cursor) for reader in readers}
+            blocked = next((reader for reader, sessions in held.items() if sessions), readers[0])
+            raise InstallBlocked(str(blocked), held[blocked])
+        time.sleep(PAUSE)
 
 
 @dataclass(frozen=True)
@@ -38,6 +92,7 @@ class Reader:
         return f"{self.schema}.{self.name}"
 
     def exists(self, cursor: Any) -> bool:
+        """Whether a relation of this name is there, ours or not."""
         cursor.execute(
             "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
             " WHERE n.nspname = %s AND c.relname = %s)",
@@ -46,26 +101,30 @@ class Reader:
         (found,) = cursor.fetchone()
         return bool(found)
 
-    def publish(
-        self, cursor: Any, extent: Extent, names: Sequence[str], previous: Extent | None, patience: float
-    ) -> None:
-        """Lets readers see `extent` under these column names; `previous` is what they have seen until now."""
-        exists = self._is_ours(cursor, previous, extent)
-        if exists:
-            self._lock(cursor, patience)
-            if self._try_replace(cursor, extent, names):
-                return
+    def extents(self, cursor: Any) -> set[int]:
+        """The extents that the relation of this name reads: what makes it ours, also after a dump and restore."""
+        cursor.execute(load("reader_extents.sql"), (self.schema, self.name))
+        return {number for (number,) in cursor.fetchall()}
+
+    def holders(self, cursor: Any) -> list[int]:
+        """The sessions that have a lock on it."""
+        cursor.execute(load("lock_holders.sql"), (self.schema, self.name))
+        return [pid for (pid,) in cursor.fetchall()]
+
+    def show(self, cursor: Any, extent: Extent, names: Sequence[str]) -> None:
+        """What readers see from now on; whatever users have hung on the view stays."""
+        if not self.exists(cursor):
+            cursor.execute(self._definition("CREATE VIEW", extent, names))
+        elif not self._try_replace(cursor, extent, names):
             kept = self._kept(cursor)
             self.drop(cursor)
             cursor.execute(self._definition("CREATE VIEW", extent, names))
             self._restore(cursor, kept, names)
-        else:
-            cursor.execute(self._definition("CREATE VIEW", extent, names))
 
-    def retire(self, cursor: Any, extent: Extent | None, patience: float) -> None:
+    def retire(self, cursor: Any, extent: Extent, patience: float) -> None:
         """Takes the view away, if it is there and ours."""
-        if extent is not None and self._owner_extents(cursor) & {extent.number}:
-            self._lock(cursor, patience)
+        if extent.number in self.extents(cursor):
+            lock(cursor, [self], patience)
             self.drop(cursor)
 
     def drop(self, cursor: Any) -> None:
@@ -73,7 +132,7 @@ class Reader:
             cursor.execute(sql.SQL("DROP VIEW {}").format(self.identifier))
         except psycopg2.errors.DependentObjectsStillExist as error:
             raise DydaError(
-                f"{self} cannot be replaced: {error.diag.message_detail or short(error)}",
+                f"{self} cannot be replaced or dropped: {error.diag.message_detail or short(error)}",
                 "Drop or change what depends on it, then run the command again.",
             ) from None
 
@@ -89,22 +148,6 @@ class Reader:
             sql.SQL(command), self.identifier, sql.SQL(", ").join(items), extent.identifier, sql.Literal(extent.number)
         )
 
-    def _is_ours(self, cursor: Any, *extents: Extent | None) -> bool:
-        """Whether there is something of this name; an error if it is not ours."""
-        if not self.exists(cursor):
-            return False
-        if not self._owner_extents(cursor) & {extent.number for extent in extents if extent is not None}:
-            raise ConfigurationError(
-                f"{self} is there already and is not DyDa's",
-                "Rename the view's file, rename or drop that relation, or choose another schema in [warehouse].",
-            )
-        return True
-
-    def _owner_extents(self, cursor: Any) -> set[int]:
-        """The extents that the relation of this name reads: what makes it ours, also after a dump and restore."""
-        cursor.execute(load("reader_extents.sql"), (self.schema, self.name))
-        return {number for (number,) in cursor.fetchall()}
-
     def _try_replace(self, cursor: Any, extent: Extent, names: Sequence[str]) -> bool:
         """CREATE OR REPLACE keeps everything that hangs on the view, but allows new columns only at the end."""
         cursor.execute("SAVEPOINT replacing")
@@ -115,27 +158,6 @@ class Reader:
             return False
         cursor.execute("RELEASE SAVEPOINT replacing")
         return True
-
-    def _lock(self, cursor: Any, patience: float) -> None:
-        """The exclusive lock, asked for in short turns: while we queue for it, new readers queue behind us."""
-        deadline = time.monotonic() + patience
-        cursor.execute("SAVEPOINT locking")
-        while True:
-            cursor.execute("SET LOCAL lock_timeout = '500ms'")
-            try:
-                cursor.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(self.identifier))
-                cursor.execute("SET LOCAL lock_timeout = 0")
-                cursor.execute("RELEASE SAVEPOINT locking")
-                return
-            except psycopg2.errors.LockNotAvailable:
-                cursor.execute("ROLLBACK TO SAVEPOINT locking")
-            if time.monotonic() >= deadline:
-                raise InstallBlocked(str(self), self._holders(cursor))
-            time.sleep(0.1)
-
-    def _holders(self, cursor: Any) -> list[int]:
-        cursor.execute(load("lock_holders.sql"), (self.schema, self.name))
-        return [pid for (pid,) in cursor.fetchall()]
 
     def _kept(self, cursor: Any) -> list[tuple[Any, ...]]:
         cursor.execute(load("reader_rights.sql"), {"schema": self.schema, "name": self.name})
@@ -149,16 +171,11 @@ class Reader:
         for kind, column, role, text, grantable in kept:
             if column is not None and column not in names:
                 continue
-            on = sql.SQL("") if column is None else sql.SQL(" ({})").format(sql.Identifier(column))
             if kind == "right":
+                on = sql.SQL("") if column is None else sql.SQL(" ({})").format(sql.Identifier(column))
+                option = sql.SQL(" WITH GRANT OPTION" if grantable else "")
                 cursor.execute(
-                    sql.SQL("GRANT {}{} ON {} TO {}{}").format(
-                        sql.SQL(text),
-                        on,
-                        self.identifier,
-                        _role(role),
-                        sql.SQL(" WITH GRANT OPTION" if grantable else ""),
-                    )
+                    sql.SQL("GRANT {}{} ON {} TO {}{}").format(sql.SQL(text), on, self.identifier, _role(role), option)
                 )
             else:
                 what = sql.SQL("VIEW {}").format(self.identifier)

@@ -36,14 +36,15 @@ class StagingSink:
     table: str
     width: int
 
-    def __call__(self, batches: Iterable[Any]) -> int:
+    def __call__(self, batches: Iterable[Any], task: str | None = None) -> int:
+        """`task` names what is written, for callers outside of Spark that may write it again."""
         connection = psycopg2.connect(self.url, application_name="dyda staging")
         try:
             connection.set_client_encoding("UTF8")
             with connection.cursor() as cursor:
                 cursor.execute("SET idle_in_transaction_session_timeout = 0; SET statement_timeout = 0")
                 rows = copy_batches(cursor, sql.Identifier(self.schema, self.table), self.width, batches)
-                earlier = self._mark(cursor, rows)
+                earlier = self._mark(cursor, task or _spark_task() or uuid.uuid4().hex, rows)
             if earlier is not None:
                 connection.rollback()
                 return earlier
@@ -52,10 +53,9 @@ class StagingSink:
         finally:
             connection.close()
 
-    def _mark(self, cursor: Any, rows: int) -> int | None:
+    def _mark(self, cursor: Any, task: str, rows: int) -> int | None:
         """Marks this task as written; the count of an earlier attempt if there was one (then ours must go)."""
         marks = sql.Identifier(self.schema, self.table + "_task")
-        task = _task()
         cursor.execute(
             sql.SQL("INSERT INTO {} (task, entries) VALUES (%s, %s) ON CONFLICT (task) DO NOTHING").format(marks),
             (task, rows),
@@ -67,11 +67,11 @@ class StagingSink:
         return int(earlier)
 
 
-def _task() -> str:
-    """Stage and partition of the Spark task we are in; outside of Spark every call is a task of its own."""
+def _spark_task() -> str | None:
+    """Stage and partition of the Spark task we are in, if we are in one."""
     spark = sys.modules.get("pyspark")
     context = spark.TaskContext.get() if spark is not None else None
-    return f"{context.stageId()}/{context.partitionId()}" if context is not None else uuid.uuid4().hex
+    return None if context is None else f"{context.stageId()}/{context.partitionId()}"
 
 
 def copy_batches(cursor: Any, table: sql.Composable, width: int, batches: Iterable[Any]) -> int:

@@ -11,7 +11,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
 
@@ -121,18 +121,18 @@ class Warehouse:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        try:
-            with translated(self.url):
-                try:
-                    yield
-                except sqlalchemy.exc.DBAPIError as error:
-                    if isinstance(error.orig, psycopg2.Error):
-                        raise error.orig from None
-                    raise
-        except psycopg2.errors.UndefinedTable:
-            raise WarehouseUnreachable(
-                "the warehouse has no catalog of DyDa's", "Run a command that sets it up, for example: dyda apply"
-            ) from None
+        with translated(self.url):
+            try:
+                yield
+            except sqlalchemy.exc.DBAPIError as error:
+                if isinstance(error.orig, psycopg2.errors.UndefinedTable | psycopg2.errors.InvalidSchemaName):
+                    raise WarehouseUnreachable(
+                        "the warehouse has no catalog of DyDa's",
+                        "Run a command that sets it up, for example: dyda apply",
+                    ) from None
+                if isinstance(error.orig, psycopg2.Error):
+                    raise error.orig from None
+                raise
 
     def views(self) -> list[ViewRecord]:
         with self._reading() as connection:
@@ -208,8 +208,11 @@ class Warehouse:
                 with connection.cursor() as cursor:
                     made = create_staging(cursor, self.url, columns)
                 connection.commit()
-                yield made
-                drop_staging(connection, made.number)
+                try:
+                    yield made
+                finally:
+                    with suppress(psycopg2.Error):
+                        drop_staging(connection, made.number)
         finally:
             connection.close()
 

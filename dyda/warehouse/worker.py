@@ -48,6 +48,7 @@ class Worker:
         self._url = url
         self._schema = schema
         self._turn = threading.RLock()
+        self._stagings: dict[int, Staging] = {}
         self._noted: dict[str, tuple[tuple[bool, str | None], float]] = {}
         self.fence = fence
         self.patience = PATIENCE
@@ -229,12 +230,20 @@ class Worker:
         """A new staging table; `columns` is their number, or the columns themselves."""
         width = columns if isinstance(columns, int) else len(columns)
         with self._writing() as cursor:
-            return create_staging(cursor, self._url, width)
+            staging = create_staging(cursor, self._url, width)
+        self._stagings[staging.number] = staging
+        return staging
 
     def drop_staging(self, staging: Staging) -> None:
         """For a staging table that no installation takes."""
         with self._turn, translated(self._url):
-            drop_staging(self._connection, staging.number)
+            if drop_staging(self._connection, staging.number):
+                self._stagings.pop(staging.number, None)
+
+    def discard_stagings(self) -> None:
+        """Drops what abandoned units have left; not to be called while one is under way."""
+        for staging in list(self._stagings.values()):
+            self.drop_staging(staging)
 
     def install(self, installation: Installation) -> None:
         """Everything or nothing, in one transaction."""

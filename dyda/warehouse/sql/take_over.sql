@@ -1,12 +1,12 @@
--- take_over: a new fence for a new holder of the lock. What the last one had begun is void: its unit's messages wait
--- again, and whoever waits for its answer is told.
+-- take_over: a new fence for a new holder of the lock. First the fence: it waits for a write in flight. What the last
+-- holder had begun is void: its unit's messages wait again, and whoever waits for its answer is told.
+UPDATE dyda.project SET fence = fence + 1;
 UPDATE dyda.message SET state = 'waiting', unit = NULL WHERE state = 'running';
 UPDATE dyda.request
 SET state = 'failed', finished_at = now(),
     error = '{"what": "the process that worked on it has ended", "remedy": "Run the command again."}'
 WHERE state = 'running';
 DELETE FROM dyda.daemon;
-WITH taken AS (UPDATE dyda.project SET fence = fence + 1 RETURNING fence)
 INSERT INTO dyda.daemon (fence, role, pid, host, backend)
-SELECT fence, %(role)s, %(pid)s, %(host)s, pg_backend_pid() FROM taken
+SELECT fence, %(role)s, %(pid)s, %(host)s, pg_backend_pid() FROM dyda.project
 RETURNING fence
