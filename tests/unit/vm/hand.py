@@ -26,7 +26,9 @@ def pg_type(declared: str) -> PgType:
     return PgType(DECLARED.get(bare, bare), declared, builtin=not declared.isupper())
 
 
-def relation(name: str, columns: Mapping[str, str] | Sequence[str], *, rows: int = 10**9, keys: Sequence[str] = ()) -> Relation:
+def relation(
+    name: str, columns: Mapping[str, str] | Sequence[str], *, rows: int = 10**9, keys: Sequence[str] = ()
+) -> Relation:
     """`source.table` with columns {name: type}; a list of names means integers."""
     typed = columns if isinstance(columns, Mapping) else dict.fromkeys(columns, "integer")
     source, _, table = name.rpartition(".")
@@ -48,7 +50,9 @@ def expression(text: str) -> Expression:
     return Expression(sql, frozenset(columns), bare, equality)
 
 
-def view(name: str, scans: Mapping[str, Relation], conditions: Sequence[str], items: Mapping[str, str]) -> ViewDefinition:
+def view(
+    name: str, scans: Mapping[str, Relation], conditions: Sequence[str], items: Mapping[str, str]
+) -> ViewDefinition:
     """SELECT items FROM scans WHERE conditions, joined left-deep."""
     nodes: list[Node] = [Scan(alias, one) for alias, one in scans.items()]
     tree = nodes[0]
