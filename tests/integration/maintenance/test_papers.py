@@ -14,7 +14,7 @@ COMPLETE = 'consistency = "complete"'
 
 FIGURE_5_VIEW = """
 SELECT r2.d, r3.f
-FROM three.r1 JOIN one.r2 ON r1.b = r2.c JOIN two.r3 ON r2.d = r3.e
+FROM gamma.r1 JOIN alpha.r2 ON r1.b = r2.c JOIN beta.r3 ON r2.d = r3.e
 """
 
 FIGURE_5_STATES = [
@@ -29,15 +29,15 @@ def figure_5(town: Town) -> Iterator[Callable[[], int]]:
 
     Sources are polled in the order of their names, so the arrival order is ΔR2, ΔR3, ΔR1 as in the paper.
     """
-    town.source("three", "CREATE TABLE r1 (a int, b int)", "INSERT INTO r1 VALUES (1, 3), (2, 3)")
-    town.source("one", "CREATE TABLE r2 (c int, d int)", "INSERT INTO r2 VALUES (3, 7)")
-    town.source("two", "CREATE TABLE r3 (e int, f int)", "INSERT INTO r3 VALUES (5, 6), (7, 8)")
+    town.source("gamma", "CREATE TABLE r1 (a int, b int)", "INSERT INTO r1 VALUES (1, 3), (2, 3)")
+    town.source("alpha", "CREATE TABLE r2 (c int, d int)", "INSERT INTO r2 VALUES (3, 7)")
+    town.source("beta", "CREATE TABLE r3 (e int, f int)", "INSERT INTO r3 VALUES (5, 6), (7, 8)")
     town.view("v", FIGURE_5_VIEW)
     town.apply()
     assert town.extent("v") == Counter({"7\t8": 2})
-    yield lambda: town.execute("one", "INSERT INTO r2 VALUES (3, 5)")
-    yield lambda: town.execute("two", "DELETE FROM r3 WHERE (e, f) = (7, 8)")
-    yield lambda: town.execute("three", "DELETE FROM r1 WHERE (a, b) = (2, 3)")
+    yield lambda: town.execute("alpha", "INSERT INTO r2 VALUES (3, 5)")
+    yield lambda: town.execute("beta", "DELETE FROM r3 WHERE (e, f) = (7, 8)")
+    yield lambda: town.execute("gamma", "DELETE FROM r1 WHERE (a, b) = (2, 3)")
 
 
 @pytest.mark.parametrize("maintenance", ["", COMPLETE], ids=["strong", "complete"])
