@@ -1,0 +1,46 @@
+"""Evaluates texts on a real Spark; run as a process by test_meaning.py. Reads and writes one JSON document."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from dyda.engine.session import Sessions
+from dyda.settings import SparkSettings
+
+
+def main() -> None:
+    question = json.load(sys.stdin)
+    spark = Sessions(SparkSettings(master="local[1]")).small
+    columns, names = question["columns"], question["names"]
+    rows = list(zip(*(values for _, _, values in columns.values()), strict=True))
+    raw = spark.createDataFrame(rows, ", ".join(f"{names[name]} STRING" for name in columns)).coalesce(1)
+    typed = [f"CAST({names[name]} AS {kind}) AS `{name}`" for name, (_, kind, _) in columns.items()]
+    written = raw.selectExpr(*typed).cache()
+    written.alias("a").createOrReplaceTempView("a")
+    written.toDF(*names.values()).createOrReplaceTempView("other")
+    answers: dict[str, list[list[str]]] = {}
+    failing = [pair for pair in question["pairs"] if pair[0] in question["failing"]]
+    others = [pair for pair in question["pairs"] if pair[0] not in question["failing"]]
+    for group in [others, *([pair] for pair in failing)]:
+        for reading, table in ((0, "a"), (1, "a"), (2, "other")):
+            for pair, answer in zip(group, ask(spark, [pair[reading] for pair in group], table), strict=True):
+                answers.setdefault(pair[0], []).append(answer)
+    print(json.dumps(answers))
+
+
+def ask(spark, texts, table):
+    """For each text its type and its values; all in one query if none fails, else one by one."""
+    try:
+        items = ",\n".join(f"({text}\n) AS result{index}" for index, text in enumerate(texts))
+        frame = spark.sql(f"SELECT {items} FROM {table}")
+        columns = zip(*frame.collect(), strict=True)
+        types = [field.dataType.simpleString() for field in frame.schema.fields]
+        return [[kind, *map(repr, values)] for kind, values in zip(types, columns, strict=True)]
+    except Exception as error:
+        if len(texts) > 1:
+            return [ask(spark, [text], table)[0] for text in texts]
+        return [["error", getattr(error, "getCondition", lambda: None)() or type(error).__name__]]
+
+
+main()
