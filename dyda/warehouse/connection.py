@@ -75,7 +75,7 @@ def _is_lost(error: psycopg2.Error) -> bool:
     """Whether the session is gone: libpq's own errors have no code; 57P.. is a shutdown, 08.. a broken connection."""
     if error.pgcode is None:
         return isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError)
-    return error.pgcode.startswith(("57P", "08"))
+    return str(error.pgcode).startswith(("57P", "08"))
 
 
 def short(error: BaseException) -> str:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from dyda.warehouse import Warehouse, Worker
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dyda import faults
+from dyda.errors import DydaError, InvariantViolated, PositionMoved, UnknownView, WarehouseUnreachable
+from dyda.model.position import Position
+from dyda.warehouse import Installation, UnitRecord, ViewChange, Warehouse, Worker
 from tests.integration.warehouse.conftest import NEXT, START, add, create, entries, version
 
 Query = Callable[..., list[tuple[Any, ...]]]
@@ -26,3 +35,261 @@ def test_a_delta_adds_and_removes(warehouse: Warehouse, worker: Worker, query: Q
     assert sorted(query("SELECT * FROM people")) == [("Ann",), ("Cid",)]
     assert warehouse.view("people").rows == 2
     assert warehouse.positions() == {"people": {"crm": NEXT}}
+
+
+def test_a_large_delta_comes_from_staging(warehouse: Warehouse, worker: Worker, query: Query) -> None:
+    create(worker, "people", version(("name", "text")), entries(("Ann", 1)))
+    staging = worker.staging(["name"])
+    staging.sink()(entries(("Ann", -1), ("Bob", 1), ("Bob", 1)).to_batches())
+    worker.install(Installation((ViewChange("people", staging=staging, positions={"crm": (START, NEXT)}),)))
+    assert query("SELECT * FROM people") == [("Bob",), ("Bob",)]
+    assert query("SELECT count(*) FROM pg_class WHERE relname LIKE 'staging\\_%%' AND relkind = 'r'") == [(0,)]
+
+
+def test_several_views_of_one_width_in_one_installation(worker: Worker, query: Query) -> None:
+    for view in ("one", "two"):
+        create(worker, view, version(("name", "text")))
+    moved = {"crm": (START, NEXT)}
+    changes = [ViewChange(view, delta=entries((view, 1)), positions=moved) for view in ("one", "two")]
+    worker.install(Installation(tuple(changes)))
+    assert query("SELECT * FROM one") == [("one",)]
+    assert query("SELECT * FROM two") == [("two",)]
+
+
+@pytest.mark.parametrize("expected", [NEXT, None])
+def test_I1_the_position_moves_by_compare_and_set(
+    warehouse: Warehouse, worker: Worker, query: Query, expected: Position | None
+) -> None:
+    create(worker, "people", version(("name", "text")), entries(("Ann", 1)))
+    with pytest.raises(PositionMoved, match="stands at 10:10: of source crm"):
+        worker.install(
+            Installation(
+                (ViewChange("people", delta=entries(("Bob", 1)), positions={"crm": (expected, Position(30, 30))}),)
+            )
+        )
+    assert query("SELECT * FROM people") == [("Ann",)]
+    assert warehouse.positions() == {"people": {"crm": START}}
+
+
+def test_a_negative_count_is_refused_and_nothing_of_the_unit_stays(
+    warehouse: Warehouse, worker: Worker, query: Query
+) -> None:
+    create(worker, "one", version(("name", "text")), entries(("Ann", 1)))
+    create(worker, "two", version(("name", "text")), entries(("Ann", 1)))
+    moved = {"crm": (START, NEXT)}
+    for bad in (entries(("Ann", -2)), entries(("nobody", -1))):
+        with pytest.raises(InvariantViolated, match="view two: 1 row"):
+            worker.install(
+                Installation(
+                    (
+                        ViewChange("one", delta=entries(("Bob", 1)), positions=moved),
+                        ViewChange("two", delta=bad, positions=moved),
+                    )
+                )
+            )
+    assert query("SELECT * FROM one UNION ALL SELECT * FROM two") == [("Ann",), ("Ann",)]
+    assert warehouse.positions() == {"one": {"crm": START}, "two": {"crm": START}}
+    assert warehouse.view("one").rows == 1
+
+
+def test_a_build_with_a_negative_count_creates_nothing(warehouse: Warehouse, worker: Worker, query: Query) -> None:
+    with pytest.raises(InvariantViolated):
+        create(worker, "people", version(("name", "text")), entries(("Ann", -1)))
+    assert warehouse.views() == []
+    assert query("SELECT count(*) FROM pg_class WHERE relname LIKE 'extent\\_%%'  AND relkind = 'r'") == [(0,)]
+    assert query("SELECT to_regclass('people') IS NULL") == [(True,)]
+
+
+def test_a_replacement_writes_only_what_differs(warehouse: Warehouse, worker: Worker, query: Query) -> None:
+    create(worker, "people", version(("name", "text")), entries(("Ann", 2), ("Bob", 1), ("Cid", 1)))
+    before = dict(query("SELECT c1, xmin::text FROM dyda.extent_1"))
+    staging = worker.staging(1)
+    staging.sink()(entries(("Ann", 2), ("Bob", 3), ("Dan", 1)).to_batches())
+    change = ViewChange("people", staging=staging, mode="replace", positions={"crm": (START, NEXT)})
+    worker.install(Installation((change,)))
+    after = dict(query("SELECT c1, xmin::text FROM dyda.extent_1"))
+    assert Counter(query("SELECT * FROM people")) == Counter({("Ann",): 2, ("Bob",): 3, ("Dan",): 1})
+    assert after["Ann"] == before["Ann"]
+    assert after["Bob"] != before["Bob"]
+    assert (warehouse.view("people").rows, warehouse.view("people").version) == (6, 1)
+
+
+def test_a_version_with_the_same_types_keeps_the_extent(warehouse: Warehouse, worker: Worker, query: Query) -> None:
+    create(worker, "people", version(("name", "text")), entries(("Ann", 1)))
+    renamed = version(("who", "text"), cause="renamed", file_text="SELECT 2")
+    worker.install(Installation((ViewChange("people", version=renamed, positions={"crm": (START, START)}),)))
+    assert query("SELECT who FROM people") == [("Ann",)]
+    history = warehouse.versions("people")
+    assert [(v.version, v.extent, v.cause) for v in history] == [(1, 1, "apply"), (2, 1, "renamed")]
+    assert warehouse.view("people").file_text == "SELECT 2"
+
+
+def test_a_version_with_other_types_gets_an_extent_of_its_own(
+    warehouse: Warehouse, worker: Worker, query: Query
+) -> None:
+    create(worker, "people", version(("name", "text")), entries(("1", 1)))
+    staging = worker.staging(2)
+    staging.sink()(entries(("1", "x", 2)).to_batches())
+    other = ViewChange(
+        "people",
+        staging=staging,
+        mode="replace",
+        version=version(("name", "integer"), ("more", "text")),
+        positions={"shop": (None, START)},
+    )
+    worker.install(Installation((other,)))
+    assert query("SELECT name, more FROM people") == [(1, "x"), (1, "x")]
+    assert query("SELECT to_regclass('dyda.extent_1') IS NULL, count(*) FROM dyda.extent") == [(True, 1)]
+    record = warehouse.view("people")
+    assert (record.version, record.rows) == (2, 2)
+    assert record.positions == {"shop": START}, "sources that the new version does not read are forgotten"
+
+
+@pytest.mark.parametrize("point", ["install.begun", "install.merged", "install.before-commit"])
+def test_a_crash_at_any_point_of_install_leaves_nothing(
+    warehouse: Warehouse, worker: Worker, query: Query, point: str
+) -> None:
+    create(worker, "old", version(("name", "text")), entries(("Ann", 1)))
+    before = _everything(query)
+
+    def die() -> None:
+        query("SELECT pg_terminate_backend(backend) FROM dyda.daemon")
+
+    staging = worker.staging(1)
+    staging.sink()(entries(("x", 1)).to_batches())
+    with faults.on(point, die), pytest.raises(WarehouseUnreachable):
+        worker.install(
+            Installation(
+                (
+                    ViewChange("old", delta=entries(("Bob", 1)), positions={"crm": (START, NEXT)}),
+                    ViewChange(
+                        "new",
+                        staging=staging,
+                        mode="replace",
+                        version=version(("name", "text")),
+                        positions={"crm": (None, NEXT)},
+                    ),
+                )
+            )
+        )
+    with warehouse.lock(wait=10):
+        assert _everything(query) == before
+
+
+def _everything(query: Query) -> list[Any]:
+    relations = (
+        "SELECT relname::text FROM pg_class WHERE relnamespace IN ('dyda'::regnamespace, 'public'::regnamespace)"
+        " AND relkind IN ('r', 'v') ORDER BY 1"
+    )
+    tables = ("view", "view_version", "extent", "position", "message", "unit", "extent_1")
+    return [query(relations), *(sorted(query(f"SELECT t::text FROM dyda.{table} t")) for table in tables)]
+
+
+def test_rows_need_a_view(worker: Worker) -> None:
+    with pytest.raises(UnknownView):
+        add(worker, "nobody", entries(("Ann", 1)))
+    worker.create_view("announced", "SELECT 1")
+    with pytest.raises(DydaError, match="no extent yet"):
+        worker.install(Installation((ViewChange("announced", delta=entries(("Ann", 1))),)))
+
+
+def test_an_announced_view_is_building_until_it_is_installed(warehouse: Warehouse, worker: Worker) -> None:
+    worker.create_view("people", "SELECT 1")
+    assert (warehouse.view("people").state, warehouse.view("people").version) == ("building", None)
+    create(worker, "people", version(("name", "text")))
+    assert warehouse.view("people").stored_state == "live"
+
+
+def test_a_broken_view_keeps_its_rows_and_says_why(warehouse: Warehouse, worker: Worker, query: Query) -> None:
+    create(worker, "people", version(("name", "text")), entries(("Ann", 1)))
+    worker.install(Installation((ViewChange("people", state="broken", reason="column gone"),)))
+    record = warehouse.view("people")
+    assert (record.state, record.reason, record.rows) == ("broken", "column gone", 1)
+    assert query("SELECT * FROM people") == [("Ann",)]
+
+
+def test_an_unknown_type_is_refused_by_name(worker: Worker) -> None:
+    for odd in ("mood", "integer); DROP TABLE dyda.view; --"):
+        with pytest.raises(DydaError, match="has no type"):
+            create(worker, "people", version(("name", odd)))
+
+
+def test_units_are_remembered(warehouse: Warehouse, worker: Worker) -> None:
+    number = worker.new_unit()
+    started = datetime.datetime(2024, 5, 6, 7, 8, 9, tzinfo=datetime.UTC)
+    worker.install(Installation(unit=UnitRecord("strong", 3, 4, 5, 1, {"sweep": 0.5}, started, id=number)))
+    worker.install(Installation(unit=UnitRecord("complete")))
+    last, first = warehouse.units()
+    assert (first.id, first.mode, first.queries, first.phases, first.started_at) == (
+        number,
+        "strong",
+        5,
+        {"sweep": 0.5},
+        started,
+    )
+    assert last.id is not None
+    assert last.id > number
+    assert last.installed_at is not None
+
+
+def test_dropping_a_view_leaves_no_trace(warehouse: Warehouse, worker: Worker, query: Query) -> None:
+    create(worker, "people", version(("name", "text")), entries(("Ann", 1)))
+    worker.drop_view("people")
+    assert warehouse.views() == []
+    assert query("SELECT to_regclass('people') IS NULL, to_regclass('dyda.extent_1') IS NULL") == [(True, True)]
+    for table in ("extent", "view_version", "position"):
+        assert query(f"SELECT count(*) FROM dyda.{table}") == [(0,)]
+    with pytest.raises(UnknownView):
+        worker.drop_view("people")
+
+
+def test_merging_does_not_read_the_extent(warehouse: Warehouse) -> None:
+    """Merge costs what the delta costs, whatever the extent's size: index look-ups only, as many as entries."""
+    large = entries(*((f"name {i}", 1) for i in range(20_000)))
+    with warehouse.lock() as worker:
+        create(worker, "people", version(("name", "text")), large)
+    seen: list[tuple[int, int, int]] = []
+
+    def look() -> None:
+        with another._connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT seq_scan, seq_tup_read, idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'extent_1'"
+            )
+            seen.extend(cursor.fetchall())
+
+    # A session of its own: its counters begin at zero.
+    with warehouse.lock() as another, faults.on("install.merged", look):
+        add(another, "people", entries(("name 5", 1), ("name 6", -1), ("name 7", 1), ("nobody", 1)))
+    ((sequential, read, fetched),) = seen
+    assert (sequential, read) == (0, 0)
+    assert fetched <= 2 * 4
+
+
+ROWS = st.tuples(st.sampled_from([None, "", "a", "b"]), st.sampled_from([None, "1", "2"]), st.integers(-2, 2))
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(ROWS, min_size=1, max_size=8), min_size=1, max_size=5))
+def test_extents_follow_a_model(
+    warehouse: Warehouse, worker: Worker, query: Query, deltas: list[list[tuple[Any, ...]]]
+) -> None:
+    """Random deltas against a plain counter: the same bag, or the same refusal."""
+    for record in warehouse.views():
+        worker.drop_view(record.name)
+    create(worker, "model", version(("x", "text"), ("y", "integer")))
+    model: Counter[tuple[Any, ...]] = Counter()
+    for delta in deltas:
+        after = model.copy()
+        for x, y, n in delta:
+            after[x, None if y is None else int(y)] += n
+        if min(after.values()) < 0:
+            with pytest.raises(InvariantViolated):
+                add(worker, "model", entries(*delta), START, START)
+        else:
+            add(worker, "model", entries(*delta), START, START)
+            model = +after
+        assert Counter(query("SELECT * FROM model")) == model
+        assert warehouse.view("model").rows == model.total()
+        assert query(
+            f"SELECT coalesce(min(count), 1) > 0 FROM dyda.extent_{warehouse.versions('model')[0].extent}"
+        ) == [(True,)]
