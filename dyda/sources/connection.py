@@ -49,7 +49,7 @@ class Sessions:
     def begin(self, begin: str, relations: Iterable[object] = ()) -> Any:
         """A session on which `begin` has been executed. Idle sessions may have died with their server: tried until
         one answers."""
-        with translate(self.settings.name, relations):
+        with translate(self.settings.name, relations, self.settings.url):
             while True:
                 with self._guard:
                     connection = self._idle.pop() if self._idle else None
@@ -89,12 +89,12 @@ class Sessions:
 
 
 @contextlib.contextmanager
-def translate(source: str, relations: Iterable[object] = ()) -> Iterator[None]:
+def translate(source: str, relations: Iterable[object] = (), url: str = "") -> Iterator[None]:
     """PostgreSQL's errors as DyDa's. `relations` are those the statement is about."""
     try:
         yield
     except psycopg2.Error as error:
-        raise translated(source, relations, error.pgcode, first_line(error)) from None
+        raise translated(source, relations, error.pgcode, first_line(error, url)) from None
 
 
 def translated(source: str, relations: Iterable[object], sqlstate: str | None, why: str) -> DydaError:

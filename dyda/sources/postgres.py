@@ -90,6 +90,7 @@ class PostgresSource:
         """
         faults.point("acknowledge.before")
         with self._sessions.transaction(WRITING) as cursor:
+            cursor.execute("SET LOCAL statement_timeout = 0")
             cursor.execute("SELECT dyda.acknowledge(%s, %s::pg_snapshot)", (self.project, str(position)))
             deleted = int(cursor.fetchone()[0])
         if deleted and not any(held.held for held in self._open):

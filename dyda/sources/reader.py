@@ -8,15 +8,26 @@ loop ever sees a row.
 from __future__ import annotations
 
 import io
+import urllib.parse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg2
+import psycopg2.extensions
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-__all__ = ["PINNED", "ReadFailed", "ScanPartition", "connect", "copy_table", "parse_rows", "read_partition"]
+__all__ = [
+    "PINNED",
+    "ReadFailed",
+    "ScanPartition",
+    "connect",
+    "copy_table",
+    "first_line",
+    "parse_rows",
+    "read_partition",
+]
 
 PINNED = {
     "extra_float_digits": "1",
@@ -78,7 +89,7 @@ def read_partition(partition: ScanPartition) -> pa.Table:
             cursor.execute("COMMIT")
             return table
     except psycopg2.Error as error:
-        raise ReadFailed(f"reading {partition.relation}: {first_line(error)}", error.pgcode) from None
+        raise ReadFailed(f"reading {partition.relation}: {first_line(error, partition.url)}", error.pgcode) from None
     finally:
         if connection is not None:
             connection.close()
@@ -114,11 +125,26 @@ def connect(url: str, lock_timeout: float, statement_timeout: float) -> Any:
     return connection
 
 
-def first_line(error: BaseException) -> str:
-    """PostgreSQL's own message without its context; connection errors name host and user, never a password."""
+def first_line(error: BaseException, url: str = "") -> str:
+    """PostgreSQL's own message without its context. libpq quotes a URL that it cannot read, password and all."""
     primary = getattr(getattr(error, "diag", None), "message_primary", None)
     lines = str(primary or error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    line = lines[0] if lines else type(error).__name__
+    if line.startswith(("invalid dsn", "invalid connection option")):
+        return "the url is not one that PostgreSQL's libpq can read"
+    for secret in _secrets(url):
+        line = line.replace(secret, "***")
+    return line
+
+
+def _secrets(url: str) -> list[str]:
+    """Passwords in a libpq URL or keyword string, as written and as meant."""
+    try:
+        password = psycopg2.extensions.parse_dsn(url).get("password") if url else None
+    except psycopg2.Error:
+        password = None
+    written = [password, urllib.parse.quote(password, safe=""), urllib.parse.quote(password)] if password else []
+    return [secret for secret in written if secret and len(secret) > 2]
 
 
 def copy_table(cursor: Any, query: str, columns: Sequence[str]) -> pa.Table:

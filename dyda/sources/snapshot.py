@@ -128,7 +128,7 @@ class SourceSnapshot:
         """The transactions visible here and not in `after`, in commit order where the source knows it, else P4's."""
         if not self._state.attached:
             return []
-        with self._read() as cursor:
+        with self._read_log() as cursor:
             cursor.execute(load_sql("messages"), {"after": str(after) if after else None})
             rows = cursor.fetchall()
         names = {
@@ -184,7 +184,7 @@ class SourceSnapshot:
                 after=sql.Literal(str(after) if after else None),
                 roots=sql.Literal([root for root, _ in roots.values()]),
             )
-            with self._read(wanted) as cursor:
+            with self._read_log(wanted) as cursor:
                 entries = copy_table(cursor, query.as_string(cursor), ["seq", "xid", "op", "root", "shape", "image"])
         else:
             entries = pa.table({n: pa.array([], pa.string()) for n in ("seq", "xid", "op", "root", "shape", "image")})
@@ -318,9 +318,12 @@ class SourceSnapshot:
 
     def _read(self, relations: Collection[RelationName] = ()) -> Any:
         """A short transaction under the shared snapshot."""
-        return self._sessions.transaction(
-            f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT '{self._exported}'", relations
-        )
+        return self._sessions.transaction(f"{FRESH}; SET TRANSACTION SNAPSHOT '{self._exported}'", relations)
+
+    def _read_log(self, relations: Collection[RelationName] = ()) -> Any:
+        """The same for the log, which nobody at the source waits for: however long it is, it must be read."""
+        begin = f"{FRESH}; SET TRANSACTION SNAPSHOT '{self._exported}'; SET LOCAL statement_timeout = 0"
+        return self._sessions.transaction(begin, relations)
 
 
 def _selected(columns: Sequence[str]) -> sql.Composable:

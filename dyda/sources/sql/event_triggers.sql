@@ -15,8 +15,14 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'dyda_table_rewritten') THEN
         CREATE EVENT TRIGGER dyda_table_rewritten ON table_rewrite EXECUTE FUNCTION dyda.table_rewritten();
     END IF;
-    ALTER EVENT TRIGGER dyda_command_ended ENABLE ALWAYS;
-    ALTER EVENT TRIGGER dyda_object_dropped ENABLE ALWAYS;
-    ALTER EVENT TRIGGER dyda_table_rewritten ENABLE ALWAYS;
+    IF EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'dyda_command_ended' AND evtenabled <> 'A') THEN
+        ALTER EVENT TRIGGER dyda_command_ended ENABLE ALWAYS;
+    END IF;
+    IF EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'dyda_object_dropped' AND evtenabled <> 'A') THEN
+        ALTER EVENT TRIGGER dyda_object_dropped ENABLE ALWAYS;
+    END IF;
+    IF EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'dyda_table_rewritten' AND evtenabled <> 'A') THEN
+        ALTER EVENT TRIGGER dyda_table_rewritten ENABLE ALWAYS;
+    END IF;
 END
 $do$;

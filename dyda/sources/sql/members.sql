@@ -1,6 +1,7 @@
 -- members: what rule C3 asks of every table of a hierarchy. Parameter: relids (oid array). Reads pg_catalog.
 SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text,
-       greatest(c.reltuples, 0)::bigint,
+       -- never analysed: a guess of 100 bytes a row
+       CASE WHEN c.reltuples >= 0 THEN c.reltuples::bigint WHEN c.relkind = 'r' THEN pg_relation_size(c.oid) / 100 ELSE 0 END,
        EXISTS (SELECT FROM pg_subscription_rel s WHERE s.srrelid = c.oid),
        ARRAY(SELECT i.inhparent FROM pg_inherits i WHERE i.inhrelid = c.oid),
        ARRAY(SELECT format('%%I.%%I', pn.nspname, p.relname) FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent

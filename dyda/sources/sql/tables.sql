@@ -10,19 +10,8 @@ BEGIN
         EXECUTE format('CREATE SEQUENCE dyda.gap CACHE 1 START %s',
                        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
     END IF;
-    IF to_regclass('dyda.log') IS NULL THEN
-        PERFORM nextval('dyda.gap');
-    END IF;
 END
 $do$;
-
--- The consumer (rule C7): one row.
-CREATE TABLE IF NOT EXISTS dyda.consumer (
-    project     text NOT NULL,
-    log_limit   bigint NOT NULL,
-    attached_at timestamptz NOT NULL DEFAULT now()
-);
-CREATE UNIQUE INDEX IF NOT EXISTS consumer_is_one ON dyda.consumer ((true));
 
 -- The relations asked for, under the names they were asked for by.
 CREATE TABLE IF NOT EXISTS dyda.watched (
@@ -40,14 +29,32 @@ CREATE TABLE IF NOT EXISTS dyda.member (
 -- op: I row inserted, D row deleted, T truncated, S schema changed.
 -- shape stands in the first row of each statement: [attnums as the watched relation has them (0: none), names, type oids].
 -- image: the row as text; for S a json object.
-CREATE TABLE IF NOT EXISTS dyda.log (
-    seq   bigint NOT NULL DEFAULT nextval('dyda.log_sequence'),
-    xid   xid8 NOT NULL DEFAULT pg_current_xact_id(),
-    op    "char" NOT NULL,
-    root  oid NOT NULL,
-    relid oid NOT NULL,
-    shape text,
-    image text
-) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
-        autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 10000);
-CREATE INDEX IF NOT EXISTS log_xid ON dyda.log (xid);
+-- All of it only if there is no log: CREATE INDEX IF NOT EXISTS locks the log even where the index exists, and the
+-- writers that would have to wait for it become gaps.
+DO $do$
+BEGIN
+    IF to_regclass('dyda.log') IS NULL THEN
+        CREATE TABLE dyda.log (
+            seq   bigint NOT NULL DEFAULT nextval('dyda.log_sequence'),
+            xid   xid8 NOT NULL DEFAULT pg_current_xact_id(),
+            op    "char" NOT NULL,
+            root  oid NOT NULL,
+            relid oid NOT NULL,
+            shape text,
+            image text
+        ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+                autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 10000);
+        CREATE INDEX log_xid ON dyda.log (xid);
+        PERFORM nextval('dyda.gap');
+    END IF;
+    IF to_regclass('dyda.consumer') IS NULL THEN
+        -- The consumer (rule C7): one row.
+        CREATE TABLE dyda.consumer (
+            project     text NOT NULL,
+            log_limit   bigint NOT NULL,
+            attached_at timestamptz NOT NULL DEFAULT now()
+        );
+        CREATE UNIQUE INDEX consumer_is_one ON dyda.consumer ((true));
+    END IF;
+END
+$do$;

@@ -1,0 +1,369 @@
+"""What the log says happened is what happened: rules C1, C2, C4, C5, C6, C7."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import pytest
+
+from dyda.errors import BrokenUnit, RelationRefused, SourceBusy, SourceInUse
+from dyda.model.message import DataUpdate, SchemaChange, Truncation
+from dyda.sources import PostgresSource, SourceSettings
+from tests.integration.sources.conftest import Ground, plus
+
+ODD_WRITER = (
+    "SET extra_float_digits = -5; SET DateStyle = 'German'; SET IntervalStyle = 'sql_standard';"
+    " SET bytea_output = escape; SET TimeZone = 'Asia/Kathmandu'; SET search_path = 'pg_catalog'; SET quote_all_identifiers = on"
+)
+
+
+def test_C1_images_do_not_depend_on_the_writers_settings(ground: Ground) -> None:
+    columns = ["f", "d", "ts", "tz", "i", "b", "m", "r"]
+    ground.run(
+        "CREATE TABLE t (f float8, d date, ts timestamp, tz timestamptz, i interval, b bytea, m money, r regclass)"
+    )
+    ground.watch("t")
+    ground.run(
+        ODD_WRITER,
+        "INSERT INTO public.t VALUES (0.1::float8 + 0.2, '2024-02-01', '2024-02-01 10:11:12.5', '2024-02-01 00:00+00',"
+        " '1 day 2 hours', '\\x00ff', 12.5, 'public.t')",
+    )
+    logged = ground.logged("t", columns)
+    assert logged == ground.rows("t", columns)
+    assert next(iter(logged))[:3] == ("0.30000000000000004", "2024-02-01", "2024-02-01 10:11:12.5")
+
+
+def test_C1_a_users_cast_from_rows_to_text_is_not_used(ground: Ground) -> None:
+    ground.run(
+        "CREATE TABLE t (a int)",
+        "CREATE FUNCTION lie(t) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT '(999)' $$",
+        "CREATE CAST (t AS text) WITH FUNCTION lie(t)",
+    )
+    ground.watch("t")
+    ground.run("INSERT INTO t VALUES (1)")
+    assert ground.logged("t", ["a"]) == Counter({("1",): 1})
+
+
+def test_C1_virtual_generated_columns_are_marked_and_never_read_from_images(ground: Ground) -> None:
+    if ground.connect().server_version < 180000:
+        pytest.skip("virtual columns came with PostgreSQL 18")
+    ground.run("CREATE TABLE t (a int, v int GENERATED ALWAYS AS (a + 1), s int GENERATED ALWAYS AS (a + 2) STORED)")
+    (relation,) = ground.watch("t")
+    assert [column.generated for column in relation.columns] == ["", "v", "s"]
+    ground.run("INSERT INTO t VALUES (1)")
+    assert ground.logged("t", ["a", "s"]) == Counter({("1", "3"): 1})
+    with pytest.raises(BrokenUnit):
+        ground.logged("t", ["v"])
+
+
+def test_C2_every_way_to_write_into_a_hierarchy_is_logged_once(ground: Ground) -> None:
+    """Parent, partitions and their partitions; columns in other orders; rows that move; MERGE, upserts, CTEs, COPY."""
+    ground.run(
+        "CREATE TABLE p (a int, b text) PARTITION BY RANGE (a)",
+        "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)",
+        "CREATE TABLE p2 (b text, dropped int, a int)",
+        "ALTER TABLE p2 DROP COLUMN dropped",
+        "ALTER TABLE p ATTACH PARTITION p2 FOR VALUES FROM (10) TO (20)",
+        "CREATE TABLE p3 PARTITION OF p FOR VALUES FROM (20) TO (40) PARTITION BY LIST (b)",
+        "CREATE TABLE p3x PARTITION OF p3 DEFAULT",
+        "CREATE UNIQUE INDEX ON p1 (a) WHERE b = 'up'",
+        "INSERT INTO p SELECT i, 'start' FROM generate_series(0, 39) i",
+    )
+    ground.watch("p")
+    columns = ["a", "b"]
+    before = ground.rows("p", columns)
+    for statement in (
+        "INSERT INTO p VALUES (1000 % 40, 'x'), (11, NULL)",
+        "INSERT INTO p2 (a, b) VALUES (12, 'direct')",
+        "INSERT INTO p3x VALUES (25, 'leaf')",
+        "UPDATE p SET b = b || '!' WHERE a % 3 = 0",
+        "UPDATE p SET a = (a + 7) % 40",
+        "UPDATE p2 SET b = 'only two'",
+        "UPDATE p3 SET a = a + 1 WHERE a < 30",
+        "DELETE FROM p WHERE a % 5 = 0",
+        "DELETE FROM p3x WHERE a = 31",
+        "WITH gone AS (DELETE FROM p WHERE a < 5 RETURNING *) INSERT INTO p SELECT a + 20, b FROM gone",
+        "WITH one AS (INSERT INTO p VALUES (33, 'cte') RETURNING a) UPDATE p SET b = 'cte too' WHERE a = 34",
+        "INSERT INTO p1 VALUES (6, 'up')",
+        "INSERT INTO p1 VALUES (6, 'up'), (7, 'up') ON CONFLICT (a) WHERE b = 'up' DO UPDATE SET b = 'sert'",
+        "INSERT INTO p1 VALUES (7, 'up') ON CONFLICT DO NOTHING",
+    ):
+        position = _position(ground)
+        ground.run(statement)
+        after = ground.rows("p", columns)
+        assert plus(before, ground.logged("p", columns, position)) == after, statement
+        before = after
+    if ground.connect().server_version >= 150000:
+        position = _position(ground)
+        ground.run(
+            "MERGE INTO p USING (VALUES (26, 'm'), (27, 'n'), (39, 'o')) AS s (a, b) ON p.a = s.a"
+            " WHEN MATCHED AND s.a = 27 THEN DELETE WHEN MATCHED THEN UPDATE SET b = s.b, a = 3"
+            " WHEN NOT MATCHED THEN INSERT VALUES (s.a, s.b)"
+        )
+        assert plus(before, ground.logged("p", columns, position)) == ground.rows("p", columns)
+
+
+def _position(ground: Ground):  # type: ignore[no-untyped-def]
+    with ground.open() as snapshot:
+        return snapshot.position
+
+
+def test_C2_inheritance_children_with_columns_of_their_own(ground: Ground) -> None:
+    ground.run(
+        "CREATE TABLE parent (a int, b text)",
+        "CREATE TABLE child (extra int) INHERITS (parent)",
+        "CREATE TABLE other (b text, more int, a int)",
+        "ALTER TABLE other INHERIT parent",
+        "CREATE TABLE grandchild () INHERITS (child, other)",
+    )
+    ground.watch("parent")
+    ground.run(
+        "INSERT INTO parent VALUES (1, 'p')",
+        "INSERT INTO child VALUES (2, 'c', 20)",
+        "INSERT INTO other (a, b, more) VALUES (3, 'o', 30)",
+        "INSERT INTO grandchild (a, b) VALUES (4, 'g')",
+        "UPDATE parent SET b = b || '1'",
+        "UPDATE child SET a = a * 10",
+        "UPDATE ONLY child SET b = 'only'",
+        "DELETE FROM other WHERE b LIKE 'g%'",
+    )
+    assert ground.logged("parent", ["b", "a"]) == ground.rows("parent", ["b", "a"])
+
+
+def test_C2_new_parts_are_captured_by_the_transaction_that_creates_them(ground: Ground) -> None:
+    ground.run(
+        "CREATE TABLE p (a int) PARTITION BY RANGE (a)",
+        "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)",
+        "CREATE TABLE parent (a int)",
+    )
+    ground.watch("p", "parent")
+    ground.run(
+        "BEGIN; CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20); INSERT INTO p2 VALUES (11);"
+        " CREATE TABLE child (b int) INHERITS (parent); INSERT INTO child VALUES (1, 2); COMMIT",
+        "CREATE TABLE late (a int)",
+        "ALTER TABLE late INHERIT parent",
+        "INSERT INTO late VALUES (5)",
+    )
+    assert ground.logged("p", ["a"]) == Counter({("11",): 1})
+    assert ground.logged("parent", ["a"]) == Counter({("1",): 1, ("5",): 1})
+    with ground.open() as snapshot:
+        kinds = {type(change) for message in snapshot.messages(None) for change in message.changes}
+        assert kinds == {DataUpdate, SchemaChange}
+        assert not any(text.startswith("uncaptured") for text in snapshot.fingerprints.values())
+
+
+def test_C2_a_part_that_leaves_is_no_longer_captured(ground: Ground) -> None:
+    ground.run(
+        "CREATE TABLE p (a int) PARTITION BY RANGE (a)",
+        "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)",
+        "CREATE TABLE parent (a int)",
+        "CREATE TABLE child () INHERITS (parent)",
+    )
+    ground.watch("p", "parent")
+    position = _position(ground)
+    ground.run("ALTER TABLE p DETACH PARTITION p1", "ALTER TABLE child NO INHERIT parent")
+    ground.run("INSERT INTO p1 VALUES (1)", "INSERT INTO child VALUES (1)")
+    with ground.open() as snapshot:
+        messages = snapshot.messages(position)
+        assert [type(change) for message in messages for change in message.changes] == [SchemaChange, SchemaChange]
+    assert ground.run("SELECT count(*) FROM pg_trigger WHERE tgrelid IN ('p1'::regclass, 'child'::regclass)") == [(0,)]
+
+
+def test_C2_another_table_under_a_watched_name_is_captured(ground: Ground) -> None:
+    """What an online schema changer does: build a copy, then swap the names in one transaction."""
+    ground.run("CREATE TABLE t (a int)", "CREATE TABLE t_new (a int, b int)")
+    ground.watch("t")
+    position = _position(ground)
+    ground.run(
+        "BEGIN; ALTER TABLE t RENAME TO t_old; ALTER TABLE t_new RENAME TO t; INSERT INTO t VALUES (1, 2); COMMIT",
+        "INSERT INTO t VALUES (3, 4)",
+    )
+    with ground.open() as snapshot:
+        messages = snapshot.messages(position)
+        assert {message.kind for message in messages} == {"mixed", "data"}
+        assert {str(relation) for message in messages for relation in message.relations} == {"crm.public.t"}
+        assert not snapshot.fingerprints[ground.name("t")].startswith("uncaptured")
+    assert ground.logged("t", ["a", "b"], position) == Counter({("1", "2"): 1, ("3", "4"): 1})
+
+
+def test_C2_foreign_key_actions_are_captured(ground: Ground) -> None:
+    ground.run(
+        "CREATE TABLE city (id int PRIMARY KEY)",
+        "CREATE TABLE house (city int REFERENCES city ON DELETE CASCADE ON UPDATE CASCADE, n int)",
+        "CREATE TABLE part (city int REFERENCES city ON DELETE SET NULL, n int) PARTITION BY LIST (n)",
+        "CREATE TABLE part1 PARTITION OF part FOR VALUES IN (1)",
+        "INSERT INTO city SELECT generate_series(1, 4)",
+        "INSERT INTO house SELECT 1 + i % 4, i FROM generate_series(1, 8) i",
+        "INSERT INTO part SELECT 1 + i % 4, 1 FROM generate_series(1, 8) i",
+    )
+    ground.watch("city", "house", "part")
+    before = {table: ground.rows(table, ["city", "n"]) for table in ("house", "part")}
+    ground.run("DELETE FROM city WHERE id <= 2")
+    for table in ("house", "part"):
+        assert plus(before[table], ground.logged(table, ["city", "n"])) == ground.rows(table, ["city", "n"])
+    ground.run("DELETE FROM part", "UPDATE city SET id = id * 10")
+    assert plus(before["house"], ground.logged("house", ["city", "n"])) == ground.rows("house", ["city", "n"])
+
+
+def test_capture_survives_ddl_in_the_same_session_and_columns_that_come_and_go(ground: Ground) -> None:
+    """The trigger's cached plans, its shape and the images all follow the table."""
+    ground.run("CREATE TABLE t (a int, b text, c int)")
+    ground.watch("t")
+    ground.run(
+        "INSERT INTO t VALUES (1, 'x', 10)",
+        "ALTER TABLE t DROP COLUMN b",
+        "INSERT INTO t VALUES (2, 20)",
+        "ALTER TABLE t RENAME COLUMN c TO renamed",
+        "ALTER TABLE t ADD COLUMN b numeric DEFAULT 7",
+        "INSERT INTO t VALUES (3, 30, 1.50)",
+        "DELETE FROM t WHERE a = 3",
+        "INSERT INTO t VALUES (4, 40)",
+    )
+    # By number: an image written when the column had another name still lands in it.
+    assert ground.logged("t", ["a", "renamed"]) == Counter({("1", "10"): 1, ("2", "20"): 1, ("4", "40"): 1})
+    with pytest.raises(BrokenUnit):
+        ground.logged("t", ["b"])  # the first images know another b
+
+
+def test_C4_truncate_is_a_marker_without_rows(ground: Ground) -> None:
+    ground.run(
+        "CREATE TABLE p (a int PRIMARY KEY) PARTITION BY RANGE (a)",
+        "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)",
+        "CREATE TABLE referring (a int REFERENCES p)",
+        "INSERT INTO p VALUES (1), (2)",
+    )
+    ground.watch("p", "referring")
+    ground.run("TRUNCATE p CASCADE")
+    with ground.open() as snapshot:
+        (message,) = snapshot.messages(None)
+        assert set(message.changes) == {Truncation(ground.name("p")), Truncation(ground.name("referring"))}
+        assert message.kind == "schema"
+    ground.run("DROP TABLE referring", "TRUNCATE p1")
+    with ground.open() as snapshot:
+        assert snapshot.messages(None)[-1].changes == (Truncation(ground.name("p")),)
+
+
+def test_C5_disabling_and_enabling_a_trigger_leaves_its_mark(ground: Ground) -> None:
+    ground.run("CREATE TABLE t (a int)")
+    (relation,) = ground.watch("t")
+    with ground.open() as snapshot:
+        before = snapshot.fingerprints
+    ground.run(
+        "SET dyda.quiet = 'on'",  # even where nobody logs the ALTER TABLE
+        "ALTER TABLE t DISABLE TRIGGER USER",
+        "INSERT INTO t VALUES (1)",
+        "ALTER TABLE t ENABLE TRIGGER USER",
+    )
+    with ground.open() as snapshot:
+        assert snapshot.fingerprints[relation.name].startswith("uncaptured")
+        assert snapshot.fingerprint_again() != snapshot.fingerprints, "nothing read from it may be installed"
+    ground.source.attach([relation])
+    with ground.open() as snapshot:
+        assert not snapshot.fingerprints[relation.name].startswith("uncaptured")
+        assert snapshot.fingerprints != before, "enabled again as ALWAYS it is still not as it was"
+
+
+def test_C6_attach_waits_for_open_writers_and_then_misses_nothing(ground: Ground) -> None:
+    ground.run("CREATE TABLE t (a int)")
+    writer = ground.connect()
+    ground.run("BEGIN; INSERT INTO t VALUES (1)", connection=writer)
+    found = ground.source.describe([("public", "t")])
+    attaching = threading.Thread(target=ground.source.attach, args=(found.values(),))
+    attaching.start()
+    try:
+        later = ground.connect()
+        ground.run("SET statement_timeout = '5s'", "INSERT INTO t VALUES (2)", connection=later)
+    finally:
+        assert attaching.is_alive(), "it cannot be done while a writer that is not captured is open"
+        ground.run("COMMIT", connection=writer)
+        attaching.join()
+    ground.run("INSERT INTO t VALUES (3)")
+    ground.watch("t")
+    with ground.open() as snapshot:
+        partitions = snapshot.scan(ground.relations["t"], ["a"])
+        assert len(partitions) == 1
+    assert ground.logged("t", ["a"]) == Counter({("3",): 1})
+
+
+def test_C6_attach_gives_up_in_time_and_says_so(grounds, database) -> None:  # type: ignore[no-untyped-def]
+    ground = grounds(database("crm"), attach_timeout=0.3)
+    ground.run("CREATE TABLE t (a int)")
+    ground.run("BEGIN; INSERT INTO t VALUES (1)", connection=ground.connect())
+    with pytest.raises(SourceBusy, match="lock timeout"):
+        ground.watch("t")
+
+
+def test_C7_a_second_project_is_refused(ground: Ground) -> None:
+    ground.run("CREATE TABLE t (a int)")
+    relations = ground.watch("t")
+    ground.run("INSERT INTO t VALUES (1)")
+    other = PostgresSource(SourceSettings("crm", ground.url), "another project")
+    try:
+        for attempt in (lambda: other.attach(relations), other.detach):
+            with pytest.raises(SourceInUse, match="another project"):
+                attempt()
+        with ground.open() as snapshot, pytest.raises(SourceInUse):
+            other.acknowledge(snapshot.position)
+        assert any(finding.level == "error" for finding in other.check([]))
+    finally:
+        other.close()
+    assert ground.logged("t", ["a"]) == Counter({("1",): 1})
+
+
+def test_attach_again_moves_nothing_and_disturbs_no_writer(ground: Ground) -> None:
+    ground.run("CREATE TABLE t (a int)", "CREATE TABLE u (a int)")
+    ground.watch("t")
+    gap = ground.gap()
+    with ground.open() as snapshot:
+        before = snapshot.fingerprints
+    writer = ground.connect()
+    ground.run("BEGIN; INSERT INTO t VALUES (1)", connection=writer)
+    ground.watch("t", "u")
+    ground.run("INSERT INTO t VALUES (2)")
+    ground.run("COMMIT", connection=writer)
+    with ground.open() as snapshot:
+        assert snapshot.fingerprints.items() >= before.items()
+        assert snapshot.gap == gap
+        assert not [m for m in snapshot.messages(None) if m.kind != "data"], "our own DDL is no schema change"
+
+
+def test_detach_leaves_no_trace(ground: Ground) -> None:
+    traces = (
+        "SELECT array(SELECT nspname::text FROM pg_namespace ORDER BY 1), array(SELECT tgname FROM pg_trigger),"
+        " array(SELECT evtname FROM pg_event_trigger), (SELECT count(*) FROM pg_proc), (SELECT count(*) FROM pg_class)"
+    )
+    ground.run('CREATE TABLE "t""x" (a int)', "CREATE TABLE p (a int) PARTITION BY RANGE (a)")
+    ground.run("CREATE TABLE p1 PARTITION OF p DEFAULT")
+    before = ground.run(traces)
+    ground.watch('t"x', "p")
+    ground.run('INSERT INTO "t""x" VALUES (1)')
+    assert ground.source.capture_state() == "attached"
+    ground.source.detach()
+    assert ground.run(traces) == before
+    assert ground.source.capture_state() == "detached"
+    ground.source.detach()
+    ground.watch('t"x')
+    ground.run('INSERT INTO "t""x" VALUES (2)')
+    assert ground.logged('t"x', ["a"]) == Counter({("2",): 1})
+
+
+def test_detach_keeps_what_others_put_into_the_schema(ground: Ground) -> None:
+    ground.run("CREATE TABLE t (a int)", "CREATE SCHEMA dyda", "CREATE TABLE dyda.project (id int)")
+    ground.watch("t")
+    ground.source.detach()
+    assert ground.run("SELECT to_regclass('dyda.project') IS NOT NULL, to_regclass('dyda.log') IS NULL") == [
+        (True, True)
+    ]
+
+
+def test_release_stops_one_relation(ground: Ground) -> None:
+    ground.run("CREATE TABLE t (a int)", "CREATE TABLE u (a int)")
+    relation, _ = ground.watch("t", "u")
+    ground.run("INSERT INTO t VALUES (1)", "INSERT INTO u VALUES (1)")
+    ground.source.release([relation])
+    ground.run("INSERT INTO t VALUES (2)")
+    with ground.source.open([ground.name("u")]) as snapshot:
+        assert {change.relation for m in snapshot.messages(None) for change in m.changes} == {ground.name("u")}
+        with pytest.raises(RelationRefused):
+            snapshot.changes({ground.name("t"): ["a"]}, None)
