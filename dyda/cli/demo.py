@@ -65,6 +65,7 @@ class _Screen(contextlib.AbstractContextManager["_Screen"]):
     def __init__(self) -> None:
         self._live: Live | None = None
         self._last_line = -LINE_EVERY
+        self._unsaid: Frame | None = None
         self._before: dict[str, Counter[tuple[Any, ...]]] = {}
         self._moving = sys.stderr.isatty()
 
@@ -81,11 +82,19 @@ class _Screen(contextlib.AbstractContextManager["_Screen"]):
                 self._live = Live(console=console(sys.stderr), auto_refresh=False)
                 self._live.start()
             self._live.update(self._picture(frame), refresh=True)
-        elif frame.elapsed - self._last_line >= LINE_EVERY:
+            return
+        self._unsaid = frame
+        if frame.elapsed - self._last_line >= LINE_EVERY:
             self._last_line = frame.elapsed
-            log(f"  {_summary(frame)}")
+            self._say_frame()
+
+    def _say_frame(self) -> None:
+        if self._unsaid is not None:
+            log(f"  {_summary(self._unsaid)}")
+            self._unsaid = None
 
     def _end_table(self) -> None:
+        self._say_frame()
         if self._live is not None:
             self._live.stop()
             self._live = None

@@ -61,13 +61,11 @@ def views_explain(name: str) -> None:
     if common().json:
         show_json(answer)
         return
-    columns = ["step", "rule", "state", "queries"]
-    table([(key, key.upper()) for key in columns], answer["steps"], "No steps.")
+    columns = [("step", "STEP"), ("subject", "SUBJECT"), ("how", "HOW IT IS MAINTAINED")]
+    table(columns, answer["steps"], "Nothing of it is maintained now.")
     say("")
-    costs = [{"relation": relation, "queries": n} for relation, n in answer["queries_per_update"].items()]
-    table([("relation", "UPDATE OF"), ("queries", "QUERIES")], costs, "No relations.")
-    for note in answer.get("notes", ()):
-        say(f"\n{note}")
+    for note in answer["notes"]:
+        say(note)
 
 
 @views_group.command("resync")
