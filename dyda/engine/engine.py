@@ -21,7 +21,6 @@ from dyda.engine.analysis import OutputType, analyse_block
 from dyda.engine.failures import encoded, raise_again
 from dyda.engine.frames import Reader, pooled, separate
 from dyda.engine.session import Sessions, SparkSettingsLike
-from dyda.errors import DydaError
 from dyda.model.algebra import ViewDefinition
 from dyda.model.bag import COUNT, Bag
 from vm.block import JoinBlock, flatten
@@ -30,7 +29,7 @@ from vm.evaluation import Evaluation, render
 __all__ = ["Engine", "Progress", "Sink"]
 
 Sink = Callable[[Iterator[pa.RecordBatch]], int]
-"""sink(batches): stores rows (c1 … cn text, n bigint) and returns how many; runs inside Spark tasks."""
+"""sink(batches): stores rows (c1 … cn text, n bigint) and returns how many; runs inside Spark tasks, maybe twice."""
 
 Progress = Callable[[int, int], None]
 """progress(done, total): tasks finished and tasks known so far."""
@@ -131,8 +130,7 @@ class Engine:
         """Evaluate on Spark and let its tasks hand the rows to `sink`. Returns the sum of what the sinks returned.
 
         Rows arrive unconsolidated: a row may come in several entries, with counts that may be negative where pending
-        changes were taken out again. Compare the returned number with what the sink's target holds before
-        using it: a lost executor may have written rows it could not report.
+        changes were taken out again. Spark may run a task twice, so a sink must store a partition's rows once only.
         """
         if evaluation.is_empty:
             return 0
@@ -184,7 +182,7 @@ def _write_task(sink: Sink) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.
             return  # an empty partition opens no connection
         try:
             count = sink(itertools.chain([first], filled))
-        except DydaError as error:
+        except Exception as error:
             raise encoded(error) from None
         yield pa.RecordBatch.from_arrays([pa.array([count], pa.int64())], names=["rows"])
 

@@ -7,33 +7,34 @@ back into the same class with the same fields.
 from __future__ import annotations
 
 import base64
+import importlib
 import pickle
 import re
 from typing import Any, NoReturn
 
 from pyspark.errors import PySparkException
 
-import dyda.errors
-from dyda.errors import DydaError, EvaluationFailed
+from dyda.errors import EvaluationFailed
 
 __all__ = ["encoded", "raise_again", "short_message"]
 
 _MARK = "dyda-error:"
 
 
-def encoded(error: DydaError) -> RuntimeError:
-    """What a task raises in place of one of our errors."""
-    state = pickle.dumps((type(error).__name__, error.args, dict(vars(error))))
+def encoded(error: Exception) -> Exception:
+    """What a task raises in place of one of our errors; anybody else's stays as it is."""
+    kind = type(error)
+    if not kind.__module__.startswith("dyda."):
+        return error
+    state = pickle.dumps((kind.__module__, kind.__name__, error.args, dict(vars(error))))
     return RuntimeError(_MARK + base64.b64encode(state).decode("ascii") + ";")
 
 
 def raise_again(error: Exception, view: str) -> NoReturn:
     """Raise what the user should see for an exception that Spark gave."""
-    text = str(error)
-    found = re.search(_MARK + r"([A-Za-z0-9+/=]+);", text)
+    found = re.search(_MARK + r"([A-Za-z0-9+/=]+);", str(error))
     if found:
-        name, arguments, fields = pickle.loads(base64.b64decode(found[1]))
-        raise _restored(name, arguments, fields) from None
+        raise _restored(*pickle.loads(base64.b64decode(found[1]))) from None
     failure = EvaluationFailed(
         f"view {view}: Spark cannot evaluate it over these rows: {short_message(error)}",
         "Correct the row at the source, or make the view's expression hold for it (try_divide, try_cast, CASE).",
@@ -42,11 +43,10 @@ def raise_again(error: Exception, view: str) -> NoReturn:
     raise failure from None
 
 
-def _restored(name: str, arguments: tuple[Any, ...], fields: dict[str, Any]) -> DydaError:
-    kind = getattr(dyda.errors, name, DydaError)
-    if not (isinstance(kind, type) and issubclass(kind, DydaError)):
-        kind = DydaError
-    error = kind.__new__(kind)
+def _restored(module: str, name: str, arguments: tuple[Any, ...], fields: dict[str, Any]) -> Exception:
+    """The same error in this process: its constructor may want other arguments than its message, so it is not run."""
+    kind = getattr(importlib.import_module(module), name)
+    error: Exception = kind.__new__(kind)
     Exception.__init__(error, *arguments)
     vars(error).update(fields)
     return error

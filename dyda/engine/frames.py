@@ -19,7 +19,6 @@ from pyspark.sql.types import LongType, StructType, _parse_datatype_json_value
 
 from dyda.engine.columns import arrow_type, typed_table
 from dyda.engine.failures import encoded
-from dyda.errors import DydaError
 from vm.block import FrameColumn
 from vm.evaluation import Frame
 
@@ -131,7 +130,7 @@ def _scan_task(
                 for number in batch.column(0).to_pylist():
                     texts = reader(partitions[number])
                     yield from typed_table(texts, frame, relation).to_batches(max_chunksize=65_536)
-        except DydaError as error:
+        except Exception as error:
             raise encoded(error) from None
 
     return read

@@ -18,6 +18,8 @@ from typing import Any, Protocol
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from dyda.engine.java import find_java_home
@@ -38,10 +40,6 @@ DEFAULTS = {
     "spark.app.name": "dyda",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # A task that wrote its rows must not run again: a build that fails is started over as a whole.
-    "spark.task.maxFailures": "1",
-    "spark.stage.maxConsecutiveAttempts": "1",
-    "spark.speculation": "false",
 }
 
 SMALL = {
@@ -142,7 +140,8 @@ class Sessions:
 
     def _start(self) -> SparkSession:
         # pyspark logs the query context of every failed query, whatever the level; the message is in the exception.
-        logging.getLogger("SQLQueryContextLogger").addFilter(_silence)
+        # Made here by its own class: a plain logger under this name makes pyspark fail while it reports a failure.
+        PySparkLogger.getLogger("SQLQueryContextLogger").addFilter(_silence)
         values = self._configuration()
         configuration = SparkConf(loadDefaults=False).setAll(list(values.items()))
         python = values.get("spark.pyspark.python")
