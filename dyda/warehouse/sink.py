@@ -78,11 +78,14 @@ def copy_batches(cursor: Any, table: sql.Composable, width: int, batches: Iterab
     """COPY batches (c1 … cn string, n int64) into `table`(c1 … cn, n); returns the number of entries."""
     stream = _CsvStream(batches, width)
     columns = sql.SQL(", ").join(sql.Identifier(f"c{i}") for i in range(1, width + 1))
-    cursor.copy_expert(
-        sql.SQL("COPY {} ({}, n) FROM STDIN (FORMAT csv)").format(table, columns).as_string(cursor),
-        stream,
-        CHUNK,
-    )
+    command = sql.SQL("COPY {} ({}, n) FROM STDIN (FORMAT csv)").format(table, columns).as_string(cursor)
+    try:
+        cursor.copy_expert(command, stream, CHUNK)
+    except psycopg2.Error:
+        # What went wrong while the batches were made is the cause; PostgreSQL only saw the stream end.
+        if stream.failure is not None:
+            raise stream.failure from None
+        raise
     return stream.rows
 
 
@@ -94,11 +97,19 @@ class _CsvStream:
 
     def __init__(self, batches: Iterable[Any], width: int) -> None:
         self.rows = 0
+        self.failure: Exception | None = None
         self._width = width
         self._batches: Iterator[Any] = iter(batches)
         self._buffer = memoryview(b"")
 
     def read(self, size: int = -1) -> bytes:
+        try:
+            return self._read(size)
+        except Exception as failure:
+            self.failure = failure
+            raise
+
+    def _read(self, size: int) -> bytes:
         while not self._buffer:
             batch = next(self._batches, None)
             if batch is None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from importlib import resources
+from typing import Any
 
 import alembic.command
 import alembic.config
 import alembic.util
+from psycopg2 import sql
 from sqlalchemy import Connection, Engine, text
 
 from dyda.errors import DydaError
@@ -37,5 +39,5 @@ def upgrade(engine: Engine, readers: str) -> None:
 def _create_schema(connection: Connection, schema: str) -> None:
     """CREATE SCHEMA IF NOT EXISTS asks for the right to create even where there is nothing to do."""
     if connection.execute(text("SELECT to_regnamespace(quote_ident(:s)) IS NULL"), {"s": schema}).scalar_one():
-        name = connection.dialect.identifier_preparer.quote_identifier(schema)
-        connection.exec_driver_sql(f"CREATE SCHEMA {name}".replace("%", "%%"))
+        cursor: Any = connection.connection.cursor()
+        cursor.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))

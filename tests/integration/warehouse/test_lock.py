@@ -1,0 +1,166 @@
+"""One process works on a project: the lock, the fence, and what a dead holder leaves behind."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import psycopg2
+import pytest
+
+from dyda import faults
+from dyda.errors import Fenced, ProjectBusy, WarehouseUnreachable
+from dyda.warehouse import Installation, SourceState, ViewChange, Warehouse, Worker
+from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK
+from tests.integration.warehouse.conftest import NEXT, START, add, create, entries, version
+
+Query = Callable[..., list[tuple[Any, ...]]]
+
+
+def lose_lock(worker: Worker) -> None:
+    """The session's lock goes without the worker's knowledge, as through a pooler that resets sessions."""
+    with worker._connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_unlock(%s, %s)", (ADVISORY_CLASS, PROJECT_LOCK))
+        assert cursor.fetchone() == (True,)
+    worker._connection.commit()
+
+
+def test_a_second_process_is_refused_and_told_who_works(warehouse: Warehouse) -> None:
+    assert not warehouse.holder().running
+    with warehouse.lock(role="daemon"):
+        with pytest.raises(ProjectBusy, match=rf"(?s)the daemon \(pid {os.getpid()} on .*dyda stop"):
+            warehouse.lock()
+        holder = warehouse.holder()
+        assert (holder.running, holder.role, holder.pid) == (True, "daemon", os.getpid())
+    assert not warehouse.holder().running
+    with warehouse.lock(role="apply"), pytest.raises(ProjectBusy, match=r"dyda apply \(pid"):
+        warehouse.lock()
+
+
+def test_the_lock_may_be_waited_for(warehouse: Warehouse) -> None:
+    first = warehouse.lock()
+    threading.Timer(0.3, first.close).start()
+    with warehouse.lock(wait=20) as second:
+        assert second.fence == first.fence + 1
+
+
+def test_a_holder_without_the_lock_is_fenced_out_of_every_write(warehouse: Warehouse, query: Query) -> None:
+    old = warehouse.lock()
+    create(old, "people", version(("name", "text")), entries(("Ann", 1)))
+    request = warehouse.submit("apply", {})
+    assert old.take_request() is not None
+    staging = old.staging(1)
+    waiting = warehouse.submit("apply", {})
+    lose_lock(old)
+    with warehouse.lock() as new:
+        before = query("SELECT t::text FROM dyda.view t")
+        for write in (
+            lambda: old.install(Installation((ViewChange("people", delta=entries(("Bob", 1))),))),
+            lambda: old.set_state("people", "broken"),
+            lambda: old.note_source("crm", reachable=True),
+            lambda: old.save_sources([SourceState("crm")]),
+            lambda: old.drop_view("people"),
+            lambda: old.create_view("more"),
+            lambda: old.staging(1),
+            lambda: old.mark_messages([1], "held"),
+            lambda: old.finish(request, "done"),
+            old.take_request,
+            old.new_unit,
+        ):
+            with pytest.raises(Fenced):
+                write()
+        assert query("SELECT t::text FROM dyda.view t") == before
+        assert query("SELECT * FROM people") == [("Ann",)]
+        assert warehouse.request(waiting).state == "waiting"
+        add(new, "people", entries(("Bob", 1)))
+    assert staging.number == 2
+    old.close()
+
+
+def test_a_new_process_waits_for_an_installation_in_flight(warehouse: Warehouse, query: Query) -> None:
+    """The old backend may still commit after its process was killed: the new holder sees all of it, or nothing."""
+    old = warehouse.lock()
+    create(old, "people", version(("name", "text")))
+    taken: list[Worker] = []
+    takeover = threading.Thread(target=lambda: taken.append(warehouse.lock(wait=20)))
+
+    def interfere() -> None:
+        # Within the installation's own transaction: session locks are given back at once.
+        with old._connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", (ADVISORY_CLASS, PROJECT_LOCK))
+        takeover.start()
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%take_over%'"
+        while query(waiting) == [(0,)]:
+            pass
+        assert taken == []
+
+    with faults.on("install.before-commit", interfere):
+        add(old, "people", entries(("Ann", 1)))
+    takeover.join()
+    with taken[0] as new:
+        assert query("SELECT * FROM people") == [("Ann",)]
+        assert warehouse.positions() == {"people": {"crm": NEXT}}
+        with pytest.raises(Fenced):
+            add(old, "people", entries(("Bob", 1)), NEXT, START)
+        assert new.fence == old.fence + 1
+    old.close()
+
+
+def test_what_a_dead_holder_had_begun_is_put_in_order(warehouse: Warehouse, query: Query) -> None:
+    dead = warehouse.lock()
+    staging = dead.staging(3)
+    asked = warehouse.submit("resync", {"name": "people"})
+    waits = warehouse.submit("apply", {})
+    assert dead.take_request() is not None
+    query(
+        "INSERT INTO dyda.message (source, xid, last_sequence, kind, changes, relations, state, unit)"
+        " VALUES ('crm', 1, 1, 'data', '[]', '{}', 'running', 7), ('crm', 2, 2, 'data', '[]', '{}', 'held', NULL)"
+    )
+    query("SELECT pg_terminate_backend(backend) FROM dyda.daemon")
+    with pytest.raises(WarehouseUnreachable):
+        dead.new_unit()
+    with warehouse.lock(wait=10):
+        assert [(m.state, m.unit) for m in warehouse.messages()] == [("waiting", None), ("held", None)]
+        assert warehouse.request(asked).state == "failed"
+        assert warehouse.request(waits).state == "waiting"
+        assert query("SELECT to_regclass(%s) IS NULL", (f"dyda.{staging.table}",)) == [(True,)]
+
+
+def test_staging_tables_in_use_are_not_collected(warehouse: Warehouse, query: Query) -> None:
+    with warehouse.staging(2) as used, warehouse.lock():
+        assert query("SELECT to_regclass(%s) IS NULL", (f"dyda.{used.table}",)) == [(False,)]
+    assert query("SELECT to_regclass(%s) IS NULL", (f"dyda.{used.table}",)) == [(True,)]
+
+
+def test_a_straggling_task_delays_neither_installation_nor_the_next_process(
+    url: str, warehouse: Warehouse, query: Query
+) -> None:
+    with closing(psycopg2.connect(url)) as straggler, straggler.cursor() as cursor:
+        with warehouse.lock() as worker:
+            staging = worker.staging(1)
+            staging.sink()(entries(("Ann", 1)).to_batches())
+            cursor.execute(f"INSERT INTO dyda.{staging.table} VALUES ('late', 1)")
+            change = ViewChange(
+                "people",
+                staging=staging,
+                mode="replace",
+                version=version(("name", "text")),
+                positions={"crm": (None, START)},
+            )
+            worker.install(Installation((change,)))
+        with warehouse.lock():
+            assert query("SELECT * FROM people") == [("Ann",)]
+            assert query("SELECT to_regclass(%s) IS NULL", (f"dyda.{staging.table}",)) == [(False,)]
+        straggler.rollback()
+    with warehouse.lock():
+        assert query("SELECT count(*) FROM pg_class WHERE relname LIKE 'staging\\_%' AND relkind = 'r'") == [(0,)]
+
+
+def test_abandoned_units_leave_no_staging_tables(worker: Worker, query: Query) -> None:
+    for _ in range(3):
+        worker.staging(1)
+    worker.discard_stagings()
+    assert query("SELECT count(*) FROM pg_class WHERE relname LIKE 'staging\\_%' AND relkind = 'r'") == [(0,)]

@@ -1,0 +1,193 @@
+"""The update message queue, what it says of views and sources, and requests between processes."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dyda.errors import DydaError, RequestFailed, UnknownView
+from dyda.model.message import DataUpdate, SchemaChange, Truncation, UpdateMessage
+from dyda.model.position import Position
+from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.types import PgType
+from dyda.warehouse import Identity, Installation, RelationState, SourceState, Warehouse, Worker
+from tests.integration.warehouse.conftest import NEXT, PEOPLE, START, add, create, entries, version
+
+Query = Callable[..., list[tuple[Any, ...]]]
+OTHER = RelationName("crm", 'odd "schema"', "täble")
+NOON = datetime.datetime(2024, 5, 6, 12, tzinfo=datetime.UTC)
+
+
+def message(xid: int, relation: RelationName = PEOPLE) -> UpdateMessage:
+    return UpdateMessage("crm", xid, xid * 10, (DataUpdate(relation, 2, 1),))
+
+
+def test_messages_come_back_as_they_were_in_arrival_order(warehouse: Warehouse, worker: Worker) -> None:
+    mixed = UpdateMessage(
+        "crm", 2**40, 7, (DataUpdate(PEOPLE, 1, 0), Truncation(OTHER), SchemaChange(OTHER, "ALTER TABLE", "…")), NOON
+    )
+    sent = [message(13), mixed, message(12)]
+    numbers = worker.receive("crm", sent)
+    records = warehouse.messages()
+    assert [record.message for record in records] == sent
+    assert [record.kind for record in records] == ["data", "mixed", "data"]
+    assert numbers == {record.xid: record.id for record in records}
+    assert warehouse.message(numbers[13]).rows == 3
+    assert len(warehouse.messages("crm", limit=2)) == 2
+    with pytest.raises(DydaError, match="no pending message 99"):
+        warehouse.message(99)
+
+
+def test_receiving_again_changes_nothing(warehouse: Warehouse, worker: Worker) -> None:
+    first = worker.receive("crm", [message(11), message(12)])
+    worker.mark_messages([first[12]], "held", "by hand")
+    again = worker.receive("crm", [message(12), message(13), message(11)])
+    assert again == {**first, 13: again[13]}
+    assert [(record.xid, record.state) for record in warehouse.messages()] == [
+        (11, "waiting"),
+        (12, "held"),
+        (13, "waiting"),
+    ]
+
+
+def test_what_every_extent_has_is_not_received_again(warehouse: Warehouse, worker: Worker) -> None:
+    """A crash between installation and acknowledgement: the source still shows transactions that are installed."""
+    create(worker, "one", version(("name", "text")))
+    create(worker, "two", version(("name", "text")))
+    add(worker, "one", entries(("x", 1)), START, NEXT)
+    numbers = worker.receive("crm", [message(9), message(15), message(25)])
+    assert sorted(numbers) == [15, 25], "9 is in both extents, 15 only in one"
+    assert [record.xid for record in warehouse.messages()] == [15, 25]
+
+
+def test_installation_removes_what_is_done(warehouse: Warehouse, worker: Worker) -> None:
+    numbers = worker.receive("crm", [message(11), message(12)])
+    worker.install(Installation(done=(numbers[11],)))
+    assert [record.xid for record in warehouse.messages()] == [12]
+    assert worker.discard_messages("crm") == 1
+
+
+def test_states_that_users_are_shown(warehouse: Warehouse, worker: Worker, query: Query) -> None:
+    create(worker, "people", version(("name", "text")))
+    assert warehouse.view("people").state == "stale", "its source was never polled"
+    worker.note_source("crm", reachable=True)
+    record = warehouse.view("people")
+    assert (record.state, record.pending) == ("fresh", 0)
+    assert record.lag_seconds is not None
+    assert record.lag_seconds < 10
+    numbers = worker.receive("crm", [message(11, OTHER), message(12)])
+    record = warehouse.view("people")
+    assert (record.state, record.pending) == ("stale", 1), "a message about another relation does not concern it"
+    worker.mark_messages([numbers[12]], "held", "by hand")
+    assert (warehouse.view("people").state, warehouse.view("people").reason) == ("held", "by hand")
+    worker.mark_messages([numbers[12]], "waiting")
+    add(worker, "people", entries(("x", 1)))
+    assert warehouse.view("people").state == "fresh", "its own position has the message, though others may not"
+    query("UPDATE dyda.source SET polled_at = now() - interval '11 seconds'")
+    assert warehouse.view("people").state == "stale"
+    worker.set_state("people", "resync", "asked for")
+    assert (warehouse.view("people").state, warehouse.view("people").reason) == ("resync", "asked for")
+    with pytest.raises(UnknownView, match="there are: people"):
+        warehouse.view("nobody")
+
+
+def test_lag_is_the_age_of_the_oldest_change_that_is_missing(warehouse: Warehouse, worker: Worker) -> None:
+    create(worker, "people", version(("name", "text")))
+    worker.note_source("crm", reachable=True)
+    committed = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=100)
+    worker.receive("crm", [UpdateMessage("crm", 12, 1, (DataUpdate(PEOPLE, 1, 0),), committed)])
+    record = warehouse.view("people")
+    assert record.fresh_at == committed
+    assert record.lag_seconds == pytest.approx(100, abs=30)
+    (source,) = warehouse.sources()
+    assert source.pending == 1
+    assert source.lag_seconds == pytest.approx(100, abs=30)
+
+
+def test_positions_of_all_shapes_are_understood_by_the_warehouse_too(warehouse: Warehouse, worker: Worker) -> None:
+    create(worker, "people", version(("name", "text")))
+    later = 2**40 + 7  # a server that has been through many epochs
+    synthetic = Position(5, later, frozenset({5, 12, 2**35 + 5}))
+    add(worker, "people", entries(("x", 1)), START, synthetic)
+    sent = [4, 5, 6, 12, 2**35 + 5, 2**36 + 5, later]
+    worker.receive("crm", [message(xid) for xid in sent])
+    expected = [xid for xid in sent if not synthetic.includes(xid)]
+    assert [record.xid for record in warehouse.messages()] == expected
+    assert warehouse.view("people").pending == len(expected)
+
+
+def test_sources_and_relations_are_remembered(warehouse: Warehouse, worker: Worker) -> None:
+    relation = Relation(
+        OTHER,
+        4711,
+        (
+            Column('a "b"', PgType("numeric", "numeric(10,2)"), 1, True, "s"),
+            Column("m", PgType("mood", "mood", False), 3),
+        ),
+        (('a "b"',),),
+        12,
+    )
+    state = SourceState("crm", Identity("7391", "1"), gap=0, capture="attached", order="commit", reachable=True)
+    worker.install(Installation(sources=(state,), relations=(RelationState(relation, "abc"),)))
+    worker.save_relations([RelationState(relation)])
+    (record,) = warehouse.relations()
+    assert (record.relation, record.fingerprint, record.captured) == (relation, "abc", True)
+    worker.note_source("crm", reachable=False, error="refused")
+    (source,) = warehouse.sources()
+    assert source.identity == Identity("7391", "1")
+    assert source.identity != Identity("7391", "2")
+    assert (source.gap, source.capture, source.order) == (0, "attached", "commit")
+    assert (source.reachable, source.error, source.polled_at) == (False, "refused", None)
+    worker.note_source("crm", reachable=True)
+    (source,) = warehouse.sources()
+    assert (source.reachable, source.error) == (True, None)
+    assert source.polled_at is not None
+    worker.forget_source("crm")
+    assert (warehouse.sources(), warehouse.relations()) == ([], [])
+
+
+def test_a_request_is_done_by_the_holder_of_the_lock(warehouse: Warehouse, worker: Worker) -> None:
+    number = warehouse.submit("resync", {"name": "people"})
+    seen: list[Any] = []
+
+    def serve() -> None:
+        request = worker.take_request()
+        assert request is not None
+        assert (request.id, request.verb, request.arguments) == (number, "resync", {"name": "people"})
+        worker.progress(number, {"done": 1, "total": 2})
+        told.wait(20)
+        worker.finish(number, {"rows": 5})
+
+    told = threading.Event()
+
+    def on_progress(news: Any) -> None:
+        seen.append(news)
+        told.set()
+
+    daemon = threading.Thread(target=serve)
+    daemon.start()
+    assert warehouse.wait(number, on_progress) == {"rows": 5}
+    daemon.join()
+    assert seen == [{"done": 1, "total": 2}]
+    assert worker.take_request() is None
+
+
+def test_a_failed_request_brings_its_error_along(warehouse: Warehouse, worker: Worker) -> None:
+    number = warehouse.submit("apply", {})
+    assert worker.take_request() is not None
+    worker.finish(number, error=DydaError("no such table", "Create it."))
+    with pytest.raises(RequestFailed, match=r"no such table\nCreate it\."):
+        warehouse.wait(number)
+
+
+def test_a_request_that_nobody_can_do_is_taken_back(warehouse: Warehouse) -> None:
+    number = warehouse.submit("apply", {})
+    with pytest.raises(RequestFailed, match="the daemon has ended"):
+        warehouse.wait(number)
+    assert warehouse.request(number).state == "cancelled"
+    with warehouse.lock() as worker:
+        assert worker.take_request() is None
