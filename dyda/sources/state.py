@@ -35,10 +35,12 @@ class CaptureState:
 def read_state(cursor: Any) -> CaptureState:
     """What `dyda.state()` says, or that nothing is attached. The transaction must be a fresh one."""
     cursor.execute(
-        "SELECT to_regprocedure('dyda.state()') IS NOT NULL AND to_regclass('dyda.log') IS NOT NULL"
-        " AND to_regclass('dyda.gap') IS NOT NULL AND to_regprocedure('dyda.capture()') IS NOT NULL"
+        "SELECT bool_and(to_regclass(t) IS NOT NULL), bool_and(to_regprocedure(f) IS NOT NULL) FROM (VALUES"
+        " ('dyda.log', 'dyda.state()'), ('dyda.gap', 'dyda.capture()'), ('dyda.consumer', 'dyda.entries(pg_snapshot)'),"
+        " ('dyda.watched', 'dyda.watched_relations()'), ('dyda.member', 'dyda.mark_gap()'),"
+        " ('dyda.log_sequence', 'dyda.acknowledge(text, pg_snapshot)')) AS needed (t, f)"
     )
-    if not cursor.fetchone()[0]:
+    if not all(cursor.fetchone()):
         return CaptureState(False, SourceIdentity("unknown", "unknown"))
     cursor.execute("SELECT * FROM dyda.state()")
     project, gap, unsettled, system, timeline, events, order = cursor.fetchone()

@@ -33,6 +33,12 @@ CREATE TABLE IF NOT EXISTS dyda.member (
 -- writers that would have to wait for it become gaps.
 DO $do$
 BEGIN
+    -- A log that somebody altered is of no use: a new one, and a gap.
+    IF to_regclass('dyda.log') IS NOT NULL AND 'seq+ xid+ op root relid shape image' IS DISTINCT FROM (
+        SELECT string_agg(a.attname || CASE WHEN a.atthasdef THEN '+' ELSE '' END, ' ' ORDER BY a.attnum)
+        FROM pg_attribute a WHERE a.attrelid = to_regclass('dyda.log') AND a.attnum > 0) THEN
+        DROP TABLE dyda.log;
+    END IF;
     IF to_regclass('dyda.log') IS NULL THEN
         CREATE TABLE dyda.log (
             seq   bigint NOT NULL DEFAULT nextval('dyda.log_sequence'),

@@ -14,7 +14,8 @@ from tests.integration.sources.conftest import Ground, plus
 
 ODD_WRITER = (
     "SET extra_float_digits = -5; SET DateStyle = 'German'; SET IntervalStyle = 'sql_standard';"
-    " SET bytea_output = escape; SET TimeZone = 'Asia/Kathmandu'; SET search_path = 'pg_catalog'; SET quote_all_identifiers = on"
+    " SET bytea_output = escape; SET TimeZone = 'Asia/Kathmandu'; SET search_path = 'pg_catalog';"
+    " SET quote_all_identifiers = on"
 )
 
 
