@@ -60,11 +60,12 @@ class Worker:
         self.close()
 
     def close(self) -> None:
-        """Gives the lock back. Closing the session does it, whatever state the connection is in."""
+        """Gives the lock back: at once if the session is well, when the server notices its end if not."""
         with contextlib.suppress(psycopg2.Error):
             self._connection.rollback()
             with self._connection.cursor() as cursor:
                 cursor.execute("DELETE FROM dyda.daemon WHERE fence = %s", (self.fence,))
+                cursor.execute("SELECT pg_advisory_unlock_all()")
             self._connection.commit()
         self._connection.close()
 
