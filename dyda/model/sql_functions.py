@@ -45,8 +45,8 @@ GENERATORS = _names(
 
 CHANGING = _names(
     """
-    curdate current_catalog current_database current_date current_path current_schema current_time current_timestamp
-    current_timezone current_user input_file_block_length input_file_block_start input_file_name java_method
+    aes_encrypt curdate current_catalog current_database current_date current_path current_schema current_time
+    current_timestamp current_timezone current_user input_file_block_length input_file_block_start input_file_name java_method
     localtime localtimestamp monotonically_increasing_id now rand randn random randstr reflect session_user shuffle
     spark_partition_id try_reflect uniform user uuid version
     """

@@ -1,8 +1,8 @@
 """The text of a view file: its words with their places, and its comments.
 
 sqlglot splits the text; the text itself stays what it is. Expressions are cut out of it and never printed from a
-syntax tree, because a tree printed back is not always what was written: sqlglot reads CAST as TRY_CAST here, and
-rearranges dates, divisions and escapes. Spark alone gives expressions their meaning.
+syntax tree, because a tree printed back is not always what was written: 'It''s' comes out as CONCAT('It', 's'), and
+the next release may differ elsewhere. Spark alone gives expressions their meaning.
 """
 
 from __future__ import annotations

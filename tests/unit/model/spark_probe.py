@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 from dyda.engine.session import Sessions
@@ -26,7 +27,22 @@ def main() -> None:
         for reading, table in ((0, "a"), (1, "a"), (2, "other")):
             for pair, answer in zip(group, ask(spark, [pair[reading] for pair in group], table), strict=True):
                 answers.setdefault(pair[0], []).append(answer)
-    print(json.dumps(answers))
+    print(json.dumps({"readings": answers, "functions": functions(spark)}))
+
+
+def functions(spark):
+    """Every builtin function and what it is, by its class on the JVM."""
+    expressions = "org.apache.spark.sql.catalyst.expressions."
+    load = spark._jvm.java.lang.Class.forName
+    bases = {base: load(expressions + base) for base in ("Nondeterministic", "Generator", "WindowFunction")}
+    found = {}
+    for info in spark._jvm.org.apache.spark.sql.api.python.PythonSQLUtils.listBuiltinFunctionInfos():
+        name, class_name = info.getName(), info.getClassName()
+        kinds = [base for base, parent in bases.items() if parent.isAssignableFrom(load(class_name))]
+        kinds += ["aggregate"] if f"{expressions}aggregate." in class_name else []
+        kinds += ["time or session"] if re.match(r"(current|local|now$|session|input_file|user$)", name) else []
+        found[name] = kinds[0] if kinds else "plain"
+    return found
 
 
 def ask(spark, texts, table):
