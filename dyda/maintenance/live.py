@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dyda.engine import OutputType
 from dyda.errors import UnknownRelation
@@ -83,8 +83,11 @@ class Known:
         return found
 
 
-def load(house: House) -> Known:
-    """Read the catalog and resolve every maintained view against the relations as the catalog knows them."""
+def load(house: House, before: Known | None = None) -> Known:
+    """Read the catalog and resolve every maintained view against the relations as the catalog knows them.
+
+    What `before` holds already, over the same relations, is not parsed and planned again.
+    """
     relations = {record.relation.name: record for record in house.warehouse.relations()}
     numeric = house.project.settings.spark.numeric
 
@@ -99,8 +102,19 @@ def load(house: House) -> Known:
         if record.stored_state not in MAINTAINED or record.sql is None:
             frozen[record.name] = record
             continue
+        earlier = before.views.get(record.name) if before is not None else None
+        if earlier is not None and earlier.definition.sql == record.sql and _same_relations(earlier, relations):
+            views[record.name] = replace(earlier, record=record)
+            continue
         definition = parse_view(record.name, record.sql, resolve, plain_numeric=numeric)
         block = flatten(definition, numeric)
         views[record.name] = LiveView(record, definition, block, plan_sweep(block))
     sources = {record.name: record for record in house.warehouse.sources()}
     return Known(views, relations, sources, frozen)
+
+
+def _same_relations(view: LiveView, relations: Mapping[RelationName, RelationRecord]) -> bool:
+    return all(
+        (known := relations.get(occurrence.relation.name)) is not None and known.relation == occurrence.relation
+        for occurrence in view.block.occurrences
+    )

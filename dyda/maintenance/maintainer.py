@@ -72,6 +72,7 @@ class Maintainer:
         self.obstacle: DydaError | None = None
         """What stood in the way of the last cycle that was blocked."""
         self._known: Known | None = None
+        self._loaded: Known | None = None
         self._acknowledged: set[str] = set()
         self._at_most: int | None = None
 
@@ -79,7 +80,7 @@ class Maintainer:
     def known(self) -> Known:
         """The catalog; only this process writes it, so it is read again only after a write."""
         if self._known is None:
-            self._known = load(self.house)
+            self._known = self._loaded = load(self.house, self._loaded)
         return self._known
 
     def forget(self) -> None:

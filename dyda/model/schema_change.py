@@ -1,0 +1,236 @@
+"""Schema changes: what became of a relation's definition, as primitive steps (the pathways of paper 002).
+
+A source's event says that something happened, not what. Two descriptions of the relation, before and after, do: a
+column's number survives a rename, a relation's oid survives rename and SET SCHEMA. So a drop plus an add is never
+mistaken for a rename, and `compare` needs no guessing.
+
+Meaning sits on the change; callers ask:
+
+    columns         the columns it concerns, None: every reader (S4)
+    moves_rows      rows moved that no row image shows, so the relation must be read again
+    is_destructive  something a view may have used is gone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dyda.model.relation import Column, RelationName
+from dyda.model.types import PgType
+
+__all__ = [
+    "AddColumn",
+    "Cause",
+    "ChangeType",
+    "DropColumn",
+    "DropRelation",
+    "Harmless",
+    "RenameColumn",
+    "RenameRelation",
+    "ReplaceRelation",
+    "Rewrite",
+    "SchemaChange",
+    "compare",
+]
+
+
+@dataclass(frozen=True)
+class Cause:
+    """PostgreSQL's tag of the command and, where the source could tell, its text."""
+
+    command: str
+    ddl: str = ""
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What all have: the relation's name before the change, and its cause."""
+
+    relation: RelationName
+    cause: Cause
+
+    @property
+    def columns(self) -> frozenset[str] | None:
+        return None
+
+    @property
+    def moves_rows(self) -> bool:
+        return False
+
+    @property
+    def is_destructive(self) -> bool:
+        return False
+
+    @property
+    def relations(self) -> frozenset[RelationName]:
+        """Every name it concerns, before and after (S1: a resource is old and new name)."""
+        return frozenset({self.relation})
+
+
+@dataclass(frozen=True)
+class AddColumn(_Change):
+    column: Column
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return frozenset({self.column.name})
+
+    def __str__(self) -> str:
+        return f"{self.relation}: column {self.column.name} was added"
+
+
+@dataclass(frozen=True)
+class DropColumn(_Change):
+    column: str
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return frozenset({self.column})
+
+    @property
+    def is_destructive(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return f"{self.relation}: column {self.column} was dropped"
+
+
+@dataclass(frozen=True)
+class RenameColumn(_Change):
+    old: str
+    new: str
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return frozenset({self.old, self.new})
+
+    def __str__(self) -> str:
+        return f"{self.relation}: column {self.old} is called {self.new} now"
+
+
+@dataclass(frozen=True)
+class ChangeType(_Change):
+    """Values of the column may be others now: PostgreSQL rewrote them, or reads the old bytes as a new type."""
+
+    column: str
+    old: PgType
+    new: PgType
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return frozenset({self.column})
+
+    @property
+    def moves_rows(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return f"{self.relation}: column {self.column} became {self.new.declared}, it was {self.old.declared}"
+
+
+@dataclass(frozen=True)
+class RenameRelation(_Change):
+    """A new name or a new schema; the table is the same, so a view over it follows."""
+
+    new: RelationName
+
+    @property
+    def relations(self) -> frozenset[RelationName]:
+        return frozenset({self.relation, self.new})
+
+    def __str__(self) -> str:
+        return f"{self.relation} is called {self.new} now"
+
+
+@dataclass(frozen=True)
+class DropRelation(_Change):
+    @property
+    def is_destructive(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return f"{self.relation} was dropped"
+
+
+@dataclass(frozen=True)
+class ReplaceRelation(_Change):
+    """Another table stands under the name: swapped in within one transaction, or dropped and created again."""
+
+    old_oid: int
+    new_oid: int
+
+    @property
+    def moves_rows(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return f"another table stands under the name {self.relation} now"
+
+
+@dataclass(frozen=True)
+class Rewrite(_Change):
+    """Rows moved without an image: USING with the same type, an enum value renamed, a partition taken away, …"""
+
+    what: str = "its rows were rewritten"
+
+    @property
+    def moves_rows(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return f"{self.relation}: {self.what}"
+
+
+@dataclass(frozen=True)
+class Harmless(_Change):
+    """Recorded, and of no consequence to any row: a default, NOT NULL, a comment, an index."""
+
+    what: str = ""
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return frozenset()
+
+    def __str__(self) -> str:
+        return f"{self.relation}: {self.what or self.cause.command}"
+
+
+SchemaChange: TypeAlias = (
+    AddColumn
+    | DropColumn
+    | RenameColumn
+    | ChangeType
+    | RenameRelation
+    | DropRelation
+    | ReplaceRelation
+    | Rewrite
+    | Harmless
+)
+
+
+def compare(
+    relation: RelationName, before: Sequence[Column], after: Sequence[Column], cause: Cause
+) -> tuple[SchemaChange, ...]:
+    """The primitive steps from one set of columns to another, in the order of the columns' numbers.
+
+    Drops come first, so that a name that is dropped and given to another column is free when it is taken. Renames
+    that pass a name around (a to b, b to a) are told by number and need no order.
+    """
+    old = {column.number: column for column in before}
+    new = {column.number: column for column in after}
+    steps: list[SchemaChange] = [
+        DropColumn(relation, cause, old[number].name) for number in sorted(old) if number not in new
+    ]
+    for number in sorted(old.keys() & new.keys()):
+        was, now = old[number], new[number]
+        if was.name != now.name:
+            steps.append(RenameColumn(relation, cause, was.name, now.name))
+        if was.type != now.type or was.generated != now.generated:
+            steps.append(ChangeType(relation, cause, now.name, was.type, now.type))
+        if was.not_null != now.not_null:
+            what = f"{now.name} {'may not be' if now.not_null else 'may be'} NULL now"
+            steps.append(Harmless(relation, cause, what))
+    steps += [AddColumn(relation, cause, new[number]) for number in sorted(new) if number not in old]
+    return tuple(steps)
