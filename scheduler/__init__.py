@@ -1,10 +1,48 @@
 """Which messages are processed next, and together with which others (paper 001, Sections 4 to 6).
 
-Always true here: planning is pure; messages of one source never overtake each other; every decision carries its
-reason. Data updates alone need no graph: they are taken in arrival order, in batches (`strong`) or one source
-transaction at a time (`complete`, paper 003, Section 5).
+Always true here: planning is pure; messages of one source that concern a view never overtake each other; every decision
+carries its reason. Data updates alone need no graph: they are taken in arrival order, in batches (`strong`) or one
+source transaction at a time (`complete`, paper 003, Section 5).
+
+    schedule = Schedule([ViewReads("asia_customer", {customer: {"name"}, flight_res: {"name", "age", "dest"}})])
+    schedule.add(queue)                                        # whenever messages arrive
+    unit = schedule.next_unit(Consistency.STRONG, 10_000)      # the same until something changes
+    schedule.remove(unit.numbers)                              # when it is installed
+    schedule.change_views(rewritten)                           # if that rewrote a view
+    schedule.broken(unit.numbers, relations)                   # or: it broke while it read these
+
+    message ─▶ Footprint (footprint) ─▶ Dependencies (dependencies) ─▶ Plan (deco) ─▶ Unit (batching)
 """
 
-from scheduler.queue import Consistency, Queued, Unit, next_unit
+from scheduler.deco import Plan, Planned
+from scheduler.dependencies import Dependencies, Edge, EdgeKind, Entry
+from scheduler.footprint import Effect, EffectOf, Footprint, Footprints, ViewReads, effect_of
+from scheduler.names import Columns, Names
+from scheduler.queue import Consistency, Queued, State, Unit, UnitKind, next_unit
+from scheduler.schedule import Detection, Schedule, Waiting
 
-__all__ = ["Consistency", "Queued", "Unit", "next_unit"]
+__all__ = [
+    "Columns",
+    "Consistency",
+    "Dependencies",
+    "Detection",
+    "Edge",
+    "EdgeKind",
+    "Effect",
+    "EffectOf",
+    "Entry",
+    "Footprint",
+    "Footprints",
+    "Names",
+    "Plan",
+    "Planned",
+    "Queued",
+    "Schedule",
+    "State",
+    "Unit",
+    "UnitKind",
+    "ViewReads",
+    "Waiting",
+    "effect_of",
+    "next_unit",
+]

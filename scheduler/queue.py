@@ -1,14 +1,14 @@
-"""The update message queue and the next unit of work in it."""
+"""The update message queue: what waits in it, and the units of work that leave it."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dyda.model.message import UpdateMessage
 
-__all__ = ["Consistency", "Queued", "Unit", "next_unit"]
+__all__ = ["Consistency", "Queued", "State", "Unit", "UnitKind", "next_unit", "numbers"]
 
 
 class Consistency(enum.Enum):
@@ -18,6 +18,31 @@ class Consistency(enum.Enum):
     """Each state is a state of the sources, in their order; states may be skipped, so batches are allowed."""
     COMPLETE = "complete"
     """Every source transaction has a warehouse state of its own, in arrival order."""
+
+
+class State(enum.Enum):
+    """Whether a message may be processed. Every state but the first holds the message and what depends on it."""
+
+    PENDING = "pending"
+    HELD = "held"
+    """An operator holds it."""
+    APPROVAL = "approval"
+    """Its rewriting waits for an operator's approval."""
+    QUARANTINED = "quarantined"
+    """It cannot be processed; an operator must decide."""
+
+
+class UnitKind(enum.Enum):
+    """Which of the algorithm families a unit needs."""
+
+    DATA = "data"
+    """Data updates only: view maintenance."""
+    SCHEMA = "schema"
+    """One message that changes a schema: synchronization and adaptation."""
+    MERGED = "merged"
+    """Messages that depend on each other in a cycle, as one update (paper 001, Section 6.5)."""
+    IDLE = "idle"
+    """Messages that concern no view: acknowledge them."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +55,19 @@ class Queued:
 
 @dataclass(frozen=True)
 class Unit:
-    """Messages that are processed in one refresh, and why just these."""
+    """Messages that are processed in one refresh, and why just these.
+
+    `idle` are the numbers of those among them that concern no view: they are acknowledged with the others.
+    """
 
     messages: tuple[Queued, ...]
     reason: str
+    kind: UnitKind = UnitKind.DATA
+    idle: frozenset[int] = frozenset()
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(queued.number for queued in self.messages)
 
 
 def next_unit(queue: Sequence[Queued], consistency: Consistency, batch_rows: int) -> Unit | None:
@@ -52,3 +86,14 @@ def next_unit(queue: Sequence[Queued], consistency: Consistency, batch_rows: int
         if taken and rows > batch_rows:
             return Unit(tuple(queue[:taken]), f"the first {taken} of {len(queue)} messages: batch_rows is {batch_rows}")
     return Unit(tuple(queue), "all messages received: one batch")
+
+
+def numbers(found: Iterable[int], limit: int = 8) -> str:
+    """`3, 7 and 9` in ascending order; beyond `limit`, how many more there are."""
+    ordered = sorted(found)
+    if len(ordered) > limit:
+        shown = [str(number) for number in ordered[: limit - 1]]
+        return f"{', '.join(shown)} and {len(ordered) - len(shown)} more"
+    if len(ordered) < 2:
+        return "".join(map(str, ordered))
+    return f"{', '.join(map(str, ordered[:-1]))} and {ordered[-1]}"

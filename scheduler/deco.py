@@ -1,0 +1,241 @@
+"""Deco: a legal order of the queue (paper 001, Section 6.2, Figure 4; Definition 7).
+
+The paper corrects one unsafe dependency after the other. The result is described directly here: messages that depend on
+each other in a cycle, which are the strongly connected components of the dependency graph, are merged and nothing more;
+of the orders that are then legal, the one nearest to arrival order is taken: the next unit is always the one, of those
+that wait for nothing, whose first message arrived first.
+
+    dependencies ──▶ components ──▶ groups ──heap──▶ Planned, Planned, …      one by one, as they are asked for
+
+What is held never comes up, nor what depends on it; everything else does.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+import networkx
+
+from scheduler.dependencies import Dependencies, Edge, EdgeKind, Entry, Run
+from scheduler.footprint import Footprints
+from scheduler.queue import State, numbers
+
+__all__ = ["Plan", "Planned"]
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Runs that are processed together: one, message by message, or several that form a cycle, at once."""
+
+    index: int
+    runs: list[Run]
+    held: bool = False
+    emitted: int = 0
+    waiting: int = 0
+    done: bool = False
+    dependents: list[_Group] = field(default_factory=list)
+    wanted: list[Edge] = field(default_factory=list)
+    """The edges on which others wait for this group."""
+
+    @property
+    def merged(self) -> bool:
+        return len(self.runs) > 1
+
+    @property
+    def next_number(self) -> int:
+        if self.merged:
+            return min(run.entries[0].number for run in self.runs)
+        return self.runs[0].entries[self.emitted].number
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The next messages of the order: one, or several that are merged. `entries` are in arrival order.
+
+    `overtaken`: an earlier message that still waits, if there is one; `waits_on`: the edge it waits on. `because`: the
+    edges that put these messages first although they came later, or, of merged ones, a cycle.
+    """
+
+    entries: tuple[Entry, ...]
+    merged: bool
+    overtaken: Entry | None
+    waits_on: Edge | None
+    because: tuple[Edge, ...]
+
+    @cached_property
+    def reason(self) -> str:
+        """Why these and why now, in words."""
+        shown = numbers(entry.number for entry in self.entries)
+        if self.merged:
+            return f"{shown} merged, they depend on each other: " + "; ".join(edge.reason for edge in self.because)
+        if self.overtaken is None:
+            return f"message {shown} in arrival order"
+        if self.because:
+            earlier = numbers(edge.after for edge in self.because)
+            return f"message {shown} before {earlier}: " + "; ".join(edge.reason for edge in self.because[:3])
+        before, edge = self.overtaken.number, self.waits_on
+        if edge is None:
+            held = self.overtaken.state
+            why = "merged with a message that is held" if held is State.PENDING else held.value
+            return f"message {shown} before {before}, which is {why}"
+        if edge.before > self.entries[0].number and edge.source == self.entries[0].source:
+            return (
+                f"message {shown} before {before}: {edge.reason}; message {edge.before} comes after {shown} "
+                f"from source {edge.source}"
+            )
+        return f"message {shown} before {before}: {before} waits for {edge.before} ({edge.reason}), {shown} need not"
+
+
+class Plan:
+    """The order of `entries` (given in arrival order), computed up to where it is asked for."""
+
+    def __init__(self, entries: Collection[Entry], footprints: Footprints) -> None:
+        self.dependencies = Dependencies(entries, footprints)
+        self._arrived = list(entries)
+        self._first = 0
+        self._emitted: set[int] = set()
+        self._group_of: dict[int, _Group] = {}
+        self.groups: list[_Group] = []
+        self._ready: list[tuple[int, int]] = []
+        self._graph = networkx.DiGraph()
+        self._merge()
+
+    def __iter__(self) -> Iterator[Planned]:
+        return self
+
+    def __next__(self) -> Planned:
+        """The next messages to process, those before them being processed. Ends where all that is left is held."""
+        if not self._ready:
+            raise StopIteration
+        _, index = heapq.heappop(self._ready)
+        group = self.groups[index]
+        if group.merged:
+            entries = tuple(sorted((e for run in group.runs for e in run.entries), key=lambda entry: entry.number))
+            because = self._cycle(group)
+        else:
+            entries = (group.runs[0].entries[group.emitted],)
+            because = tuple(edge for edge in group.wanted if not edge.safe)
+        group.emitted += len(entries)
+        self._emitted.update(entry.number for entry in entries)
+        overtaken = self._overtaken(entries[0])
+        planned = Planned(entries, group.merged, overtaken, self._waits_on(overtaken), because)
+        if not group.merged and group.emitted < len(group.runs[0].entries):
+            heapq.heappush(self._ready, (group.next_number, index))
+        else:
+            self._finish(group)
+        return planned
+
+    def append(self, entry: Entry) -> None:
+        """Plan a message with data updates only, which has just arrived. Nothing depends on it, so all else stays."""
+        self._arrived.append(entry)
+        tail = self.dependencies.tail(entry)
+        extend = tail is None or not ((group := self._group_of[tail.index]).done or group.merged)
+        run = self.dependencies.append(entry, extend)
+        if run.index not in self._group_of:
+            self._add_group([run])
+            self._connect(self.groups[-1])
+
+    def left(self) -> Iterator[tuple[Entry, Edge | None]]:
+        """What has not come up yet, in arrival order, with the edge that it waits on (None: it is held itself)."""
+        for entry in self._arrived[self._first :]:
+            if entry.number not in self._emitted:
+                yield entry, self._waits_on(entry)
+
+    def _merge(self) -> None:
+        """Strongly connected components; everything else waits in a heap by arrival."""
+        runs = self.dependencies.runs
+        self._graph.add_nodes_from(range(len(runs)))
+        for run in runs:
+            self._graph.add_edges_from((run.index, before) for before in self._before(run))
+        for component in networkx.strongly_connected_components(self._graph):
+            self._add_group([runs[index] for index in sorted(component)])
+        for group in self.groups:
+            self._connect(group)
+
+    def _before(self, run: Run) -> Iterator[int]:
+        """The runs that `run` directly depends on."""
+        if run.previous is not None:
+            yield run.previous.index
+        for edge in run.edges:
+            yield self.dependencies.run_of_change[edge.before].index
+
+    def _add_group(self, runs: list[Run]) -> None:
+        held = any(run.entries[0].state is not State.PENDING for run in runs)
+        group = _Group(len(self.groups), runs, held)
+        self.groups.append(group)
+        for run in runs:
+            self._group_of[run.index] = group
+
+    def _connect(self, group: _Group) -> None:
+        """Count what the group waits for; if for nothing, it is ready."""
+        for run in group.runs:
+            for edge in run.edges:
+                self._group_of[self.dependencies.run_of_change[edge.before].index].wanted.append(edge)
+        before = {self._group_of[index].index for run in group.runs for index in self._before(run)} - {group.index}
+        for index in before:
+            if not self.groups[index].done:
+                self.groups[index].dependents.append(group)
+                group.waiting += 1
+        self._offer(group)
+
+    def _offer(self, group: _Group) -> None:
+        if not group.waiting and not group.held:
+            heapq.heappush(self._ready, (group.next_number, group.index))
+
+    def _finish(self, group: _Group) -> None:
+        group.done = True
+        for dependent in group.dependents:
+            dependent.waiting -= 1
+            self._offer(dependent)
+
+    def _overtaken(self, first: Entry) -> Entry | None:
+        """The earliest message that has not come up, if it is earlier than `first`."""
+        while self._first < len(self._arrived) and self._arrived[self._first].number in self._emitted:
+            self._first += 1
+        if self._first == len(self._arrived) or self._arrived[self._first].number > first.number:
+            return None
+        return self._arrived[self._first]
+
+    def _waits_on(self, entry: Entry | None) -> Edge | None:
+        """Why `entry` has to wait; None if it does not, or is held itself or together with another."""
+        if entry is None or entry.state is not State.PENDING or not self.dependencies.footprint(entry).concerned:
+            return None
+        run = self.dependencies.run_of(entry)
+        group = self._group_of[run.index]
+        others = [edge for other in group.runs if other is not run for edge in other.edges]
+        for edge in (*self.dependencies.edges(entry), *others):
+            target = self._group_of[self.dependencies.run_of_change[edge.before].index]
+            if not target.done and target is not group:
+                return edge
+        for other in (run, *group.runs):
+            if other.previous is not None:
+                before = self._group_of[other.previous.index]
+                if not before.done and before is not group:
+                    return _semantic(other.previous.entries[-1], other.entries[0])
+        return None
+
+    def _cycle(self, group: _Group) -> tuple[Edge, ...]:
+        """A shortest cycle through the first concurrency edge inside the group, as edges between messages."""
+        runs, targets = self.dependencies.runs, self.dependencies.run_of_change
+        inside = (
+            (run, edge)
+            for run in group.runs
+            for edge in run.edges
+            if self._group_of[targets[edge.before].index] is group
+        )
+        run, edge = min(inside, key=lambda found: (found[1].after, found[1].before))
+        path = networkx.bidirectional_shortest_path(self._graph, targets[edge.before].index, run.index)
+        return edge, *(self._edge(runs[after], runs[before]) for after, before in pairwise(path))
+
+    def _edge(self, after: Run, before: Run) -> Edge:
+        """The edge on which one run directly depends on another."""
+        found = (edge for edge in after.edges if self.dependencies.run_of_change[edge.before] is before)
+        return next(found, None) or _semantic(before.entries[-1], after.entries[0])
+
+
+def _semantic(before: Entry, after: Entry) -> Edge:
+    return Edge(before.number, after.number, EdgeKind.SEMANTIC, after.source)

@@ -1,0 +1,289 @@
+"""The dependency graph of the queue (paper 001, Definitions 2 to 5), near linear in the queue's length.
+
+By definition it has an edge m1 ← m2 (m2 must be processed before m1)
+
+- *semantic*: between any two messages of one source that concern a view, m2 having arrived first (Definition 3, rule
+  S1: the shared resource is the source);
+- *concurrency*: if processing m1 may read a relation whose schema m2 changes (Definition 2, cases 3 and 4), whichever
+  came first; also where a broken query has shown it (rule S3).
+
+That is quadratic. Built here are *runs* instead of messages, and far fewer edges. Same reachability, therefore the same
+strongly connected components and the same constraints on the order:
+
+1. *Neighbours only.* A semantic edge to the message before in the same source implies those to all earlier ones.
+2. *The last change only.* Of the messages that change what m1 reads in one relation, only the last one, x, gets an
+   edge. The others belong to the same source and came before x, so x ← them by 1, and m1 ← x ← them. If x is m1
+   itself, or came before m1 in the same source, 1 implies them too. Nothing is added: m1 ← x is an edge by definition.
+3. *Already implied.* If a message d' before m1 in the same source has reached x (d' ← x, or ← a later message of x's
+   source), then m1 ← d' ← x: no edge.
+4. *Runs.* Data messages of one source with nothing in between and of which only the first, d1, has edges by 2 and 3
+   become one node d1…dk. By 1 to 3 only its successor in the source has an edge to a data message (concurrency edges
+   lead to schema changes), so a path enters the run at dk, passes d1, and leaves from d1. Hence a cycle through one of
+   them passes all of them, and what depends on one from outside depends on the run. Messages that change a schema, are
+   held, or broke are runs of their own, since these arguments are not about them.
+
+A message has at most as many edges as it reads relations; a run starts only where an edge is not implied, so there are
+as many runs as schema changes and waits for them, not as messages. Each edge says in words why it is there.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from dyda.model.relation import RelationName
+from scheduler.footprint import Effect, Footprint, Footprints, Shape, meet
+from scheduler.names import Columns
+from scheduler.queue import Queued, State
+
+__all__ = ["Dependencies", "Edge", "EdgeKind", "Entry", "Run"]
+
+
+class EdgeKind(enum.Enum):
+    SEMANTIC = "semantic"
+    CONCURRENCY = "concurrency"
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Message `after` depends on message `before`. `columns` are those that meet; None: the whole relation."""
+
+    before: int
+    after: int
+    kind: EdgeKind
+    source: str
+    relation: RelationName | None = None
+    columns: Columns = None
+    does: str = ""
+    observed: bool = False
+
+    @property
+    def safe(self) -> bool:
+        """Whether arrival order respects it (paper 001, Definition 5)."""
+        return self.before < self.after
+
+    @property
+    def reason(self) -> str:
+        if self.relation is None:
+            return f"{self.after} came after {self.before} from source {self.source}"
+        if self.observed:
+            return (
+                f"processing {self.after} broke while it read {self.relation}, which message {self.before} {self.does}"
+            )
+        if self.columns:
+            noun = "column" if len(self.columns) == 1 else "columns"
+            what = f"whose {noun} {', '.join(sorted(self.columns))} message {self.before} {self.does}"
+        else:
+            what = f"which message {self.before} {self.does}"
+        return f"processing {self.after} would query {self.relation}, {what}"
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A message in the queue, with what scheduling keeps about it. `observed`: relations it broke on (rule S3)."""
+
+    queued: Queued
+    number: int
+    source: str
+    shape: Shape
+    rows: int
+    state: State = State.PENDING
+    observed: frozenset[RelationName] = frozenset()
+
+    @property
+    def changes_schema(self) -> bool:
+        return not isinstance(self.shape, frozenset)
+
+    @property
+    def alone(self) -> bool:
+        """Whether it must be a run of its own."""
+        return not isinstance(self.shape, frozenset) or self.state is not State.PENDING or bool(self.observed)
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """Consecutive messages of one source that the graph cannot tell apart; `edges` are those of the first one."""
+
+    index: int
+    source: str
+    entries: list[Entry]
+    edges: tuple[Edge, ...] = ()
+    previous: Run | None = None
+
+
+@dataclass(slots=True)
+class _Chain:
+    """The runs of one source so far. `reached`: per source, the last message that they wait for."""
+
+    runs: list[Run] = field(default_factory=list)
+    reached: dict[str, int] = field(default_factory=dict)
+    absorbed: set[Shape] = field(default_factory=set)
+    """Shapes of which another data message would wait for nothing more."""
+
+    @property
+    def last(self) -> Run | None:
+        return self.runs[-1] if self.runs else None
+
+
+class Dependencies:
+    """The graph over `entries`, which are in arrival order. Messages with data only can be appended later."""
+
+    def __init__(self, entries: Collection[Entry], footprints: Footprints) -> None:
+        self.footprints = footprints
+        self.runs: list[Run] = []
+        self.run_of_change: dict[int, Run] = {}
+        self._changes: dict[RelationName, _Changes] = {}
+        self._needs: dict[Shape, tuple[_Need, ...]] = {}
+        self._chains: dict[str, _Chain] = {}
+        self._idle = _Chain()
+        for entry in entries:
+            if not isinstance(entry.shape, frozenset):
+                for relation, columns in footprints.of(entry.shape).schema.items():
+                    self._changes.setdefault(relation, _Changes()).record(entry, columns)
+        for entry in entries:
+            self.append(entry)
+
+    def append(self, entry: Entry, extend: bool = True) -> Run:
+        """Add the message that arrived last; the run that it joined, or (always unless `extend`) a new one."""
+        chain = self._chains.get(entry.source)
+        shape = entry.shape
+        if extend and chain is not None and shape in chain.absorbed and not entry.alone:
+            last = chain.runs[-1]
+            if not last.entries[0].alone:
+                last.entries.append(entry)
+                return last
+        footprint = self.footprints.of(shape)
+        if not footprint.concerned:
+            return self._append_idle(entry, extend)
+        if chain is None:
+            chain = self._chains[entry.source] = _Chain()
+        edges = tuple(edge for edge in self.edges(entry) if edge.before > chain.reached.get(edge.source, -1))
+        for edge in edges:
+            chain.reached[edge.source] = max(edge.before, chain.reached.get(edge.source, -1))
+        if not entry.alone:
+            chain.absorbed.add(shape)
+            if extend and not edges and (last_run := chain.last) is not None and not last_run.entries[0].alone:
+                last_run.entries.append(entry)
+                return last_run
+        chain.runs.append(self._run(entry, edges, chain.last))
+        return chain.runs[-1]
+
+    def edges(self, entry: Entry) -> Iterator[Edge]:
+        """The concurrency edges of one message by point 2, those that its source's order implies left out."""
+        for relation, columns, changer in self._reads(entry):
+            if changer.number > entry.number or changer.source != entry.source:
+                effect, met = self._met(changer, relation, columns)
+                observed = bool(entry.observed) and not self._foreseen(entry, relation, changer)
+                yield Edge(
+                    before=changer.number,
+                    after=entry.number,
+                    kind=EdgeKind.CONCURRENCY,
+                    source=changer.source,
+                    relation=relation,
+                    columns=met,
+                    does=effect.does,
+                    observed=observed,
+                )
+
+    def chains(self) -> Iterator[Edge]:
+        """The semantic edges, neighbour by neighbour."""
+        for run in self.runs:
+            before = run.previous.entries[-1] if run.previous is not None else None
+            for entry in run.entries if self.footprint(run.entries[0]).concerned else ():
+                if before is not None:
+                    yield Edge(before.number, entry.number, EdgeKind.SEMANTIC, entry.source)
+                before = entry
+
+    def footprint(self, entry: Entry) -> Footprint:
+        return self.footprints.of(entry.shape)
+
+    def tail(self, entry: Entry) -> Run | None:
+        """The run that `entry`, if it came now, would follow or join."""
+        chain = self._chains.get(entry.source) if self.footprint(entry).concerned else self._idle
+        return chain.last if chain is not None else None
+
+    def run_of(self, entry: Entry) -> Run:
+        """The run of a message that concerns a view."""
+        runs = self._chains[entry.source].runs
+        return runs[bisect.bisect_right(runs, entry.number, key=lambda run: run.entries[0].number) - 1]
+
+    def _append_idle(self, entry: Entry, extend: bool) -> Run:
+        """Messages that concern no view order nothing. Each is free to go, so together they go in arrival order."""
+        if entry.state is not State.PENDING:
+            return self._run(entry, (), None)
+        if not self._idle.runs or not extend:
+            self._idle.runs.append(self._run(entry, (), None))
+        else:
+            self._idle.runs[-1].entries.append(entry)
+        return self._idle.runs[-1]
+
+    def _run(self, entry: Entry, edges: tuple[Edge, ...], previous: Run | None) -> Run:
+        run = Run(len(self.runs), entry.source, [entry], edges, previous)
+        self.runs.append(run)
+        if entry.changes_schema:
+            self.run_of_change[entry.number] = run
+        return run
+
+    def _reads(self, entry: Entry) -> tuple[_Need, ...]:
+        """Per relation that processing `entry` may read and that changes: the columns read and the last change."""
+        if not entry.observed:
+            found = self._needs.get(entry.shape)
+            if found is None:
+                found = self._needs[entry.shape] = tuple(self._last_changes(self.footprint(entry).reads.items()))
+            return found
+        reads = dict(self.footprint(entry).reads)
+        reads |= {self.footprints.names.relation(relation): None for relation in entry.observed}
+        return tuple(self._last_changes(reads.items()))
+
+    def _last_changes(self, reads: Iterable[tuple[RelationName, Columns]]) -> Iterator[_Need]:
+        for relation, columns in reads:
+            changes = self._changes.get(relation)
+            if changes is not None and (last := changes.last(columns)) is not None:
+                yield relation, columns, last
+
+    def _met(self, changer: Entry, relation: RelationName, columns: Columns) -> tuple[Effect, Columns]:
+        """The effect that a reader of `columns` would meet, and which of its columns: what a reason names."""
+        names = self.footprints.names
+        effects = [found for found in self.footprint(changer).effects if names.relation(found.relation) == relation]
+        for effect in effects:
+            if columns is not None and effect.columns is not None:
+                met = frozenset(c for c in effect.columns if meet(names.columns(relation, frozenset({c})), columns))
+                if met:
+                    return effect, met
+            elif meet(effect.columns, columns):
+                return effect, None
+        return effects[0], None
+
+    def _foreseen(self, entry: Entry, relation: RelationName, changer: Entry) -> bool:
+        reads = self.footprint(entry).reads
+        return relation in reads and meet(self.footprint(changer).schema[relation], reads[relation])
+
+
+_Need = tuple[RelationName, Columns, Entry]
+
+
+@dataclass(slots=True)
+class _Changes:
+    """The last message that changes a relation: at all, as a whole, and in each column."""
+
+    anything: Entry | None = None
+    whole: Entry | None = None
+    columns: dict[str, Entry] = field(default_factory=dict)
+
+    def record(self, entry: Entry, columns: Columns) -> None:
+        self.anything = entry
+        if columns is None:
+            self.whole = entry
+        else:
+            self.columns.update(dict.fromkeys(columns, entry))
+
+    def last(self, columns: Columns) -> Entry | None:
+        """The last one that a reader of `columns` would meet."""
+        if columns is None:
+            return self.anything
+        found = [self.columns[column] for column in columns if column in self.columns]
+        if self.whole is not None:
+            found.append(self.whole)
+        return max(found, key=lambda entry: entry.number, default=None)
