@@ -71,24 +71,20 @@ def test_names_fold_to_lower_case_unless_quoted(resolve):
 
 def test_odd_identifiers_everywhere(resolve):
     text = f"""
-SELECT o.`First Name`, `Größe` * 2 AS `a "b" 'c' ``d`` %s {{}} \\ #`, `#count`, o.`select` AS `from`, `a"b`,
+SELECT o.`First Name`, o.`Größe` * 2 AS `a "b" 'c' ``d`` %s {{}} \\ #`, o.`#count`, o.`select` AS `from`, o.`a"b`,
        o.`back``tick`, o.`100%`, größe_ü.`Größe` AS ÄÖÜ
 FROM {ODD} AS o JOIN {ODD} größe_ü ON o.`Größe`=größe_ü.`Größe` AND o.`select` = 'from `x`.`y` -- no' """
     view = parse_view("Ansicht ü", text, resolve)
-    assert (
-        outputs(view)
-        == {
-            "First Name": "`o`.`First Name`",
-            "a \"b\" 'c' `d` %s {} \\ #": "`o`.`Größe` * 2",
-            "#count": "`o`.`#count`",
-            "from": "`o`.`select`",
-            'a"b': '`o`.`a"b`',
-            "back`tick": "`o`.`back``tick`",
-            "100%": "`o`.`100%`",
-            "äöü": "`größe_ü`.`Größe`",
-        }
-        or "ambiguous"
-    )
+    assert outputs(view) == {
+        "First Name": "`o`.`First Name`",
+        "a \"b\" 'c' `d` %s {} \\ #": "`o`.`Größe` * 2",
+        "#count": "`o`.`#count`",
+        "from": "`o`.`select`",
+        'a"b': '`o`.`a"b`',
+        "back`tick": "`o`.`back``tick`",
+        "100%": "`o`.`100%`",
+        "äöü": "`größe_ü`.`Größe`",
+    }
     assert conditions(view) == ["`o`.`Größe`=`größe_ü`.`Größe`", "`o`.`select` = 'from `x`.`y` -- no'"]
     equal = next(expression for expression in conjuncts(view.tree) if expression.equality)
     assert equal.equality == (ColumnRef("o", "Größe"), ColumnRef("größe_ü", "Größe"))
@@ -171,7 +167,7 @@ def test_R4_other_conditions_are_not_taken_for_equalities(resolve, written):
         ("a = 1 AND b = 2 OR c = 3", ["a = 1 AND b = 2 OR c = 3"]),
         ("(a = 1 OR b = 2) AND c = 3", ["(a = 1 OR b = 2)", "c = 3"]),
         ("a BETWEEN 1 AND 2 AND b NOT BETWEEN c AND 3", ["a BETWEEN 1 AND 2", "b NOT BETWEEN c AND 3"]),
-        ("CASE WHEN a = 1 AND b = 2 THEN true ELSE false END AND c = 3", ["c = 3", "CASE WHEN a = 1 AND b = 2 THEN true ELSE false END"]),
+        ("CASE WHEN a = 1 AND b = 2 THEN true END AND c = 3", ["c = 3", "CASE WHEN a = 1 AND b = 2 THEN true END"]),
         ("NOT (a = 1 AND b = 2)", ["NOT (a = 1 AND b = 2)"]),
         ("NOT a = 1 AND b = 2", ["NOT a = 1", "b = 2"]),
         ("(a = 1) AND (b) = (2)", ["(a = 1)", "(b) = (2)"]),
@@ -194,7 +190,10 @@ def test_conjuncts_are_split_only_where_that_is_the_same(resolve, written, parts
 
 
 def test_comments_inside_expressions_vanish_and_never_swallow_anything(resolve):
-    text = "SELECT c.age -- years\n + /* plus */ 1 AS older -- at the end\nFROM crm.customer c WHERE c.age > -- more\n 3 -- last"
+    text = """SELECT c.age -- years
+ + /* plus */ 1 AS older -- at the end
+FROM crm.customer c WHERE c.age > -- more
+ 3 -- last"""
     view = parse_view("v", text, resolve)
     assert outputs(view) == {"older": "`c`.`age` + 1"}
     assert conditions(view) == ["`c`.`age` > 3"]
@@ -248,14 +247,16 @@ def test_a_join_without_a_condition_is_the_cross_join(resolve):
 
 
 def test_parenthesised_joins_keep_their_scope(resolve):
-    text = "SELECT c.id FROM crm.customer c JOIN (booking.flight_res f JOIN booking.seat s ON s.name = f.name) ON c.name = s.name"
+    joined = "(booking.flight_res f JOIN booking.seat s ON s.name = f.name)"
+    text = f"SELECT c.id FROM crm.customer c JOIN {joined} ON c.name = s.name"
     view = parse_view("v", text, resolve)
     assert conditions(view) == ["`c`.`name` = `s`.`name`", "`s`.`name` = `f`.`name`"]
     assert isinstance(view.tree.input.right, Join)
 
 
 def test_types_that_travel_as_text_may_be_passed_on_or_cast_to_string(resolve):
-    text = "SELECT c.mood, (c.tags) AS tags, CAST(c.profile AS STRING) AS p, upper(c.mood::string) AS m FROM crm.customer c WHERE CAST(c.tags AS STRING) LIKE '{%'"
+    text = """SELECT c.mood, (c.tags) AS tags, CAST(c.profile AS STRING) AS p, upper(c.mood::string) AS m
+FROM crm.customer c WHERE CAST(c.tags AS STRING) LIKE '{%'"""
     view = parse_view("v", text, resolve)
     assert outputs(view)["tags"] == "`c`.`tags`"
     assert outputs(view)["m"] == "upper(`c`.`mood`::string)"
