@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dyda.errors import DydaError, SourceUnreachable
+from dyda.errors import DydaError
 from dyda.house import House
 from dyda.maintenance import Maintainer, Outcome, Target
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dyda.errors import DydaError, EvaluationFailed, SourceUnreachable, ValueDoesNotFit
@@ -10,7 +10,6 @@ from dyda.house import House
 from dyda.maintenance.live import BuildPlan, Known, Target
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.refresh import Refresh
-from dyda.model.algebra import scans
 from dyda.model.relation import Relation, RelationName
 from dyda.warehouse import ViewChange, ViewColumn, ViewVersion, Worker
 from va import Recompute, adapt

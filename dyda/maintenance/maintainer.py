@@ -1,8 +1,8 @@
 """One cycle of maintenance: poll, choose, compute, check, install, acknowledge.
 
-    poll ──▶ something moved? ──▶ heal capture, poll again, build the views concerned ─┐
-      │                                                                                ├─▶ check ─▶ install ─▶ acknowledge
-      └────▶ next unit ─────────▶ sweep the sources, ΔV on Spark ──────────────────────┘
+    poll ──▶ something moved? ──▶ heal capture, poll again, build the views concerned ──┐
+      │                                                                                 ▼
+      └────▶ next unit ─────────▶ sweep the sources, ΔV on Spark ──▶ check ─▶ install ─▶ acknowledge
 
 In `strong` mode a build takes the whole queue with it, so that all views stand at the same positions after it. In
 `complete` mode the built view is ahead of the others, and joins them when they have gone through the same states.
