@@ -59,6 +59,10 @@ def status_command() -> None:
     table(headings, answer["sources"], "No sources: add [sources.NAME] to dyda.toml.")
     say("")
     table(view_columns, answer["views"], "No views: add views/NAME.sql and run dyda apply.")
+    if blockers := answer.get("blocked_by"):
+        say("\nan installation waits for these sessions at the warehouse:")
+        columns = ["pid", "user", "application", "since", "query"]
+        table([(name, name.upper()) for name in columns], blockers, "")
 
 
 @click.group("pending", cls=CommonGroup, invoke_without_command=True)
