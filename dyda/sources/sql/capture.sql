@@ -38,6 +38,7 @@ END
 $body$;
 
 -- The one trigger function. record_out and not ::text: a user may define a cast of his own from a row type to text.
+-- alias.* and not the alias: a column might be called like it.
 CREATE OR REPLACE FUNCTION dyda.capture() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -72,22 +73,22 @@ BEGIN
             INSERT INTO dyda.log (op, root, relid, shape, image)
             SELECT 'I', watched_root, TG_RELID,
                    CASE WHEN row_number() OVER () = 1 THEN dyda.shape(TG_RELID, watched_root) END,
-                   textin(record_out("dyda row"))
+                   textin(record_out("dyda row".*))
             FROM "dyda new" AS "dyda row";
         ELSIF TG_OP = 'DELETE' THEN
             INSERT INTO dyda.log (op, root, relid, shape, image)
             SELECT 'D', watched_root, TG_RELID,
                    CASE WHEN row_number() OVER () = 1 THEN dyda.shape(TG_RELID, watched_root) END,
-                   textin(record_out("dyda row"))
+                   textin(record_out("dyda row".*))
             FROM "dyda old" AS "dyda row";
         ELSIF TG_OP = 'UPDATE' THEN
             INSERT INTO dyda.log (op, root, relid, shape, image)
             SELECT "dyda both"."dyda op", watched_root, TG_RELID,
                    CASE WHEN row_number() OVER () = 1 THEN dyda.shape(TG_RELID, watched_root) END,
                    "dyda both"."dyda image"
-            FROM (SELECT 'D'::"char", textin(record_out("dyda row")) FROM "dyda old" AS "dyda row"
+            FROM (SELECT 'D'::"char", textin(record_out("dyda row".*)) FROM "dyda old" AS "dyda row"
                   UNION ALL
-                  SELECT 'I'::"char", textin(record_out("dyda row")) FROM "dyda new" AS "dyda row"
+                  SELECT 'I'::"char", textin(record_out("dyda row".*)) FROM "dyda new" AS "dyda row"
                  ) AS "dyda both" ("dyda op", "dyda image");
         ELSE
             INSERT INTO dyda.log (op, root, relid) VALUES ('T', watched_root, TG_RELID);
