@@ -24,6 +24,8 @@ import pytest
 from psycopg2 import sql
 
 from dyda import embedded
+from dyda.engine import Engine
+from dyda.settings import SparkSettings
 
 VERSION = int(os.environ.get("DYDA_TEST_POSTGRES_VERSION", embedded.VERSION))
 
@@ -152,6 +154,13 @@ def new_server() -> Iterator[Callable[..., Server]]:
     yield create
     for own in servers:
         own.remove()
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    """The one Spark application of this pytest process: a JVM holds one, and it takes seconds to start."""
+    with Engine(SparkSettings(master="local[2]", config={"spark.sql.shuffle.partitions": "2"})) as started:
+        yield started
 
 
 def _administer(url: str, statement: str, name: str) -> None:

@@ -1,3 +1,3 @@
-from tests.integration.maintenance.conftest import engine, new_town, town
+from tests.integration.maintenance.conftest import new_town, town
 
-__all__ = ["engine", "new_town", "town"]
+__all__ = ["new_town", "town"]

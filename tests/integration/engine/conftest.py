@@ -1,13 +1,9 @@
-"""One Spark application for all engine tests of a pytest worker."""
+"""The [spark] section for tests that start a Spark of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-import pytest
-
-from dyda.engine import Engine
 
 
 @dataclass(frozen=True)
@@ -18,9 +14,3 @@ class Settings:
     timezone: str = "UTC"
     numeric: str = "decimal(38,18)"
     config: Mapping[str, str] = field(default_factory=dict)
-
-
-@pytest.fixture(scope="session")
-def engine() -> Iterator[Engine]:
-    with Engine(Settings(config={"spark.sql.shuffle.partitions": "2"})) as started:
-        yield started

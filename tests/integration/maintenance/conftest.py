@@ -1,4 +1,4 @@
-"""A town per test; Spark once per pytest process."""
+"""A town per test."""
 
 from __future__ import annotations
 
@@ -8,15 +8,7 @@ from pathlib import Path
 import pytest
 
 from dyda.engine import Engine
-from dyda.settings import SparkSettings
 from tests.town import Town
-
-
-@pytest.fixture(scope="session")
-def engine() -> Iterator[Engine]:
-    own = Engine(SparkSettings(master="local[2]"))
-    yield own
-    own.stop()
 
 
 @pytest.fixture
