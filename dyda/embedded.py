@@ -188,6 +188,7 @@ def tool_call(tool: str, arguments: list[str], folder: Path, version: int = VERS
     if (account := _account()) is not None:
         _open_way(folder)
         _open_way(programs)
+        _open_programs(programs)
         call |= {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
     return call
 
@@ -202,6 +203,17 @@ def _open_way(target: Path) -> None:
         mode = parent.stat().st_mode
         if not mode & stat.S_IXOTH:
             parent.chmod(stat.S_IMODE(mode) | stat.S_IXOTH)
+
+
+def _open_programs(programs: Path) -> None:
+    """Under a strict umask pip installs files that only root can read; the server's account needs them."""
+    if (programs / "postgres").stat().st_mode & stat.S_IXOTH:
+        return
+    # The program itself comes last: its mode says that all the rest is done.
+    files = sorted(programs.parent.rglob("*"), key=lambda path: path == programs / "postgres")
+    for path in [programs.parent, *files]:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        path.chmod(mode | stat.S_IROTH | (stat.S_IXOTH if mode & stat.S_IXUSR else 0))
 
 
 @contextlib.contextmanager
