@@ -93,7 +93,7 @@ def test_a_new_process_waits_for_an_installation_in_flight(warehouse: Warehouse,
             cursor.execute("SELECT pg_advisory_unlock(%s, %s)", (ADVISORY_CLASS, PROJECT_LOCK))
         takeover.start()
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%take_over%'"
-        while query(waiting) == [(0,)]:
+        while takeover.is_alive() and query(waiting) == [(0,)]:
             pass
         assert taken == []
 
