@@ -7,7 +7,7 @@ aside. So nothing that sqlglot does to an expression can change what it means.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from dyda.errors import NotComputable
 from dyda.model.algebra import ColumnRef, Expression
 from dyda.model.relation import Column
 from dyda.model.sql_text import Span, SqlText, TokenType
+from dyda.model.types import Computation
 
 __all__ = ["Item", "Lookup", "condition", "item"]
 
@@ -99,23 +100,38 @@ def _tree(text: SqlText, span: Span) -> exp.Expr:
     return tree
 
 
+@dataclass(frozen=True)
+class _Reading:
+    """An expression with its columns found: `references` by the identity of their node in the tree."""
+
+    text: SqlText
+    span: Span
+    tree: exp.Expr
+    references: dict[int, ColumnRef]
+    lookup: Lookup
+    plain_numeric: str
+
+    def computation(self, reference: ColumnRef) -> Computation | None:
+        return self.lookup.column(reference).type.computation(self.plain_numeric)
+
+
 def _expression(
     text: SqlText, span: Span, tree: exp.Expr, lookup: Lookup, plain_numeric: str, *, passed_on: bool
 ) -> Expression:
     found: dict[int, tuple[int, ColumnRef]] = {}  # start of a reference → its end, what it means
-    references: dict[int, ColumnRef] = {}  # by the node's identity
+    references: dict[int, ColumnRef] = {}
     for node in tree.find_all(exp.Column):
-        start, end = _place(text, node)
+        start, end = _place(text, span, node)
         reference = lookup.find([_name(text, part) for part in node.parts], start)
         found[start] = (end, reference)
         references[id(node)] = reference
-    for star in tree.find_all(exp.Star):
-        del star
+    if tree.find(exp.Star) is not None:
         raise text.refusal(text.offset(span.start), "* inside an expression is not supported", "List the columns.")
     core = tree.unnest()
     only = references.get(id(core)) if isinstance(core, exp.Column) else None
-    _refuse_text_types(text, tree, references, lookup, plain_numeric, core if passed_on else None)
-    _refuse_special_dates(text, span, tree, references, lookup, plain_numeric)
+    reading = _Reading(text, span, tree, references, lookup, plain_numeric)
+    _refuse_text_types(reading, core if passed_on else None)
+    _refuse_special_dates(reading)
     parts: tuple[str | ColumnRef, ...] = (only,) if only is not None else _parts(text, span, found)
     return Expression(
         sql="".join(str(part) for part in parts),
@@ -126,12 +142,15 @@ def _expression(
     )
 
 
-def _place(text: SqlText, node: exp.Column) -> tuple[int, int]:
-    places = [(part.meta.get("start"), part.meta.get("end")) for part in node.parts]
-    first, last = places[0][0], places[-1][1]
-    if first is None or last is None:
-        raise text.refusal(0, f"the column {node.sql('spark')} cannot be read exactly", "Put its name in backticks.")
-    return int(first), int(last) + 1
+def _place(text: SqlText, span: Span, node: exp.Column) -> tuple[int, int]:
+    places = [(part.meta["start"], part.meta["end"]) for part in node.parts if "start" in part.meta]
+    if len(places) < len(node.parts):
+        raise text.refusal(
+            text.offset(span.start),
+            f"the column {node.sql('spark')} cannot be read exactly",
+            "Put its name in backticks.",
+        )
+    return int(places[0][0]), int(places[-1][1]) + 1
 
 
 def _name(text: SqlText, part: exp.Expr) -> str:
@@ -166,63 +185,48 @@ def _equality(core: exp.Expr, references: dict[int, ColumnRef]) -> tuple[ColumnR
     return (left, right) if left is not None and right is not None and left.alias != right.alias else None
 
 
-def _refuse_text_types(
-    text: SqlText,
-    tree: exp.Expr,
-    references: dict[int, ColumnRef],
-    lookup: Lookup,
-    plain_numeric: str,
-    passed_on: exp.Expr | None,
-) -> None:
+def _refuse_text_types(reading: _Reading, passed_on: exp.Expr | None) -> None:
     """Types that travel as text have no operators on Spark: they are passed on, or cast to STRING."""
-    for node in tree.find_all(exp.Column):
-        reference = references[id(node)]
-        type_ = lookup.column(reference).type
-        if type_.computation(plain_numeric) is not None or node is passed_on:
+    for node in reading.tree.find_all(exp.Column):
+        reference = reading.references[id(node)]
+        if reading.computation(reference) is not None or node is passed_on:
             continue
         around = node.parent
         while isinstance(around, exp.Paren):
             around = around.parent
         if isinstance(around, exp.Cast) and around.to.this is exp.DataType.Type.TEXT:
             continue
+        place = reading.text.place(_place(reading.text, reading.span, node)[0])
+        declared = reading.lookup.column(reference).type.declared
         raise NotComputable(
-            f"{text.place(_place(text, node)[0])}: {reference} is of type {type_.declared}, which Spark cannot compute "
-            "with exactly",
+            f"{place}: {reference} is of type {declared}, which Spark cannot compute with exactly",
             f"Pass it on as a column of its own, or compute with its text: CAST({reference} AS STRING).",
         )
 
 
-def _refuse_special_dates(
-    text: SqlText,
-    span: Span,
-    tree: exp.Expr,
-    references: dict[int, ColumnRef],
-    lookup: Lookup,
-    plain_numeric: str,
-) -> None:
+def _refuse_special_dates(reading: _Reading) -> None:
     """Spark reads 'today' as the current day wherever a text becomes a date, also implicitly (`d = 'today'`)."""
-    special = [
-        word
-        for word in text.words[span.start : span.stop]
-        if word.token_type in (TokenType.STRING, TokenType.RAW_STRING) and _SPECIAL.match(word.text)
-    ]
-    if not special:
-        return
-    types = [lookup.column(reference).type.computation(plain_numeric) for reference in references.values()]
-    temporal: list[Callable[[], bool]] = [
-        lambda: any(type_ is not None and re.match("DATE|TIME", type_.spark_type) for type_ in types),
-        lambda: any(cast.to.is_type(*exp.DataType.TEMPORAL_TYPES) for cast in tree.find_all(exp.Cast)),
-        lambda: any(
-            _TEMPORAL_FUNCTION.search(text.shown(index)) and text.kind(index + 1) is TokenType.L_PAREN
-            for index in range(span.start, span.stop)
-        ),
-    ]
-    if any(test() for test in temporal):
-        raise text.refusal(
+    words = reading.text.words[reading.span.start : reading.span.stop]
+    literals = [word for word in words if word.token_type in (TokenType.STRING, TokenType.RAW_STRING)]
+    special = [word for word in literals if _SPECIAL.match(word.text)]
+    if special and _is_temporal(reading):
+        raise reading.text.refusal(
             special[0].start,
             f"the changing date {special[0].text!r} is not supported in a view",
             "Its value changes without any change at a source: put it into the query that reads the view.",
         )
+
+
+def _is_temporal(reading: _Reading) -> bool:
+    """Whether a text in the expression might be read as a date or a time."""
+    text, span = reading.text, reading.span
+    types = [computation.spark_type for ref in reading.references.values() if (computation := reading.computation(ref))]
+    calls = [text.shown(i) for i in range(span.start, span.stop) if text.kind(i + 1) is TokenType.L_PAREN]
+    return (
+        any(type_.startswith(("DATE", "TIME")) for type_ in types)
+        or any(cast.to.is_type(*exp.DataType.TEMPORAL_TYPES) for cast in reading.tree.find_all(exp.Cast))
+        or any(_TEMPORAL_FUNCTION.search(call) for call in calls)
+    )
 
 
 _SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)

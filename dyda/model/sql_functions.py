@@ -46,9 +46,9 @@ GENERATORS = _names(
 CHANGING = _names(
     """
     aes_encrypt curdate current_catalog current_database current_date current_path current_schema current_time
-    current_timestamp current_timezone current_user input_file_block_length input_file_block_start input_file_name java_method
-    localtime localtimestamp monotonically_increasing_id now rand randn random randstr reflect session_user shuffle
-    spark_partition_id try_reflect uniform user uuid version
+    current_timestamp current_timezone current_user input_file_block_length input_file_block_start input_file_name
+    java_method localtime localtimestamp monotonically_increasing_id now rand randn random randstr reflect session_user
+    shuffle spark_partition_id try_reflect uniform user uuid version
     """
 )
 """Functions whose value does not follow from their arguments alone: time, chance, the session, the machine."""

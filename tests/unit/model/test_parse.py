@@ -316,3 +316,11 @@ def test_an_error_at_the_source_keeps_the_place_in_the_file(resolve):
 def test_windows_line_ends_and_a_final_semicolon(resolve):
     view = parse_view("v", "SELECT c.id -- key\r\nFROM crm.customer c\r\nWHERE c.age > 1 -- more\r\n;\r\n", resolve)
     assert conditions(view) == ["`c`.`age` > 1"]
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT c.NULL.tags FROM crm.customer c", "SELECT c.name FROM crm.customer c WHERE c.NULL . tags"]
+)
+def test_what_sqlglot_cannot_place_is_refused(resolve, text):
+    with pytest.raises(UnsupportedSql):
+        parse_view("v", text, resolve)
