@@ -16,7 +16,7 @@ import psycopg2
 from dyda.errors import MissingRights, SourceBusy, SourceInUse
 from dyda.model.relation import Relation
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql
-from dyda.sources.state import read_state
+from dyda.sources.state import is_complete, read_state
 
 __all__ = ["attach", "detach", "release"]
 
@@ -92,7 +92,10 @@ def _install(sessions: Sessions, project: str) -> None:
                     f"source {sessions.settings.name}: the role may not create schema dyda",
                     "Run `dyda sources check`: it prints the GRANT that is missing.",
                 ) from None
+        complete = is_complete(cursor)
         cursor.execute(load_sql("tables"))
+        if not complete:  # what was missing may have cost rows that not even a gap could tell of
+            cursor.execute("SELECT nextval('dyda.gap')")
         cursor.execute("SELECT project FROM dyda.consumer")
         found = cursor.fetchone()
         if found is not None and found[0] != project:

@@ -100,6 +100,11 @@ def hierarchies(cursor: Any, tables: Sequence[tuple[str, str]]) -> list[Hierarch
 def describe(cursor: Any, source: str, tables: Collection[tuple[str, str]]) -> dict[tuple[str, str], Relation]:
     """The relations as they are now; refuses by name what cannot be captured exactly (rule C3)."""
     wanted = list(dict.fromkeys(tables))
+    if cursor.connection.get_parameter_status("server_encoding") == "SQL_ASCII":
+        raise RelationRefused(
+            f"source {source}: its database has no encoding (SQL_ASCII), so its texts cannot be read exactly",
+            "Move it into a database with an encoding, UTF8 for example.",
+        )
     trees = hierarchies(cursor, wanted)
     members = _members(cursor, [relid for tree in trees for relid in tree.members])
     for (schema, table), tree in zip(wanted, trees, strict=True):

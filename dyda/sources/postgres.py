@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable
 
 from dyda import faults
@@ -90,17 +91,16 @@ class PostgresSource:
         """
         faults.point("acknowledge.before")
         with self._sessions.transaction(WRITING) as cursor:
-            cursor.execute("SET LOCAL statement_timeout = 0")
-            cursor.execute("SELECT dyda.acknowledge(%s, %s::pg_snapshot)", (self.project, str(position)))
-            deleted = int(cursor.fetchone()[0])
-        if deleted and not any(held.held for held in self._open):
-            try:
-                with self._sessions.transaction(WRITING) as cursor:
-                    cursor.execute("SELECT dyda.shrink(%s)", (min(SHRINK, self.settings.log_limit // 2),))
-            except SourceBusy:
-                pass
+            # An acknowledgement that a crash undoes is only repeated; nobody need wait for the disk.
+            cursor.execute("SET LOCAL statement_timeout = 0; SET LOCAL synchronous_commit = off")
+            cursor.execute("SELECT * FROM dyda.acknowledge(%s, %s::pg_snapshot)", (self.project, str(position)))
+            deleted, size = cursor.fetchone()
+        most = min(SHRINK, self.settings.log_limit // 2)
+        if size > most and not any(held.held for held in self._open):
+            with contextlib.suppress(SourceBusy), self._sessions.transaction(WRITING) as cursor:
+                cursor.execute("SELECT dyda.shrink(%s)", (most,))
         faults.point("acknowledge.after")
-        return deleted
+        return int(deleted)
 
     def close(self) -> None:
         for held in self._open:

@@ -43,6 +43,8 @@ PINNED = {
     "client_encoding": "UTF8",
     "idle_in_transaction_session_timeout": "0",  # a snapshot is held by an idle transaction
     "client_min_messages": "error",
+    "standard_conforming_strings": "on",
+    "jit": "off",  # compiling takes longer than a lookup
 }
 """Settings of every session that reads or writes canonical text (rule C1)."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from dyda.model.relation import RelationName
 from dyda.sources.settings import SourceIdentity
 
-__all__ = ["CaptureState", "read_state"]
+__all__ = ["CaptureState", "is_complete", "read_state"]
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,20 @@ class CaptureState:
         return (RelationName(source, schema, table) for schema, table in self.watched.values())
 
 
-def read_state(cursor: Any) -> CaptureState:
-    """What `dyda.state()` says, or that nothing is attached. The transaction must be a fresh one."""
+def is_complete(cursor: Any) -> bool:
+    """Whether every table, sequence and function of capture is there."""
     cursor.execute(
-        "SELECT bool_and(to_regclass(t) IS NOT NULL), bool_and(to_regprocedure(f) IS NOT NULL) FROM (VALUES"
+        "SELECT bool_and(to_regclass(t) IS NOT NULL) AND bool_and(to_regprocedure(f) IS NOT NULL) FROM (VALUES"
         " ('dyda.log', 'dyda.state()'), ('dyda.gap', 'dyda.capture()'), ('dyda.consumer', 'dyda.entries(pg_snapshot)'),"
         " ('dyda.watched', 'dyda.watched_relations()'), ('dyda.member', 'dyda.mark_gap()'),"
         " ('dyda.log_sequence', 'dyda.acknowledge(text, pg_snapshot)')) AS needed (t, f)"
     )
-    if not all(cursor.fetchone()):
+    return bool(cursor.fetchone()[0])
+
+
+def read_state(cursor: Any) -> CaptureState:
+    """What `dyda.state()` says, or that nothing is attached. The transaction must be a fresh one."""
+    if not is_complete(cursor):
         return CaptureState(False, SourceIdentity("unknown", "unknown"))
     cursor.execute("SELECT * FROM dyda.state()")
     project, gap, unsettled, system, timeline, events, order = cursor.fetchone()

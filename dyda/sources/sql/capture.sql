@@ -59,11 +59,11 @@ DECLARE
 BEGIN
     -- After a first failure this transaction is not made to wait again; the counter moves once more, so nobody can
     -- hide rows by setting this parameter himself.
-    IF current_setting('dyda.failed', true) = pg_current_xact_id_if_assigned()::text THEN
-        PERFORM dyda.mark_gap();
-        RETURN NULL;
-    END IF;
     BEGIN
+        IF current_setting('dyda.failed', true) = pg_current_xact_id_if_assigned()::text THEN
+            PERFORM dyda.mark_gap();
+            RETURN NULL;
+        END IF;
         SELECT m.root, c.log_limit INTO STRICT watched_root, most
         FROM dyda.member m, dyda.consumer c WHERE m.relid = TG_RELID;
         IF pg_table_size('dyda.log'::regclass) > most THEN
@@ -94,7 +94,11 @@ BEGIN
             INSERT INTO dyda.log (op, root, relid) VALUES ('T', watched_root, TG_RELID);
         END IF;
     EXCEPTION WHEN OTHERS THEN
-        PERFORM dyda.mark_gap();
+        BEGIN
+            PERFORM dyda.mark_gap();
+        EXCEPTION WHEN OTHERS THEN
+            NULL;  -- mark_gap itself is gone: whoever opens this source finds it missing
+        END;
     END;
     RETURN NULL;
 END
@@ -129,6 +133,11 @@ BEGIN
                        event.name, event.event, shown, event.referencing);
         EXECUTE format('ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER %I', shown, event.name);
     END LOOP;
+    -- Names are resolved one statement at a time: if another table took this one's name meanwhile, start again.
+    IF (SELECT count(*) FROM pg_trigger t
+        WHERE t.tgrelid = relation AND t.tgenabled = 'A' AND t.tgfoid = 'dyda.capture()'::regprocedure) < 4 THEN
+        RAISE EXCEPTION 'table % was renamed while capture was attached', shown USING ERRCODE = 'serialization_failure';
+    END IF;
     INSERT INTO dyda.member (relid, root) VALUES (relation, watched)
     ON CONFLICT (relid) DO UPDATE SET root = excluded.root WHERE member.root <> excluded.root;
     PERFORM set_config('dyda.quiet', coalesce(told, ''), true);

@@ -114,7 +114,11 @@ BEGIN
             PERFORM dyda.follow(found.root);
         END LOOP;
     EXCEPTION WHEN OTHERS THEN
-        PERFORM dyda.mark_gap();
+        BEGIN
+            PERFORM dyda.mark_gap();
+        EXCEPTION WHEN OTHERS THEN
+            NULL;  -- mark_gap itself is gone: whoever opens this source finds it missing
+        END;
     END;
 END
 $body$;
@@ -144,11 +148,10 @@ BEGIN
             END IF;
         END LOOP;
     EXCEPTION WHEN OTHERS THEN
-        -- DROP SCHEMA dyda ends here too: there is nothing left to tell, and mark_gap itself may be gone.
         BEGIN
             PERFORM dyda.mark_gap();
         EXCEPTION WHEN OTHERS THEN
-            NULL;
+            NULL;  -- DROP SCHEMA dyda ends here: there is nothing left to tell
         END;
     END;
 END
@@ -162,11 +165,17 @@ AS $body$
 DECLARE
     found record;
 BEGIN
-    FOR found IN SELECT m.root FROM dyda.member m WHERE m.relid = pg_event_trigger_table_rewrite_oid() LOOP
-        PERFORM dyda.log_schema_change(found.root, TG_TAG);
-    END LOOP;
-EXCEPTION WHEN OTHERS THEN
-    PERFORM dyda.mark_gap();
+    BEGIN
+        FOR found IN SELECT m.root FROM dyda.member m WHERE m.relid = pg_event_trigger_table_rewrite_oid() LOOP
+            PERFORM dyda.log_schema_change(found.root, TG_TAG);
+        END LOOP;
+    EXCEPTION WHEN OTHERS THEN
+        BEGIN
+            PERFORM dyda.mark_gap();
+        EXCEPTION WHEN OTHERS THEN
+            NULL;  -- mark_gap itself is gone: whoever opens this source finds it missing
+        END;
+    END;
 END
 $body$;
 

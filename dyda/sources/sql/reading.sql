@@ -47,19 +47,18 @@ LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$ SELECT w.root, w.schema_name, w.table_name FROM dyda.watched w $body$;
 
-CREATE OR REPLACE FUNCTION dyda.acknowledge(consumer text, done pg_snapshot) RETURNS bigint
+-- Also tells how large the log's files are, so that the caller knows whether dyda.shrink is worth asking for.
+CREATE OR REPLACE FUNCTION dyda.acknowledge(consumer text, done pg_snapshot, OUT deleted bigint, OUT size bigint)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
-DECLARE
-    deleted bigint;
 BEGIN
     IF NOT EXISTS (SELECT FROM dyda.consumer c WHERE c.project = acknowledge.consumer) THEN
         RAISE EXCEPTION 'this log belongs to another project' USING ERRCODE = '55006';
     END IF;
     DELETE FROM dyda.log l WHERE l.xid < pg_snapshot_xmax(done) AND pg_visible_in_snapshot(l.xid, done);
     GET DIAGNOSTICS deleted = ROW_COUNT;
-    RETURN deleted;
+    size := pg_table_size('dyda.log'::regclass);
 END
 $body$;
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.parse
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -93,6 +94,14 @@ class Ground:
         self.source.close()
         for connection in self._connections:
             connection.close()
+
+
+def as_role(url: str, name: str, password: str) -> str:
+    """The same database as another role."""
+    parts = urllib.parse.urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    user = f"{urllib.parse.quote(name, safe='')}:{urllib.parse.quote(password, safe='')}"
+    return urllib.parse.urlunsplit(parts._replace(netloc=f"{user}@{host}"))
 
 
 def bag(table: Any) -> Counter[tuple[str | None, ...]]:

@@ -16,7 +16,7 @@ from dyda.errors import MissingRights, RelationRefused, SourceUnreachable, Unkno
 from dyda.model.types import PgType
 from dyda.sources import PostgresSource, SourceSettings
 from dyda.sources.reader import read_partition
-from tests.integration.sources.conftest import PROJECT, Ground, bag
+from tests.integration.sources.conftest import PROJECT, Ground, as_role, bag
 
 
 def test_describe_tells_types_keys_and_sizes(ground: Ground) -> None:
@@ -160,15 +160,15 @@ def role(ground: Ground) -> Iterator[Callable[[], tuple[str, PostgresSource]]]:
 
     def make() -> tuple[str, PostgresSource]:
         name = f'role "{time.time_ns()}'
-        ground.run(f"CREATE ROLE {_quoted(name)} LOGIN")
-        url = ground.url.replace("postgres@", name.replace('"', "%22").replace(" ", "%20") + "@")
+        ground.run(f"CREATE ROLE {_quoted(name)} LOGIN PASSWORD 'reader'")
+        url = as_role(ground.url, name, "reader")
         made.append((name, PostgresSource(SourceSettings("crm", url), PROJECT)))
         return made[-1]
 
     yield make
     for name, source in made:
         source.close()
-        ground.run(f"REASSIGN OWNED BY {_quoted(name)} TO postgres", f"DROP OWNED BY {_quoted(name)}")
+        ground.run(f"REASSIGN OWNED BY {_quoted(name)} TO CURRENT_USER", f"DROP OWNED BY {_quoted(name)}")
         ground.run(f"DROP ROLE {_quoted(name)}")
 
 
@@ -277,7 +277,8 @@ def test_a_table_of_another_owner_names_the_grant(ground: Ground, role: Callable
     ground.run("CREATE TABLE t (a int)", f"GRANT SELECT ON t TO {_quoted(name)}")
     ground.run(f"GRANT CREATE ON DATABASE {_quoted(database)} TO {_quoted(name)}")
     errors = [finding for finding in plain.check([("public", "t")]) if finding.level == "error"]
-    assert [error.remedy for error in errors] == [f'GRANT "postgres" TO {_quoted(name)};']
+    ((me,),) = ground.run("SELECT current_user")
+    assert [error.remedy for error in errors] == [f"GRANT {_quoted(me)} TO {_quoted(name)};"]
     with pytest.raises(MissingRights):
         plain.attach(plain.describe([("public", "t")]).values())
 
@@ -317,7 +318,7 @@ def test_a_wrong_password_is_never_shown(new_server: Callable[..., Any]) -> None
     rules.write_text("local all locked scram-sha-256\n" + rules.read_text())
     server.stop()
     server.start()
-    url = server.url().replace("postgres@", "locked:wr0ngword@")
+    url = as_role(server.url(), "locked", "wr0ngword")
     with pytest.raises(SourceUnreachable) as refused:
         PostgresSource(SourceSettings("crm", url), PROJECT).relations()
     assert "wr0ngword" not in str(refused.value)

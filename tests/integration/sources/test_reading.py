@@ -16,7 +16,7 @@ from dyda.errors import BrokenUnit, MissingRights, SourceBusy, SourceUnreachable
 from dyda.model.bag import Bag
 from dyda.sources import snapshot as snapshot_module
 from dyda.sources.reader import ReadFailed, read_partition
-from tests.integration.sources.conftest import Ground, bag
+from tests.integration.sources.conftest import Ground, as_role, bag
 
 SETUP = (
     "CREATE TYPE mood AS ENUM ('sad', 'happy')",
@@ -189,9 +189,9 @@ def test_R3_row_security_is_an_error_and_never_a_subset(ground: Ground, database
     )
     (relation,) = ground.watch("t")
     role = f"reader_{relation.oid}_{time.time_ns()}"
-    ground.run(f"CREATE ROLE {role} LOGIN", ground.source.grants(role, [("public", "t")]))
+    ground.run(f"CREATE ROLE {role} LOGIN PASSWORD 'reader'", ground.source.grants(role, [("public", "t")]))
     try:
-        reader = Ground(ground.url.replace("postgres@", f"{role}@"))
+        reader = Ground(as_role(ground.url, role, "reader"))
         try:
             with (
                 reader.source.open([relation.name]) as snapshot,

@@ -6,7 +6,7 @@ The values are drawn as SQL literals; the oracle is PostgreSQL's output function
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -123,35 +123,21 @@ SESSIONS = st.fixed_dictionaries(
 )
 
 
-@pytest.fixture(scope="module")
-def places(server) -> Iterator[Ground]:  # type: ignore[no-untyped-def]
-    """One table with a column of each type, on the shared server, for all examples."""
-    import uuid
+OWN = {"mood", "mood[]", "pair"}
+COLUMNS = ["id", *(f"c{place}" for place in range(len(TYPES)))]
 
-    import psycopg2
 
-    name = f"types_{uuid.uuid4().hex[:12]}"
-    administration = psycopg2.connect(server.url())
-    administration.autocommit = True
-    administration.cursor().execute(f"CREATE DATABASE {name}")
-    ground = Ground(server.url(name))
-    columns = ", ".join(
-        f"c{place} public.{kind}" if kind in OWN else f"c{place} {kind}" for place, kind in enumerate(TYPES)
-    )
+@pytest.fixture
+def places(ground: Ground) -> Ground:
+    """One table with a column of each type, for all examples."""
+    columns = ", ".join(f"c{place} {kind}" for place, kind in enumerate(TYPES))
     ground.run(
         "CREATE TYPE mood AS ENUM ('sad', 'very happy', 'o\"dd,\\')",
         "CREATE TYPE pair AS (x int, y text)",
         f"CREATE TABLE t (id int, {columns})",
     )
     ground.watch("t")
-    yield ground
-    ground.close()
-    administration.cursor().execute(f"DROP DATABASE {name} WITH (FORCE)")
-    administration.close()
-
-
-OWN = {"mood", "mood[]", "pair"}
-COLUMNS = ["id", *(f"c{place}" for place in range(len(TYPES)))]
+    return ground
 
 
 @given(
