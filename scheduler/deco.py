@@ -202,7 +202,7 @@ class Plan:
 
     def _waits_on(self, entry: Entry | None) -> Edge | None:
         """Why `entry` has to wait; None if it does not, or is held itself or together with another."""
-        if entry is None or entry.state is not State.PENDING or not self.dependencies.footprint(entry).concerned:
+        if entry is None or entry.state is not State.PENDING or not self.dependencies.concerned(entry):
             return None
         run = self.dependencies.run_of(entry)
         group = self._group_of[run.index]

@@ -154,8 +154,7 @@ class Dependencies:
             if not last.entries[0].alone:
                 last.entries.append(entry)
                 return last
-        footprint = self.footprints.of(shape)
-        if not footprint.concerned:
+        if not self.concerned(entry):
             return self._append_idle(entry, extend)
         if chain is None:
             chain = self._chains[entry.source] = _Chain()
@@ -191,7 +190,7 @@ class Dependencies:
         """The semantic edges, neighbour by neighbour."""
         for run in self.runs:
             before = run.previous.entries[-1] if run.previous is not None else None
-            for entry in run.entries if self.footprint(run.entries[0]).concerned else ():
+            for entry in run.entries if self.concerned(run.entries[0]) else ():
                 if before is not None:
                     yield Edge(before.number, entry.number, EdgeKind.SEMANTIC, entry.source)
                 before = entry
@@ -199,9 +198,13 @@ class Dependencies:
     def footprint(self, entry: Entry) -> Footprint:
         return self.footprints.of(entry.shape)
 
+    def concerned(self, entry: Entry) -> bool:
+        """Whether it takes part in the order at all: it concerns a view, or has broken, so it had work to do."""
+        return bool(entry.observed) or self.footprints.of(entry.shape).concerned
+
     def tail(self, entry: Entry) -> Run | None:
         """The run that `entry`, if it came now, would follow or join."""
-        chain = self._chains.get(entry.source) if self.footprint(entry).concerned else self._idle
+        chain = self._chains.get(entry.source) if self.concerned(entry) else self._idle
         return chain.last if chain is not None else None
 
     def run_of(self, entry: Entry) -> Run:

@@ -252,7 +252,7 @@ class Schedule:
         return self._known
 
     def _concerned(self, entry: Entry) -> bool:
-        return self._footprints().of(entry.shape).concerned
+        return bool(entry.observed) or self._footprints().of(entry.shape).concerned
 
     def _forget_plan(self) -> None:
         self._plan = None

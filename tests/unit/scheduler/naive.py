@@ -98,7 +98,7 @@ def _concerns(queued: Queued, views: Sequence[ViewReads], names: _Names, observe
     known |= {relation for view in views for relation in (*view.reads, *view.candidates)}
     touched = set(queued.message.relations)
     touched |= {e.renamed_to for c in queued.message.changes if (e := effect(c)) is not None and e.renamed_to}
-    return any(names.same(relation) & known for relation in touched)
+    return queued.number in observed or any(names.same(relation) & known for relation in touched)
 
 
 def _semantic(one: Queued, other: Queued, views: Sequence[ViewReads], names: _Names, observed: Observed) -> bool:
