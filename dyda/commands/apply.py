@@ -98,7 +98,7 @@ def _plan(project: Project, warehouse: Warehouse) -> ApplyPlan:
             found["change"].append(name)
         elif record.stored_state == "broken":
             found["recover"].append(name)
-        elif record.sql != text:
+        elif record.details.get("evolved"):
             found["evolved"].append(name)
         else:
             found["unchanged"].append(name)

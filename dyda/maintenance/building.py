@@ -11,6 +11,7 @@ from dyda.maintenance.live import BuildPlan, Known, Target
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.refresh import Refresh
 from dyda.model.relation import Relation, RelationName
+from dyda.model.render import render_view
 from dyda.warehouse import ViewChange, ViewColumn, ViewVersion, Worker
 from va import Recompute, adapt
 from vm import flatten
@@ -78,14 +79,16 @@ class Builder:
         )
         record = self.known.views[target.name].record if target.name in self.known.views else None
         record = record or self.known.frozen.get(target.name)
+        # A version's text must mean the same for ever; `*` would take in a column that is added later.
+        sql = render_view(definition.tree, definition.preferences) if definition.star else target.sql
         version = ViewVersion(
-            sql=target.sql,
+            sql=sql,
             columns=columns,
             relations=tuple(sorted(definition.relations)),
             cause=target.reason,
             file_text=target.file_text,
         )
-        unchanged = record is not None and record.sql == target.sql and record.columns == columns
+        unchanged = record is not None and record.sql == sql and record.columns == columns
         expected = record.positions if record is not None else {}
         return ViewChange(
             view=target.name,

@@ -150,6 +150,8 @@ class ViewDefinition:
     sql: str
     tree: Project
     preferences: Preferences = field(default_factory=Preferences)
+    star: bool = False
+    """The text says `*` somewhere: read again over other columns, it would mean another view."""
 
     @property
     def relations(self) -> frozenset[RelationName]:

@@ -126,6 +126,7 @@ class _Builder:
         self.plain_numeric = plain_numeric
         self.relation_spans: dict[str, Span] = {}
         self.condition_spans: list[tuple[Span, str]] = []
+        self.star = False
 
     def build(self) -> ViewDefinition:
         node, scope = self.from_item(self.outline.tables)
@@ -134,7 +135,8 @@ class _Builder:
         items, names = self.items(scope)
         self.refuse_duplicates(items)
         outputs = tuple(output for output, _ in items)
-        return ViewDefinition(self.text.view, self.text.text, Project(node, outputs), self.preferences(names))
+        tree = Project(node, outputs)
+        return ViewDefinition(self.text.view, self.text.text, tree, self.preferences(names), self.star)
 
     def from_item(self, source: FromItem) -> tuple[Node, _Scope]:
         if isinstance(source, Occurrence):
@@ -204,6 +206,7 @@ class _Builder:
             offset = self.text.offset(span.start)
             read = item(self.text, span, scope, self.plain_numeric)
             if read.star is not None:
+                self.star = True
                 found = [OutputColumn(ref.column, _plain(ref)) for ref in scope.star(read.star, offset)]
             elif read.expression is not None and read.name is not None:
                 found = [OutputColumn(read.name, read.expression)]

@@ -1,0 +1,66 @@
+"""A view's tree as Spark SQL text: how a rewritten definition is written down, preferences included.
+
+    parse_view(render_view(d)).tree means the same as d.tree, and has the same output names and preferences
+
+Expressions stay as their author wrote them; only the column references are put anew.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from dyda.model.algebra import Join, Node, Project, Scan, Select
+from dyda.model.preferences import Preference, Preferences
+
+__all__ = ["render_view"]
+
+
+def render_view(tree: Project, preferences: Preferences) -> str:
+    """The text of a view file that says what `tree` and `preferences` say."""
+    lines = []
+    header = [f"{name} = {value}" for name in ("extent", "new_columns") if (value := getattr(preferences, name))]
+    if header:
+        lines.append(f"-- dyda: {', '.join(header)}")
+    items = []
+    for item in tree.items:
+        text = item.expression.rendered(str)
+        if item.expression.column is None or item.expression.column.column != item.name:
+            text += f" AS {_quoted(item.name)}"
+        items.append(text + _comment(preferences.of_item(item.name)))
+    lines.append("SELECT " + ",\n       ".join(items))
+    tables: list[str] = []
+    conditions: list[str] = []
+    _gather(tree.input, preferences, tables, conditions)
+    lines.append("FROM " + "\nCROSS JOIN ".join(tables))
+    if conditions:
+        lines.append("WHERE " + "\n  AND ".join(conditions))
+    return "\n".join(lines) + "\n"
+
+
+def _gather(node: Node, preferences: Preferences, tables: list[str], conditions: list[str]) -> None:
+    """Inner joins and selections commute, so every condition may stand in WHERE."""
+    match node:
+        case Scan(alias, relation):
+            name = ".".join(_quoted(part) for part in (relation.name.source, relation.name.schema, relation.name.table))
+            tables.append(f"{name} {_quoted(alias)}{_comment(preferences.of_relation(alias))}")
+        case Select(below, condition):
+            _gather(below, preferences, tables, conditions)
+            conditions.append(f"({condition.rendered(str)}){_comment(preferences.of_condition(condition.sql))}")
+        case Join(left, right, condition):
+            _gather(left, preferences, tables, conditions)
+            _gather(right, preferences, tables, conditions)
+            if condition is not None:
+                conditions.append(f"({condition.rendered(str)}){_comment(preferences.of_condition(condition.sql))}")
+        case Project():
+            raise ValueError("a select list below a join or a selection cannot be written yet")
+        case _:
+            assert_never(node)
+
+
+def _comment(preference: Preference | None) -> str:
+    words = [word for word in ("dispensable", "replaceable") if preference is not None and getattr(preference, word)]
+    return f" /* {', '.join(words)} */" if words else ""
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

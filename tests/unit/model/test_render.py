@@ -1,0 +1,42 @@
+"""A definition written down and read again is the same view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dyda.model.algebra import Project, conjuncts, scans
+from dyda.model.parse import parse_view
+from dyda.model.relation import Relation
+from dyda.model.render import render_view
+
+VIEWS = [
+    "SELECT c.name FROM crm.customer c",
+    "SELECT * FROM booking.seat c WHERE c.flight_no > 3 AND (c.name = 'x' OR c.name = 'it''s')",
+    "-- dyda: extent = any, new_columns = append\nSELECT c.name /* replaceable */ AS who, f.age + 1 AS next /* dispensable */"
+    " FROM crm.customer c /* replaceable */ JOIN booking.flight_res f ON c.name = f.name /* replaceable, dispensable */"
+    " WHERE f.dest = 'Asia' /* dispensable */",
+    "SELECT a.name, b.name AS other FROM crm.customer a JOIN crm.customer b USING (age)",
+    'SELECT o.`First Name`, o.`a"b` AS `x``y` FROM `Old Stock`.`Größen`.`a``b"c\'d` o',
+]
+
+
+@pytest.mark.parametrize("text", VIEWS)
+def test_rendered_and_read_again_it_is_the_same(text: str, resolve: Callable[..., Relation]) -> None:
+    view = parse_view("v", text, resolve)
+    again = parse_view("v", render_view(view.tree, view.preferences), resolve)
+    assert not again.star
+    assert [item.name for item in again.tree.items] == [item.name for item in view.tree.items]
+    assert [item.expression.sql for item in again.tree.items] == [item.expression.sql for item in view.tree.items]
+    assert list(scans(again.tree)) == list(scans(view.tree))
+    assert _conditions(again.tree) == _conditions(view.tree)
+    assert again.preferences.extent == view.preferences.extent
+    assert again.preferences.new_columns == view.preferences.new_columns
+    assert set(again.preferences.items) == set(view.preferences.items)
+    assert set(again.preferences.relations) == set(view.preferences.relations)
+    assert len(again.preferences.conditions) == len(view.preferences.conditions)
+
+
+def _conditions(tree: Project) -> list[str]:
+    return sorted(condition.sql.strip("()") for condition in conjuncts(tree))
