@@ -126,5 +126,6 @@ def acknowledgement_held(url: str) -> Iterator[None]:
             cursor.execute("SELECT pg_advisory_lock_shared(%s, %s)", (ADVISORY_CLASS, ACKNOWLEDGE_LOCK))
             connection.commit()
             yield
+            cursor.execute("SELECT pg_advisory_unlock_all()")
     finally:
         connection.close()
