@@ -228,7 +228,7 @@ def answers() -> dict[str, dict[str, object]]:
     # A process of its own: its Spark session must not become that of other tests.
     probe = Path(__file__).with_name("spark_probe.py")
     question = json.dumps({"columns": COLUMNS, "names": names, "pairs": pairs, "failing": expressions(FAILING)})
-    answer = subprocess.run([sys.executable, probe], input=question, capture_output=True, text=True, timeout=300)
+    answer = subprocess.run([sys.executable, probe], input=question, capture_output=True, text=True, timeout=600)
     assert answer.returncode == 0, answer.stderr[-4000:]
     found: dict[str, dict[str, object]] = json.loads(answer.stdout.splitlines()[-1])
     return found
