@@ -1,10 +1,12 @@
 """View synchronization: what becomes of a view's definition when a schema under it moves (paper 001, Section 2).
 
 Always true here: rewriting is pure, and a view whose definition cannot be kept is reported broken with its reason,
-never guessed at. The one rule in force so far: a definition holds if it still means something over the relations as
-they are now; it is never altered.
+never guessed at. Two rules so far: renames are followed, with the view's own column names unchanged (following.py);
+anything else must leave the definition meaningful as it stands (reading.py).
 """
 
-from vs.judgement import Broken, Holds, Judgement, judge
+from vs.following import follow
+from vs.judgement import Broken, Holds, Judgement
+from vs.reading import read
 
-__all__ = ["Broken", "Holds", "Judgement", "judge"]
+__all__ = ["Broken", "Holds", "Judgement", "follow", "read"]

@@ -1,23 +1,23 @@
-"""Does a view's definition still hold over the relations as they are now?"""
+"""What becomes of a definition: it holds, it follows a rename, or it is broken."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from dyda.errors import DydaError
 from dyda.model.algebra import ViewDefinition
-from dyda.model.parse import parse_view
-from dyda.model.relation import Relation
 
-__all__ = ["Broken", "Holds", "Judgement", "judge"]
+__all__ = ["Broken", "Holds", "Judgement"]
 
 
 @dataclass(frozen=True)
 class Holds:
-    """The definition means something; its tree is resolved against today's relations."""
+    """The definition means something; its tree is resolved against today's relations.
+
+    `followed` says in words what was followed; empty if the text is the same as before.
+    """
 
     definition: ViewDefinition
+    followed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,3 @@ class Broken:
 
 
 Judgement = Holds | Broken
-
-
-def judge(
-    name: str, sql: str, resolve: Callable[[str, str | None, str], Relation], plain_numeric: str = "decimal(38,18)"
-) -> Judgement:
-    """Read the definition again over what `resolve` finds now."""
-    try:
-        return Holds(parse_view(name, sql, resolve, plain_numeric=plain_numeric))
-    except DydaError as error:
-        return Broken(error.what)

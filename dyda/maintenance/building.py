@@ -15,7 +15,7 @@ from dyda.model.render import render_view
 from dyda.warehouse import ViewChange, ViewColumn, ViewVersion, Worker
 from va import Recompute, adapt
 from vm import flatten
-from vs import Broken, judge
+from vs import Broken, read
 
 __all__ = ["Builder"]
 
@@ -53,7 +53,7 @@ class Builder:
 
     def _plan(self, target: Target) -> BuildPlan:
         numeric = self.house.project.settings.spark.numeric
-        judgement = judge(target.name, target.sql, self._describe, numeric)
+        judgement = read(target.name, target.sql, self._describe, numeric)
         if isinstance(judgement, Broken):
             raise _BrokenView(judgement.reason)
         adaptation = adapt(judgement.definition, target.reason)
