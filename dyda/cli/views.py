@@ -33,7 +33,7 @@ def views_group(context: click.Context) -> None:
 @click.argument("name")
 @click.option("--sql", is_flag=True, help="The current SQL alone.")
 def views_show(name: str, sql: bool) -> None:
-    """Show the definition, columns, positions and effective preferences of a view."""
+    """Show the definition, columns and positions of a view."""
     from dyda import commands
 
     answer = commands.views_show(common().folder, name)
