@@ -2,24 +2,27 @@
 -- without it everything still works, by comparing fingerprints on every poll.
 -- What always holds: a user's DDL never fails here and never waits longer than 40 ms for a lock; what fails is a gap.
 
--- All types whose text depends on one of `changed`: arrays, domains, ranges and rows over it, and so on.
-CREATE OR REPLACE FUNCTION dyda.types_over(changed oid[]) RETURNS SETOF oid
+-- The watched relations whose columns are of one of the `changed` types or contain one: in arrays, domains, ranges, rows.
+-- Goes from the columns down, by index; from the type up it would read all of pg_attribute on every ALTER.
+CREATE OR REPLACE FUNCTION dyda.users_of_types(changed oid[]) RETURNS SETOF oid
 LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
-    WITH RECURSIVE over(typid) AS (
-        SELECT unnest(changed)
+    WITH RECURSIVE used(root, typid) AS (
+        SELECT m.root, a.atttypid
+        FROM dyda.member m JOIN pg_attribute a ON a.attrelid = m.relid
+        WHERE a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
         UNION
-        SELECT more.oid FROM over, LATERAL (
-            SELECT t.oid FROM pg_type t WHERE t.typelem = over.typid AND t.typlen = -1
-            UNION ALL SELECT t.oid FROM pg_type t WHERE t.typbasetype = over.typid
-            UNION ALL SELECT r.rngtypid FROM pg_range r WHERE r.rngsubtype = over.typid
-            UNION ALL SELECT r.rngmultitypid FROM pg_range r WHERE r.rngtypid = over.typid
-            UNION ALL SELECT c.reltype FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
-                      WHERE a.atttypid = over.typid AND a.attnum > 0 AND NOT a.attisdropped AND c.reltype <> 0
-        ) AS more (oid)
+        SELECT u.root, inside.typid
+        FROM used u JOIN pg_type t ON t.oid = u.typid, LATERAL (
+            SELECT t.typbasetype UNION ALL SELECT t.typelem
+            UNION ALL SELECT r.rngsubtype FROM pg_range r WHERE t.oid IN (r.rngtypid, r.rngmultitypid)
+            UNION ALL SELECT a.atttypid FROM pg_attribute a
+                      WHERE t.typrelid <> 0 AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+        ) AS inside (typid)
+        WHERE inside.typid >= 16384
     )
-    SELECT typid FROM over
+    SELECT DISTINCT root FROM used WHERE typid = ANY (changed)
 $body$;
 
 CREATE OR REPLACE FUNCTION dyda.tree(watched oid) RETURNS SETOF oid
@@ -73,6 +76,7 @@ DECLARE
     classes oid[];
     types oid[];
     schemas oid[];
+    users oid[];
     found record;
 BEGIN
     IF current_setting('dyda.quiet', true) = 'on' THEN
@@ -83,6 +87,10 @@ BEGIN
                array_agg(c.objid) FILTER (WHERE c.classid = 'pg_type'::regclass),
                array_agg(c.objid) FILTER (WHERE c.classid = 'pg_namespace'::regclass)
         INTO classes, types, schemas FROM pg_event_trigger_ddl_commands() c;
+        IF TG_TAG LIKE 'ALTER %' THEN
+            users := ARRAY(SELECT dyda.users_of_types(coalesce(types, '{}') || ARRAY(
+                SELECT c.reltype FROM pg_class c WHERE c.oid = ANY (classes) AND c.reltype <> 0)));
+        END IF;
         -- Another table under a watched name: it is watched from now on.
         INSERT INTO dyda.watched (root, schema_name, table_name)
         SELECT DISTINCT c.oid, w.schema_name, w.table_name
@@ -96,15 +104,11 @@ BEGIN
                 SELECT unnest(classes)
                 UNION
                 SELECT i.inhparent FROM above JOIN pg_inherits i ON i.inhrelid = above.relid
-            ), moved(typid) AS (
-                SELECT dyda.types_over(coalesce(types, '{}') || ARRAY(
-                    SELECT c.reltype FROM pg_class c WHERE c.oid = ANY (classes) AND c.reltype <> 0))
             )
             SELECT w.root FROM dyda.watched w
             WHERE w.root IN (SELECT relid FROM above)
                OR w.root IN (SELECT m.root FROM dyda.member m WHERE m.relid = ANY (classes))
-               OR w.root IN (SELECT m.root FROM dyda.member m JOIN pg_attribute a ON a.attrelid = m.relid
-                             WHERE a.attnum > 0 AND a.atttypid IN (SELECT typid FROM moved))
+               OR w.root = ANY (users)
                OR EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
                           WHERE n.oid = ANY (schemas) AND (c.oid = w.root OR n.nspname = w.schema_name))
                OR EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -180,6 +184,6 @@ END
 $body$;
 
 REVOKE ALL ON FUNCTION
-    dyda.types_over(oid[]), dyda.tree(oid), dyda.log_schema_change(oid, text), dyda.follow(oid),
+    dyda.users_of_types(oid[]), dyda.tree(oid), dyda.log_schema_change(oid, text), dyda.follow(oid),
     dyda.command_ended(), dyda.object_dropped(), dyda.table_rewritten()
     FROM PUBLIC;

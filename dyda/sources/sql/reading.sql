@@ -63,11 +63,11 @@ END
 $body$;
 
 -- Give a big empty log back to the file system, so that its limit means live entries. Rule P6: the caller has no snapshot
--- open; the exclusive lock proves that no writer is under way; emptiness is looked at under the lock.
+-- open; the exclusive lock proves that no writer is under way; emptiness is looked at under the lock. Writers wait for it, so it is asked for only for a moment, and again later.
 CREATE OR REPLACE FUNCTION dyda.shrink(more_than bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '20ms'
+SET lock_timeout = '5ms'
 AS $body$
 BEGIN
     IF pg_table_size('dyda.log'::regclass) <= more_than THEN

@@ -2,7 +2,7 @@
 SET LOCAL dyda.quiet = 'on';
 DROP FUNCTION IF EXISTS
     dyda.capture(), dyda.capture_table(oid, oid), dyda.release_table(oid), dyda.mark_gap(), dyda.shape(oid, oid),
-    dyda.types_over(oid[]), dyda.tree(oid), dyda.log_schema_change(oid, text), dyda.follow(oid),
+    dyda.users_of_types(oid[]), dyda.tree(oid), dyda.log_schema_change(oid, text), dyda.follow(oid),
     dyda.command_ended(), dyda.object_dropped(), dyda.table_rewritten(),
     dyda.state(), dyda.entries(pg_snapshot), dyda.watched_relations(), dyda.acknowledge(text, pg_snapshot),
     dyda.shrink(bigint);

@@ -48,7 +48,9 @@ BEGIN
             relid oid NOT NULL,
             shape text,
             image text
-        ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+        ) -- VACUUM must not truncate: its lock could cost a writer its 40 ms; see dyda.shrink
+          WITH (vacuum_truncate = off, toast.vacuum_truncate = off,
+                autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
                 autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 10000);
         CREATE INDEX log_xid ON dyda.log (xid);
         PERFORM nextval('dyda.gap');
