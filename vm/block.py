@@ -115,24 +115,15 @@ class JoinBlock:
         return self.by_alias[ref.alias].by_column[ref.column]
 
     def render(self, expression: Expression) -> str:
-        """The expression over frame names. String literals are stepped over, everything else stays verbatim."""
+        """The expression over frame names; everything between its column references stays verbatim."""
 
-        def rename(match: re.Match[str]) -> str:
-            if match["alias"] is None:
-                return match[0]
-            ref = ColumnRef(match["alias"].replace("``", "`"), match["column"].replace("``", "`"))
+        def name(ref: ColumnRef) -> str:
             value = self.carried(ref).value
             if value is None:
                 raise ValueError(f"{ref} is computed with in {expression.sql!r} but missing from its columns")
             return value
 
-        return _REFERENCES.sub(rename, expression.sql)
-
-
-_REFERENCES = re.compile(
-    r"""'(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | `(?P<alias>(?:[^`]|``)+)`\.`(?P<column>(?:[^`]|``)+)`""",
-    re.VERBOSE | re.DOTALL,
-)
+        return expression.rendered(name)
 
 
 def flatten(view: ViewDefinition, plain_numeric: str = "decimal(38,18)") -> JoinBlock:
@@ -147,7 +138,13 @@ def flatten(view: ViewDefinition, plain_numeric: str = "decimal(38,18)") -> Join
     passed = {item.expression.column for item in items if item.expression.column is not None}
     computed = {ref for conjunct in conjuncts for ref in conjunct.columns}
     computed |= {ref for item in items if item.expression.column is None for ref in item.expression.columns}
-    occurrences = tuple(_occurrence(index, scan, passed, computed, plain_numeric) for index, scan in enumerate(scans))
+    # No lambda variable in the view's text may be called like a frame's column: it would capture the column.
+    prefix = ""
+    while re.search(prefix + r"[tv]\d+_\d+", view.sql):
+        prefix += "_"
+    occurrences = tuple(
+        _occurrence(index, scan, passed, computed, plain_numeric, prefix) for index, scan in enumerate(scans)
+    )
     return JoinBlock(view.name, occurrences, tuple(conjuncts), items)
 
 
@@ -170,7 +167,7 @@ def _gather(node: Node, scans: list[Scan], conjuncts: list[Expression]) -> None:
 
 
 def _occurrence(
-    index: int, scan: Scan, passed: set[ColumnRef], computed: set[ColumnRef], plain_numeric: str
+    index: int, scan: Scan, passed: set[ColumnRef], computed: set[ColumnRef], plain_numeric: str, prefix: str
 ) -> Occurrence:
     relation = scan.relation
     for ref in passed | computed:
@@ -189,8 +186,8 @@ def _occurrence(
         carried.append(
             CarriedColumn(
                 column,
-                text=f"t{index}_{position}" if by_text else None,
-                value=f"v{index}_{position}" if by_value else None,
+                text=f"{prefix}t{index}_{position}" if by_text else None,
+                value=f"{prefix}v{index}_{position}" if by_value else None,
                 # A type without a Spark counterpart may stand inside CAST(… AS STRING) only: its value is its text.
                 spark_type=computation.spark_type if computation else "STRING",
                 family=computation.family if computation else None,

@@ -19,7 +19,6 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
-from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from dyda.engine.java import find_java_home
@@ -32,6 +31,8 @@ REQUIRED = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.decimalOperations.allowPrecisionLoss": "false",
     "spark.sql.parser.escapedStringLiterals": "false",
+    # '${env:HOME}' in a view is a text, not a look into this machine's environment.
+    "spark.sql.variable.substitute": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
@@ -40,6 +41,14 @@ DEFAULTS = {
     "spark.app.name": "dyda",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+}
+
+LOCAL = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    # Half the processor time until the first result, and no loss in a join of millions of rows: Spark generates its
+    # code anew for each query, which the optimizing compiler seldom gets to know.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -XX:-UsePerfData",
 }
 
 SMALL = {
@@ -128,7 +137,7 @@ class Sessions:
         settings = self._settings
         values = dict(DEFAULTS)
         if settings.master.startswith("local"):
-            values |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+            values |= LOCAL
         values |= {key: str(value) for key, value in settings.config.items()}
         values |= self._session_settings()
         values["spark.master"] = settings.master
@@ -148,6 +157,7 @@ class Sessions:
         if python is None and self._settings.master.startswith("local"):
             python = sys.executable
         environment = {"JAVA_HOME": str(find_java_home())}
+        environment["SPARK_LAUNCHER_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         if python is not None:
             environment["PYSPARK_PYTHON"] = python
         if self._settings.master.startswith("local"):

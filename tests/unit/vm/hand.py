@@ -47,7 +47,11 @@ def expression(text: str) -> Expression:
     equality = None
     if re.fullmatch(r"[a-z]\w*\.\w+ = [a-z]\w*\.\w+", text) and columns[0].alias != columns[1].alias:
         equality = (columns[0], columns[1])
-    return Expression(sql, frozenset(columns), bare, equality)
+    pieces = _REF.split(text)  # text, alias, column, text, alias, column, …, text
+    parts: list[str | ColumnRef] = [pieces[0]]
+    for alias, column, rest in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
+        parts += [ColumnRef(alias, column), rest]
+    return Expression(sql, frozenset(columns), bare, equality, tuple(parts))
 
 
 def view(
