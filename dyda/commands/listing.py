@@ -11,8 +11,11 @@ import pyarrow.compute as pc
 from dyda.commands.views import find_view
 from dyda.errors import DydaError
 from dyda.house import House
+from dyda.maintenance.live import load
+from dyda.model.algebra import conjuncts, scans
 from dyda.model.bag import COUNT
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation
+from dyda.model.preferences import Preference
 from dyda.model.relation import RelationName
 from dyda.settings import without_password
 from dyda.warehouse import MessageRecord, SourceRecord, ViewRecord
@@ -50,7 +53,7 @@ def sources(folder: Path) -> list[dict[str, Any]]:
             settings = house.project.settings.sources[name]
             answer: dict[str, Any] = {
                 "name": name,
-                "url": without_password(source.settings.url),
+                "url": source.settings.url if settings.embedded else without_password(source.settings.url),
                 "schema": settings.schema,
                 "reachable": True,
                 "capture": None,
@@ -76,7 +79,34 @@ def views_show(folder: Path, name: str) -> dict[str, Any]:
     """One view: what it is, and the file it came from."""
     with House.open(folder) as house:
         record = find_view(house.warehouse, name)
-        return {**_view(record), "sql": record.sql, "file": record.file_text, "cause": record.details}
+        return {
+            **_view(record),
+            "sql": record.sql,
+            "file": record.file_text,
+            "preferences": _preferences(house, name),
+        }
+
+
+def _preferences(house: House, name: str) -> dict[str, Any] | None:
+    """What may happen to each component: what the file says, else the project's defaults. None for a broken view."""
+    view = load(house).views.get(name)
+    if view is None:
+        return None
+    written, defaults = view.definition.preferences, house.project.settings.preferences
+    default = Preference(defaults.dispensable, defaults.replaceable)
+
+    def shown(found: Preference | None) -> list[str]:
+        chosen = found or default
+        return [word for word in ("dispensable", "replaceable") if getattr(chosen, word)]
+
+    tree = view.definition.tree
+    return {
+        "extent": written.extent or defaults.extent,
+        "new_columns": written.new_columns or defaults.new_columns,
+        "columns": {item.name: shown(written.of_item(item.name)) for item in tree.items},
+        "relations": {scan.alias: shown(written.of_relation(scan.alias)) for scan in scans(tree)},
+        "conditions": {c.sql: shown(written.of_condition(c.sql)) for c in conjuncts(tree)},
+    }
 
 
 def pending(folder: Path) -> list[dict[str, Any]]:

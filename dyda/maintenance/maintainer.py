@@ -17,7 +17,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dyda import faults
-from dyda.errors import BrokenUnit, DydaError, EvaluationFailed, SourceBusy, SourceUnreachable, ValueDoesNotFit
+from dyda.errors import (
+    BrokenUnit,
+    DydaError,
+    EvaluationFailed,
+    InstallBlocked,
+    PositionMoved,
+    SourceBusy,
+    SourceUnreachable,
+    ValueDoesNotFit,
+)
 from dyda.house import House
 from dyda.maintenance.building import Builder, Progress
 from dyda.maintenance.live import Known, LiveView, Target, load
@@ -103,11 +112,18 @@ class Maintainer:
                         return self._run(polled, {**again, **requested}, movement.waiting, progress, phases)
                 self._heal(self.known.views[name] for name in again)
                 healed |= set(again)
-        except BrokenUnit as error:
+        except (BrokenUnit, PositionMoved) as error:
             self.log(f"unit abandoned: {error.what}")
+            self._abandon()
             return Outcome.BROKEN
-        except (SourceUnreachable, SourceBusy) as error:
+        except (SourceUnreachable, SourceBusy, InstallBlocked) as error:
+            self._abandon()
             return self._blocked(error)
+
+    def _abandon(self) -> None:
+        """A unit that is not installed leaves no trace."""
+        self.worker.discard_stagings()
+        self.forget()
 
     def _blocked(self, error: DydaError) -> Outcome:
         if self.obstacle is None or self.obstacle.what != error.what:
