@@ -87,7 +87,7 @@ class PostgresSource:
         """Forget the log entries of every transaction in `position`; the number of entries.
 
         DELETE, not TRUNCATE: an older snapshot of ours still reads log and tables as they were (P6). Only a large
-        log that is empty is truncated, and only while no snapshot of ours is open.
+        log that is empty is truncated, and only while no snapshot of ours is open anywhere.
         """
         faults.point("acknowledge.before")
         with self._sessions.transaction(WRITING) as cursor:
@@ -96,7 +96,7 @@ class PostgresSource:
             cursor.execute("SELECT * FROM dyda.acknowledge(%s, %s::pg_snapshot)", (self.project, str(position)))
             deleted, size = cursor.fetchone()
         most = min(SHRINK, self.settings.log_limit // 2)
-        if size > most and not any(held.held for held in self._open):
+        if size > most:
             with contextlib.suppress(SourceBusy), self._sessions.transaction(WRITING) as cursor:
                 cursor.execute("SELECT dyda.shrink(%s)", (most,))
         faults.point("acknowledge.after")

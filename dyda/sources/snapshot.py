@@ -74,7 +74,8 @@ class SourceSnapshot:
         """Counter of gaps, fingerprints, snapshot, counter again, in this order.
 
         Read before the snapshot, the counter owns up to no gap whose rows the snapshot might lack. If it moved
-        before the second reading, a writer whose rows were not captured may be visible: once more.
+        before the second reading, a writer whose rows were not captured may be visible: once more. The advisory lock
+        keeps dyda.shrink away (P6); it is granted after the snapshot is taken, so the log's file is compared too.
         """
         for _ in range(ATTEMPTS):
             with self._sessions.transaction(FRESH) as cursor:
@@ -84,14 +85,17 @@ class SourceSnapshot:
             holder = self._sessions.begin(FRESH)
             try:
                 with translate(self.source), holder.cursor() as cursor:
-                    cursor.execute("SELECT pg_current_snapshot()::text, pg_export_snapshot()")
-                    position, self._exported = cursor.fetchone()
+                    cursor.execute(
+                        "SELECT pg_current_snapshot()::text, pg_export_snapshot(),"
+                        " pg_advisory_xact_lock_shared(1685677153, 3)"
+                    )
+                    position, self._exported, _ = cursor.fetchone()
                 with self._sessions.transaction(FRESH) as cursor:
                     after = read_state(cursor)
             except BaseException:
                 self._sessions.give_back(holder)
                 raise
-            if after.gap == before.gap and after.identity == before.identity:
+            if (after.gap, after.identity, after.log_file) == (before.gap, before.identity, before.log_file):
                 self._holder = holder
                 self._state: CaptureState = before
                 self.position = Position.parse(position)

@@ -16,6 +16,7 @@ __all__ = ["CaptureState", "is_complete", "read_state"]
 class CaptureState:
     """`gap` counts the failures of capture; `unsettled` while a transaction that failed to be captured is open.
 
+    `log_file` changes when the log is truncated or made anew.
     `watched` maps the oid of each watched relation to (schema, table).
     """
 
@@ -26,6 +27,7 @@ class CaptureState:
     unsettled: bool = False
     event_triggers: bool = False
     commit_order: bool = False
+    log_file: int = 0
     watched: Mapping[int, tuple[str, str]] = field(default_factory=dict)
 
     def watched_names(self, source: str) -> Iterator[RelationName]:
@@ -48,7 +50,9 @@ def read_state(cursor: Any) -> CaptureState:
     if not is_complete(cursor):
         return CaptureState(False, SourceIdentity("unknown", "unknown"))
     cursor.execute("SELECT * FROM dyda.state()")
-    project, gap, unsettled, system, timeline, events, order = cursor.fetchone()
+    project, gap, unsettled, system, timeline, events, order, log_file = cursor.fetchone()
     cursor.execute("SELECT root, schema_name, table_name FROM dyda.watched_relations()")
     watched = {root: (schema, table) for root, schema, table in cursor.fetchall()}
-    return CaptureState(True, SourceIdentity(system, timeline), project, gap, unsettled, events, order, watched)
+    return CaptureState(
+        True, SourceIdentity(system, timeline), project, gap, unsettled, events, order, log_file, watched
+    )

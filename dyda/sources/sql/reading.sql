@@ -4,7 +4,7 @@
 -- The counter first, then the locks (see dyda.mark_gap), hence plpgsql and VOLATILE.
 CREATE OR REPLACE FUNCTION dyda.state(
     OUT project text, OUT gap bigint, OUT unsettled boolean, OUT system_identifier text, OUT timeline text,
-    OUT event_triggers boolean, OUT commit_order boolean)
+    OUT event_triggers boolean, OUT commit_order boolean, OUT log_file oid)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
@@ -24,6 +24,7 @@ BEGIN
                        JOIN pg_namespace n ON n.oid = p.pronamespace
                        WHERE n.nspname = 'dyda' AND e.evtenabled = 'A');
     commit_order := current_setting('track_commit_timestamp')::boolean;
+    log_file := pg_relation_filenode('dyda.log'::regclass);
     PERFORM 1 FROM dyda.log LIMIT 1;
 END
 $body$;
@@ -62,8 +63,9 @@ BEGIN
 END
 $body$;
 
--- Give a big empty log back to the file system, so that its limit means live entries. Rule P6: the caller has no snapshot
--- open; the exclusive lock proves that no writer is under way; emptiness is looked at under the lock. Writers wait for it, so it is asked for only for a moment, and again later.
+-- Give a big empty log back to the file system, so that its limit means live entries. Rule P6: every snapshot of ours, in
+-- whatever process, holds the advisory lock shared; the table's lock proves that no writer is under way; emptiness is
+-- looked at under it. Writers wait for that lock, so it is asked for only for a moment, and again another time.
 CREATE OR REPLACE FUNCTION dyda.shrink(more_than bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -71,6 +73,9 @@ SET lock_timeout = '5ms'
 AS $body$
 BEGIN
     IF pg_table_size('dyda.log'::regclass) <= more_than THEN
+        RETURN false;
+    END IF;
+    IF NOT pg_try_advisory_xact_lock(1685677153, 3) THEN
         RETURN false;
     END IF;
     LOCK TABLE dyda.log IN ACCESS EXCLUSIVE MODE;
