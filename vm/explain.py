@@ -50,9 +50,13 @@ def explain(plan: SweepPlan) -> list[ExplainRow]:
         queries = plan.queries(occurrence.alias)
         mine = next(component for component in plan.components if occurrence.alias in component.aliases)
         lookups = len(mine.aliases) - 1
-        parts = [f"{lookups} lookups"] if lookups else []
-        parts += [f"{queries - lookups} whole relations"] if queries > lookups else []
+        parts = [_counted(lookups, "lookup")] if lookups else []
+        parts += [_counted(queries - lookups, "whole relation")] if queries > lookups else []
         rows.append(
             ExplainRow("cost", f"a change of {occurrence.alias}", " and ".join(parts) or "no source query", queries)
         )
     return rows
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

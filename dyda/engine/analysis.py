@@ -89,7 +89,7 @@ def _restore_names(block: JoinBlock, message: str) -> str:
 def _refuse_undefined(block: JoinBlock, plan: Any) -> None:
     """What Spark accepts but two evaluations need not agree on, and products that it would round silently."""
     for expression in _expressions(plan):
-        if not expression.deterministic():
+        if not expression.deterministic() and all(child.deterministic() for child in _items(expression.children())):
             raise UnsupportedSql(
                 block.view,
                 f"{expression.prettyName()} gives another result each time it is asked",

@@ -62,5 +62,5 @@ def short_message(error: Exception) -> str:
     found = re.search(r"\[[A-Z][A-Z0-9_.]+\] [^\n]*", text)
     line = found[0] if found else text.strip().splitlines()[0]
     line = re.sub(r"^\[[A-Z0-9_.]+\] ", "", line)
-    line = re.sub(r" If necessary set \S+ to \"false\" to bypass this error\.", "", line)
+    line = re.sub(r"\s+If necessary set \S+ to \"false\" to bypass this error[^.]*\.", "", line)
     return re.sub(r" SQLSTATE: \w+.*$", "", line).strip()

@@ -61,15 +61,19 @@ def parsed(item: str) -> JoinBlock:
 
 
 def test_rendering_replaces_references_and_nothing_else() -> None:
-    reference = "`al``ias`.`x y`"
-    block = parsed(rf"""concat('{reference}', "it's {reference}", '\'', r'\', {reference})""")
-    rendered = block.render(block.items[0].expression)
-    assert rendered == rf"""concat('{reference}', "it's {reference}", '\'', r'\', v0_0)"""
+    odd = relation("s.r", {"a`b": "integer", "x y": "text"})
+    number, text = ColumnRef("al`ias", "a`b"), ColumnRef("al`ias", "x y")
+    parts = ("concat('`al``ias`.`x y`', ", text, ") > CAST(", number, " AS STRING)")
+    expression = Expression("".join(map(str, parts)), frozenset({number, text}), parts=parts)
+    block = flatten(ViewDefinition("v", "", Project(Scan("al`ias", odd), (OutputColumn("o", expression),))))
+    assert block.render(expression) == "concat('`al``ias`.`x y`', v0_1) > CAST(v0_0 AS STRING)"
 
 
-def test_a_lambda_variable_cannot_capture_a_column() -> None:
-    block = parsed("transform(array(`al``ias`.`a``b`), v0_0 -> v0_0 + `al``ias`.`a``b`)")
-    assert block.render(block.items[0].expression) == "transform(array(_v0_0), v0_0 -> v0_0 + _v0_0)"
+def test_a_lambda_variable_of_the_view_never_meets_a_frame_name() -> None:
+    text = "exists(array(r.i), v0_0 -> v0_0 > 1)"
+    definition = view("v", {"r": R}, [], {"o": text})
+    block = flatten(ViewDefinition("v", f"SELECT {text} AS o FROM s.r r", definition.tree))
+    assert block.render(block.items[0].expression) == "exists(array(_v0_0), v0_0 -> v0_0 > 1)"
 
 
 def test_a_column_that_is_not_there_is_refused_by_name() -> None:

@@ -253,6 +253,17 @@ def test_R5_null_keys_never_travel_and_are_never_covered() -> None:
     assert worlds["a0"].table.num_rows == 3  # NULL uncovered; '1' fetched once and subtracted from the old world once
 
 
+@pytest.mark.parametrize("kind", ["integer", "text"])
+def test_R5_a_null_among_the_keys_is_not_asked_for(kind: str) -> None:
+    r, s = relation("r", {"x": kind, "y": kind}), relation("s", {"x": kind, "y": kind})
+    block = flatten(view("v", {"r": r, "s": s}, ["r.x = s.x", "r.y = s.y"], {"o": "r.x"}))
+    memory = Memory(block.by_alias, {"r": {}, "s": {("1", None): 1, (None, None): 1, ("1", "2"): 1}})
+    rows: Rows = {("1", None): 1, (None, "2"): 1, (None, None): 1, ("1", "2"): 1}
+    worlds = sweep(plan_sweep(block), {"r": projected(block.by_alias["r"], rows)}, {}, memory.ask)
+    assert memory.asked == [("s", ("x", "y"), [("1", "2")])]
+    assert entries(worlds["s"].table) == {("1", "2"): (1, 1)}
+
+
 def cross(conditions: list[str]) -> JoinBlock:
     relations: dict[str, Relation] = {name: relation(name, ["x"]) for name in "rst"}
     return flatten(view("v", relations, conditions, {"o": "r.x"}))

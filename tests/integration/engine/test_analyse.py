@@ -1,0 +1,84 @@
+"""What Spark's own analysis says of a view at creation."""
+
+from __future__ import annotations
+
+import pytest
+
+from dyda.engine import Engine, OutputType
+from dyda.errors import UnsupportedSql
+from tests.unit.vm.hand import relation, view
+
+R = relation(
+    "s.r",
+    {"i": "integer", "n": "numeric", "p": "numeric(20,10)", "t": "text", "d": "date", "b": "bytea", "m": "MOOD"},
+)
+
+
+def outputs(engine: Engine, item: str, conditions: tuple[str, ...] = ()) -> OutputType:
+    (output,) = engine.analyse(view("v", {"r": R}, conditions, {"o": item}))
+    return output
+
+
+@pytest.mark.parametrize(
+    ("item", "spark_type", "warehouse_type", "passthrough"),
+    [
+        ("r.i", "int", "integer", True),
+        ("r.n", "decimal(38,18)", "numeric", True),
+        ("r.p", "decimal(20,10)", "numeric(20,10)", True),
+        ("r.m", "string", "text", True),
+        ("r.i + 1", "int", "integer", False),
+        ("r.n + 1", "decimal(38,18)", "numeric(38,18)", False),
+        ("r.i / 2", "double", "double precision", False),
+        ("upper(r.t)", "string", "text", False),
+        ("CAST(r.m AS STRING)", "string", "text", False),
+        ("r.d + INTERVAL 1 DAY", "date", "date", False),
+        ("CAST(r.d AS TIMESTAMP)", "timestamp", "timestamp with time zone", False),
+        ("r.i > 0", "boolean", "boolean", False),
+        ("unhex(r.t)", "binary", "bytea", False),
+        ("1", "int", "integer", False),
+    ],
+)
+def test_output_types(engine: Engine, item: str, spark_type: str, warehouse_type: str, passthrough: bool) -> None:
+    assert outputs(engine, item) == OutputType("o", spark_type, warehouse_type, passthrough)
+
+
+@pytest.mark.parametrize(
+    ("item", "says"),
+    [
+        ("no_such_function(r.i)", "no_such_function"),
+        ("r.i + r.d + r.t", "r.d"),
+        ("array(r.i)", "array<int>, which the warehouse cannot hold"),
+        ("NULL", "void, which the warehouse cannot hold"),
+        ("make_interval(r.i)", "interval"),
+        ("rand() + r.i", "rand gives another result each time"),
+        ("uuid()", "uuid gives another result each time"),
+        ("r.n * r.n * r.p", "36 and 10 digits after the point would be rounded"),
+    ],
+)
+def test_what_cannot_be_maintained_is_refused_with_a_reason(engine: Engine, item: str, says: str) -> None:
+    with pytest.raises(UnsupportedSql, match=r"views/v\.sql: ") as caught:
+        outputs(engine, item)
+    assert says in caught.value.what
+    assert "v0_" not in str(caught.value), "frame names are ours, not the user's"
+
+
+def test_a_product_that_keeps_every_digit_is_accepted(engine: Engine) -> None:
+    assert outputs(engine, "r.n * r.p").spark_type == "decimal(38,28)"
+
+
+def test_a_condition_must_be_one(engine: Engine) -> None:
+    with pytest.raises(UnsupportedSql, match=r"BOOLEAN|boolean"):
+        outputs(engine, "r.i", ("r.i + 1",))
+
+
+def test_names_are_case_sensitive_and_may_be_anything(engine: Engine) -> None:
+    odd = relation("s.r", {"A": "integer", "a": "text", "`": "integer"})
+    definition = view("v", {"x": odd}, ["x.A > 1"], {"A": "x.A", "a": "x.a"})
+    assert [output.warehouse_type for output in engine.analyse(definition)] == ["integer", "text"]
+
+
+def test_plain_numeric_computes_in_the_type_that_the_settings_say(engine: Engine) -> None:
+    assert outputs(engine, "r.n + 0").spark_type == "decimal(38,18)"
+    assert (
+        engine.block(view("v", {"r": R}, [], {"o": "r.n + 0"})).occurrences[0].carried[0].spark_type == "DECIMAL(38,18)"
+    )

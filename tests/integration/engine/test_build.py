@@ -1,0 +1,84 @@
+"""Builds: relations read by Spark's tasks, rows written by them, nothing collected."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from dyda.engine import Engine
+from dyda.errors import BrokenUnit, EvaluationFailed, ValueDoesNotFit
+from dyda.model.algebra import ViewDefinition
+from tests.integration.engine.tasks import Files, Part, parts, read_part
+from tests.unit.vm.hand import Memory, Rows, projected, relation, view
+from vm import build_evaluation
+
+
+def definition() -> ViewDefinition:
+    r = relation("s.r", {"id": "integer", "at": "timestamp with time zone", "price": "numeric(10,2)"})
+    s = relation("t.s", {"id": "bigint", "raw": "bytea"})
+    items = {"id": "r.id", "at": "r.at", "twice": "r.price * 2", "raw": "s.raw", "size": "length(s.raw)"}
+    return view("v", {"r": r, "s": s}, ["r.id = s.id", "r.at > TIMESTAMP '2000-01-01 00:00:00'"], items)
+
+
+READ: dict[str, Rows] = {
+    "r": {(str(i), f"2024-01-{1 + i % 28:02} 00:00:00+00", f"{i}.50"): 1 + i % 2 for i in range(100)},
+    "s": {(str(i), f"\\x{i:02x}"): 1 for i in range(0, 200, 2)},
+}
+
+
+def test_a_build_reads_and_writes_in_tasks_and_takes_pending_changes_out(engine: Engine, tmp_path: Path) -> None:
+    block = engine.block(definition())
+    memory = Memory(block.by_alias, READ)
+    pending = {
+        "r": projected(block.by_alias["r"], {("4", "2024-01-05 00:00:00+00", "4.50"): 1}),
+        "s": projected(block.by_alias["s"], {("5", "\\x05"): -1}),
+    }
+    evaluation = build_evaluation(block, lambda occurrence: parts(memory.text(occurrence), 3), pending)
+    sink = Files(str(tmp_path))
+    seen: list[tuple[int, int]] = []
+    written = engine.build(evaluation, sink, read_part, lambda done, total: seen.append((done, total)))
+    assert written >= 50
+    expected = {
+        (str(i), f"2024-01-{1 + i % 28:02} 00:00:00+00", f"{2 * i + 1}.00", f"\\x{i:02x}", "1"): 1 + i % 2
+        for i in [*range(0, 100, 2), 5]
+        if i != 4
+    }
+    assert sink.rows() == expected
+    assert all(0 <= done <= total for done, total in seen)
+
+
+def test_an_empty_relation_builds_an_empty_view_without_a_job(engine: Engine, tmp_path: Path) -> None:
+    block = engine.block(definition())
+    jobs = engine.jobs
+    assert engine.build(build_evaluation(block, lambda occurrence: []), Files(str(tmp_path)), read_part) == 0
+    assert engine.jobs == jobs
+
+
+def failing(engine: Engine, tmp_path: Path, part: Part) -> None:
+    block = engine.block(definition())
+    memory = Memory(block.by_alias, READ)
+    evaluation = build_evaluation(
+        block, lambda occurrence: [part] if occurrence.alias == "r" else parts(memory.text(occurrence), 1)
+    )
+    engine.build(evaluation, Files(str(tmp_path)), read_part)
+
+
+def test_a_value_that_does_not_fit_comes_home_from_a_task_by_name(engine: Engine, tmp_path: Path) -> None:
+    rows = pa.table({"id": ["1"], "at": ["infinity"], "price": ["1.00"]})
+    with pytest.raises(ValueDoesNotFit, match="'infinity'") as caught:
+        failing(engine, tmp_path, Part(rows))
+    assert (caught.value.relation, caught.value.column) == ("s.public.r", "at")
+
+
+def test_errors_of_a_reader_come_home_as_what_they_are(engine: Engine, tmp_path: Path) -> None:
+    rows = pa.table({"id": ["1"], "at": [None], "price": ["1.00"]}).cast(
+        pa.schema([("id", pa.string()), ("at", pa.string()), ("price", pa.string())])
+    )
+    with pytest.raises(BrokenUnit, match="the table went away") as caught:
+        failing(engine, tmp_path, Part(rows, partial(BrokenUnit, "s", frozenset({"s.r"}), "the table went away")))
+    assert caught.value.relations == frozenset({"s.r"})
+    with pytest.raises(EvaluationFailed, match="OSError: disk full"):
+        failing(engine, tmp_path, Part(rows, partial(OSError, "disk full")))
