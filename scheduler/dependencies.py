@@ -91,15 +91,20 @@ class Entry:
     rows: int
     state: State = State.PENDING
     observed: frozenset[RelationName] = frozenset()
+    changes_schema: bool = field(init=False)
+    alone: bool = field(init=False)
+    """Whether it must be a run of its own; a field because every planning asks every message."""
 
-    @property
-    def changes_schema(self) -> bool:
-        return not isinstance(self.shape, frozenset)
+    def __post_init__(self) -> None:
+        self.changes_schema = self.alone = not isinstance(self.shape, frozenset)
 
-    @property
-    def alone(self) -> bool:
-        """Whether it must be a run of its own."""
-        return not isinstance(self.shape, frozenset) or self.state is not State.PENDING or bool(self.observed)
+    def mark(self, state: State) -> None:
+        self.state = state
+        self.alone = self.changes_schema or state is not State.PENDING or bool(self.observed)
+
+    def observe(self, relations: Iterable[RelationName]) -> None:
+        self.observed |= frozenset(relations)
+        self.mark(self.state)
 
 
 @dataclass(slots=True, eq=False)
@@ -120,7 +125,9 @@ class _Chain:
     runs: list[Run] = field(default_factory=list)
     reached: dict[str, int] = field(default_factory=dict)
     absorbed: set[Shape] = field(default_factory=set)
-    """Shapes of which another data message would wait for nothing more."""
+    """Shapes of data messages that wait for nothing which those before do not wait for."""
+    open: list[Entry] | None = None
+    """The messages of the last run if it can be extended."""
 
     @property
     def last(self) -> Run | None:
@@ -135,7 +142,7 @@ class Dependencies:
         self.runs: list[Run] = []
         self.run_of_change: dict[int, Run] = {}
         self._changes: dict[RelationName, _Changes] = {}
-        self._needs: dict[Shape, tuple[_Need, ...]] = {}
+        self._needs: dict[RelationName, tuple[_Need, ...]] = {}
         self._chains: dict[str, _Chain] = {}
         self._idle = _Chain()
         for entry in entries:
@@ -148,43 +155,38 @@ class Dependencies:
     def append(self, entry: Entry, extend: bool = True) -> Run:
         """Add the message that arrived last; the run that it joined, or (always unless `extend`) a new one."""
         chain = self._chains.get(entry.source)
-        shape = entry.shape
-        if extend and chain is not None and shape in chain.absorbed and not entry.alone:
-            last = chain.runs[-1]
-            if not last.entries[0].alone:
-                last.entries.append(entry)
-                return last
+        if (
+            chain is not None
+            and extend
+            and chain.open is not None
+            and entry.shape in chain.absorbed
+            and not entry.alone
+        ):
+            chain.open.append(entry)
+            return chain.runs[-1]
         if not self.concerned(entry):
             return self._append_idle(entry, extend)
         if chain is None:
             chain = self._chains[entry.source] = _Chain()
-        edges = tuple(edge for edge in self.edges(entry) if edge.before > chain.reached.get(edge.source, -1))
-        for edge in edges:
-            chain.reached[edge.source] = max(edge.before, chain.reached.get(edge.source, -1))
+        edges = []
+        for need in self._needed(entry):
+            changer = need[2]
+            if changer.number > chain.reached.get(changer.source, -1):
+                chain.reached[changer.source] = changer.number
+                edges.append(self._edge(entry, need))
         if not entry.alone:
-            chain.absorbed.add(shape)
-            if extend and not edges and (last_run := chain.last) is not None and not last_run.entries[0].alone:
-                last_run.entries.append(entry)
-                return last_run
-        chain.runs.append(self._run(entry, edges, chain.last))
-        return chain.runs[-1]
+            chain.absorbed.add(entry.shape)
+            if extend and not edges and chain.open is not None:
+                chain.open.append(entry)
+                return chain.runs[-1]
+        run = self._run(entry, tuple(edges), chain.last)
+        chain.runs.append(run)
+        chain.open = None if entry.alone else run.entries
+        return run
 
     def edges(self, entry: Entry) -> Iterator[Edge]:
         """The concurrency edges of one message by point 2, those that its source's order implies left out."""
-        for relation, columns, changer in self._reads(entry):
-            if changer.number > entry.number or changer.source != entry.source:
-                effect, met = self._met(changer, relation, columns)
-                observed = bool(entry.observed) and not self._foreseen(entry, relation, changer)
-                yield Edge(
-                    before=changer.number,
-                    after=entry.number,
-                    kind=EdgeKind.CONCURRENCY,
-                    source=changer.source,
-                    relation=relation,
-                    columns=met,
-                    does=effect.does,
-                    observed=observed,
-                )
+        return (self._edge(entry, need) for need in dict.fromkeys(self._needed(entry)))
 
     def chains(self) -> Iterator[Edge]:
         """The semantic edges, neighbour by neighbour."""
@@ -200,7 +202,7 @@ class Dependencies:
 
     def concerned(self, entry: Entry) -> bool:
         """Whether it takes part in the order at all: it concerns a view, or has broken, so it had work to do."""
-        return bool(entry.observed) or self.footprints.of(entry.shape).concerned
+        return bool(entry.observed) or self.footprints.concerned(entry.shape)
 
     def tail(self, entry: Entry) -> Run | None:
         """The run that `entry`, if it came now, would follow or join."""
@@ -211,6 +213,26 @@ class Dependencies:
         """The run of a message that concerns a view."""
         runs = self._chains[entry.source].runs
         return runs[bisect.bisect_right(runs, entry.number, key=lambda run: run.entries[0].number) - 1]
+
+    def _needed(self, entry: Entry) -> Iterator[_Need]:
+        for need in self._reads(entry):
+            changer = need[2]
+            if changer.number > entry.number or changer.source != entry.source:
+                yield need
+
+    def _edge(self, entry: Entry, need: _Need) -> Edge:
+        relation, columns, changer = need
+        effect, met = self._met(changer, relation, columns)
+        return Edge(
+            before=changer.number,
+            after=entry.number,
+            kind=EdgeKind.CONCURRENCY,
+            source=changer.source,
+            relation=relation,
+            columns=met,
+            does=effect.does,
+            observed=bool(entry.observed) and not self._foreseen(entry, relation, changer),
+        )
 
     def _append_idle(self, entry: Entry, extend: bool) -> Run:
         """Messages that concern no view order nothing. Each is free to go, so together they go in arrival order."""
@@ -229,16 +251,21 @@ class Dependencies:
             self.run_of_change[entry.number] = run
         return run
 
-    def _reads(self, entry: Entry) -> tuple[_Need, ...]:
+    def _reads(self, entry: Entry) -> Iterable[_Need]:
         """Per relation that processing `entry` may read and that changes: the columns read and the last change."""
-        if not entry.observed:
-            found = self._needs.get(entry.shape)
-            if found is None:
-                found = self._needs[entry.shape] = tuple(self._last_changes(self.footprint(entry).reads.items()))
-            return found
+        if isinstance(entry.shape, frozenset) and not entry.observed:
+            return (need for relation in entry.shape for need in self._needs_of(relation))
         reads = dict(self.footprint(entry).reads)
         reads |= {self.footprints.names.relation(relation): None for relation in entry.observed}
-        return tuple(self._last_changes(reads.items()))
+        return self._last_changes(reads.items())
+
+    def _needs_of(self, relation: RelationName) -> tuple[_Need, ...]:
+        """What a data update of one relation needs, computed once."""
+        found = self._needs.get(relation)
+        if found is None:
+            reads = self.footprints.of_relation(relation).reads
+            found = self._needs[relation] = tuple(self._last_changes(reads.items()))
+        return found
 
     def _last_changes(self, reads: Iterable[tuple[RelationName, Columns]]) -> Iterator[_Need]:
         for relation, columns in reads:

@@ -132,12 +132,32 @@ class Footprints:
                 self._candidates.setdefault(self.names.relation(relation), []).append(view)
         self._watched = frozenset(self.names.relation(relation) for relation in watched)
         self._known: dict[Shape, Footprint] = {}
+        self._by_relation: dict[RelationName, Footprint] = {}
+        self._concerned_shapes: dict[Shape, bool] = {}
 
     def of(self, shape: Shape) -> Footprint:
         """The footprint of every message of this shape (`shape_of`)."""
         found = self._known.get(shape)
         if found is None:
             found = self._known[shape] = self._data(shape) if isinstance(shape, frozenset) else self._changes(shape)
+        return found
+
+    def concerned(self, shape: Shape) -> bool:
+        """Whether messages of this shape are. Transactions combine relations freely, so each relation is looked at."""
+        found = self._concerned_shapes.get(shape)
+        if found is None:
+            if isinstance(shape, frozenset):
+                found = any(self.of_relation(relation).concerned for relation in shape)
+            else:
+                found = self.of(shape).concerned
+            self._concerned_shapes[shape] = found
+        return found
+
+    def of_relation(self, relation: RelationName) -> Footprint:
+        """The footprint of a data update of one relation."""
+        found = self._by_relation.get(relation)
+        if found is None:
+            found = self._by_relation[relation] = self._data(frozenset({relation}))
         return found
 
     def _data(self, relations: frozenset[RelationName]) -> Footprint:

@@ -41,13 +41,17 @@ class Names:
 
     def relation(self, name: RelationName) -> RelationName:
         """The name that stands for the class of `name`: the oldest one, which is what views still say."""
+        if not self._relations:
+            return name
         found = self._relations.get(name)
         return found[0] if found else name
 
     def columns(self, relation: RelationName, columns: Columns) -> Columns:
         """`columns` with every other name that each of them has, had or will have."""
+        if columns is None or not self._columns:
+            return columns
         known = self._columns.get(self.relation(relation))
-        if columns is None or not known:
+        if not known:
             return columns
         return columns.union(*(known[column] for column in columns if column in known))
 

@@ -64,6 +64,7 @@ class Schedule:
         self._stopped: set[int] = set()
         self._observed: dict[int, Entry] = {}
         self._shapes: dict[frozenset[RelationName], frozenset[RelationName]] = {}
+        self._relations: dict[RelationName, RelationName] = {}
         self._last = -1
         self._known: Footprints | None = None
         self._plan: Plan | None = None
@@ -97,7 +98,7 @@ class Schedule:
             self._last = queued.number
             shape = shape_of(queued.message)
             if isinstance(shape, frozenset):
-                shape = self._shapes.setdefault(shape, shape)
+                shape = self._same(shape)
             entry = Entry(queued, queued.number, queued.message.source, shape, queued.message.rows)
             self._entries[entry.number] = entry
             if entry.changes_schema:
@@ -134,7 +135,7 @@ class Schedule:
         """Hold a message, or let it go. What depends on it waits with it, and nothing else does."""
         entry = self._entries[number]
         if entry.state is not state:
-            entry.state = state
+            entry.mark(state)
             (self._stopped.discard if state is State.PENDING else self._stopped.add)(number)
             self._forget_plan()
 
@@ -167,7 +168,7 @@ class Schedule:
     def observe(self, number: int, relations: Iterable[RelationName]) -> None:
         """Processing this message reads `relations`, whatever the views say."""
         entry = self._entries[number]
-        entry.observed |= frozenset(relations)
+        entry.observe(relations)
         self._observed[number] = entry
         self._known = None
         self._forget_plan()
@@ -252,7 +253,15 @@ class Schedule:
         return self._known
 
     def _concerned(self, entry: Entry) -> bool:
-        return bool(entry.observed) or self._footprints().of(entry.shape).concerned
+        return bool(entry.observed) or self._footprints().concerned(entry.shape)
+
+    def _same(self, shape: frozenset[RelationName]) -> frozenset[RelationName]:
+        """Equal shapes as one object made of one object per name: they are compared often, and then at no cost."""
+        found = self._shapes.get(shape)
+        if found is None:
+            found = frozenset(self._relations.setdefault(name, name) for name in shape)
+            self._shapes[found] = found
+        return found
 
     def _forget_plan(self) -> None:
         self._plan = None
