@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg2
@@ -35,7 +36,7 @@ def attach(sessions: Sessions, project: str, relations: Iterable[Relation]) -> N
     wanted = list(relations)
     _install(sessions, project)
     for relation in wanted:
-        _patiently(sessions, lambda cursor, relation=relation: _watch(cursor, relation))  # type: ignore[misc]
+        _patiently(sessions, partial(_watch, relation=relation))
         for _ in range(10):  # without event triggers children may appear meanwhile
             with sessions.transaction(FRESH, [relation.name]) as cursor:
                 cursor.execute(load_sql("uncaptured"), {"root": relation.oid})
@@ -43,9 +44,9 @@ def attach(sessions: Sessions, project: str, relations: Iterable[Relation]) -> N
             if not missing and not stale:
                 break
             for relid in missing:
-                _patiently(sessions, lambda cursor, r=relid, w=relation.oid: _capture(cursor, r, w))  # type: ignore[misc]
+                _patiently(sessions, partial(_capture, relid=relid, root=relation.oid))
             for relid in stale:
-                _patiently(sessions, lambda cursor, r=relid: _release(cursor, r))  # type: ignore[misc]
+                _patiently(sessions, partial(_release, relid=relid))
 
 
 def release(sessions: Sessions, relations: Iterable[Relation]) -> None:
@@ -55,7 +56,7 @@ def release(sessions: Sessions, relations: Iterable[Relation]) -> None:
             cursor.execute("SELECT relid FROM dyda.member WHERE root = %s", (relation.oid,))
             members = [relid for (relid,) in cursor.fetchall()]
         for relid in members:
-            _patiently(sessions, lambda cursor, r=relid: _release(cursor, r))  # type: ignore[misc]
+            _patiently(sessions, partial(_release, relid=relid))
         with sessions.transaction(WRITING) as cursor:
             cursor.execute("DELETE FROM dyda.watched WHERE root = %s", (relation.oid,))
             cursor.execute("DELETE FROM dyda.log WHERE root = %s", (relation.oid,))
@@ -74,7 +75,7 @@ def detach(sessions: Sessions, project: str) -> None:
             cursor.execute("SET LOCAL dyda.quiet = 'on'")
             cursor.execute("; ".join(f"DROP EVENT TRIGGER IF EXISTS {name}" for name in events))
     for relid in tables:
-        _patiently(sessions, lambda cursor, r=relid: _strip(cursor, r))  # type: ignore[misc]
+        _patiently(sessions, partial(_strip, relid=relid))
     _patiently(sessions, lambda cursor: cursor.execute(load_sql("remove")))
 
 

@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from psycopg2 import sql
 
 from dyda import faults
@@ -25,36 +24,16 @@ from dyda.errors import BrokenUnit, RelationRefused, SourceBusy
 from dyda.model.bag import COUNT, Bag
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, UpdateMessage
 from dyda.model.position import Position
-from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.relation import Relation, RelationName
 from dyda.sources import catalog
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, translate
-from dyda.sources.images import delivered_names, joined_bytes, read_images
+from dyda.sources.images import delivered_names, read_images
+from dyda.sources.questions import distinct_keys, lookup_query, page_queries
 from dyda.sources.reader import ScanPartition, copy_table
 from dyda.sources.settings import SourceIdentity
 from dyda.sources.state import CaptureState, read_state
 
 __all__ = ["SourceSnapshot"]
-
-PAGE = 8192
-PAGES = 4096
-"""Pages of a table that one scan partition reads: 32 MB."""
-
-# What a key's text is cast to: the widest type of its family, so that no key is out of range and the source's
-# equality is at least as wide as Spark's (R4). Bare `character` would mean character(1).
-FAMILY_TYPES = {
-    "integer": "bigint",
-    "text": "text",
-    "character": "bpchar",
-    "uuid": "uuid",
-    "boolean": "boolean",
-    "real": "real",
-    "double": "double precision",
-    "date": "date",
-    "timestamp": "timestamp without time zone",
-    "timestamptz": "timestamp with time zone",
-    "bytea": "bytea",
-    "numeric": "numeric",
-}
 
 ATTEMPTS = 20
 
@@ -213,30 +192,16 @@ class SourceSnapshot:
         Tuples with a NULL equal nothing (R5) and are left out; without any tuple the source is not asked.
         """
         names = delivered_names(columns)
-        keys = _distinct(values, key)
+        keys = distinct_keys(values, key)
         if keys.num_rows == 0:
             return Bag.empty(names)
         faults.point("sweep.before-hop")
-        query = sql.SQL(
-            "SELECT {columns} FROM {table} AS t WHERE ({key}) IN (SELECT {casts} FROM unnest({arrays}) AS k ({names}))"
-        ).format(
-            columns=_selected(columns),
-            table=sql.Identifier(relation.name.schema, relation.name.table),
-            key=sql.SQL(", ").join(_compared(relation.column(name)) for name in key),
-            casts=sql.SQL(", ").join(
-                sql.SQL("{}::{}").format(sql.Identifier("k", f"k{i}"), sql.SQL(_key_type(relation.column(name))))
-                for i, name in enumerate(key)
-            ),
-            arrays=sql.SQL(", ").join(
-                sql.SQL("{}::text[]").format(sql.Literal(_array_text(column))) for column in keys.columns
-            ),
-            names=sql.SQL(", ").join(sql.Identifier(f"k{i}") for i in range(len(key))),
-        )
+        query = lookup_query(relation, columns, key, keys)
         self.queries += 1
         with self._read([relation.name]) as cursor:
             table = copy_table(cursor, query.as_string(cursor), names)
         faults.point("sweep.after-hop")
-        return Bag(table.append_column(COUNT, _ones(table.num_rows)))
+        return Bag(table.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)))
 
     def scan(self, relation: Relation, columns: Sequence[str]) -> list[ScanPartition]:
         """The relation in pieces that any machine can read, by page ranges of every table it consists of.
@@ -252,15 +217,8 @@ class SourceSnapshot:
             cursor.execute(load_sql("pages"), {"relids": list(tree.members)})
             tables = cursor.fetchall()
             partitions = []
-            for schema, table, method, pages, bytes_in_all, rows in tables:
-                base = sql.SQL("SELECT {} FROM ONLY {} AS t").format(_selected(columns), sql.Identifier(schema, table))
-                step = max(1, min(PAGES, PAGES * pages * PAGE // max(bytes_in_all, 1)))
-                for start in range(0, pages, step) if method == "heap" else range(min(pages, 1)):
-                    query = base
-                    if method == "heap":
-                        query += sql.SQL(" WHERE t.ctid >= {}::tid").format(sql.Literal(f"({start},0)"))
-                        if start + step < pages:
-                            query += sql.SQL(" AND t.ctid < {}::tid").format(sql.Literal(f"({start + step},0)"))
+            for schema, table, method, pages, size, rows in tables:
+                for query, share in page_queries(columns, schema, table, method, pages, size):
                     partitions.append(
                         ScanPartition(
                             source=self.source,
@@ -271,7 +229,7 @@ class SourceSnapshot:
                             columns=names,
                             lock_timeout=settings.lock_timeout,
                             statement_timeout=settings.statement_timeout,
-                            estimated_rows=rows * min(step, pages) // max(pages, 1),
+                            estimated_rows=int(rows * share),
                         )
                     )
         return partitions
@@ -328,41 +286,3 @@ class SourceSnapshot:
         """The same for the log, which nobody at the source waits for: however long it is, it must be read."""
         begin = f"{FRESH}; SET TRANSACTION SNAPSHOT '{self._exported}'; SET LOCAL statement_timeout = 0"
         return self._sessions.transaction(begin, relations)
-
-
-def _selected(columns: Sequence[str]) -> sql.Composable:
-    return sql.SQL(", ").join(sql.Identifier("t", name) for name in columns) if columns else sql.SQL("1")
-
-
-def _compared(column: Column) -> sql.Composable:
-    """The column as the key compares with it; types that only travel as text compare as text."""
-    name = sql.Identifier("t", column.name)
-    return name if column.type.computation() is not None else sql.SQL("{}::text").format(name)
-
-
-def _key_type(column: Column) -> str:
-    computation = column.type.computation()
-    return "text" if computation is None else FAMILY_TYPES[computation.family]
-
-
-def _distinct(values: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The distinct tuples without a NULL, under names that cannot clash."""
-    places = [f"k{i}" for i in range(len(key))]
-    table = pa.Table.from_arrays([values.column(name) for name in key], names=places)
-    table = table.drop_null()
-    return table.group_by(places, use_threads=False).aggregate([]).select(places)
-
-
-def _array_text(column: pa.ChunkedArray) -> str:
-    """An array literal of the texts, escaped in Arrow: keys can be many."""
-    text = pc.cast(column, pa.large_string())
-    for special in ("\\", '"'):
-        text = pc.replace_substring(text, special, "\\" + special)
-    quote, comma = pa.scalar('"', pa.large_string()), pa.scalar('",', pa.large_string())
-    quoted = pc.binary_join_element_wise(quote, text, comma, pa.scalar("", pa.large_string()))
-    pieces = [joined_bytes(chunk).to_pybytes().decode() for chunk in quoted.chunks if len(chunk)]
-    return "{" + "".join(pieces)[:-1] + "}"
-
-
-def _ones(number: int) -> pa.Array:
-    return pa.repeat(pa.scalar(1, pa.int64()), number)

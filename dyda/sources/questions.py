@@ -1,0 +1,111 @@
+"""The questions put to a source: lookups by key and page ranges of a scan, as SQL.
+
+Every identifier is quoted and every value bound as a literal; keys travel as text arrays and are cast at the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from psycopg2 import sql
+
+from dyda.model.relation import Column, Relation
+from dyda.sources.images import joined_bytes
+
+__all__ = ["distinct_keys", "lookup_query", "page_queries", "selected"]
+
+PAGE = 8192
+PAGES = 4096
+"""Pages of a table that one scan partition reads: 32 MB."""
+
+# What a key's text is cast to: the widest type of its family, so that no key is out of range and the source's
+# equality is at least as wide as Spark's (R4). Bare `character` would mean character(1).
+FAMILY_TYPES = {
+    "integer": "bigint",
+    "text": "text",
+    "character": "bpchar",
+    "uuid": "uuid",
+    "boolean": "boolean",
+    "real": "real",
+    "double": "double precision",
+    "date": "date",
+    "timestamp": "timestamp without time zone",
+    "timestamptz": "timestamp with time zone",
+    "bytea": "bytea",
+    "numeric": "numeric",
+}
+
+
+def lookup_query(relation: Relation, columns: Sequence[str], key: Sequence[str], keys: pa.Table) -> sql.Composable:
+    """The rows of `relation` whose key columns equal a tuple of `keys` (as `distinct_keys` gives them)."""
+    return sql.SQL(
+        "SELECT {columns} FROM {table} AS t WHERE ({key}) IN (SELECT {casts} FROM unnest({arrays}) AS k ({names}))"
+    ).format(
+        columns=selected(columns),
+        table=sql.Identifier(relation.name.schema, relation.name.table),
+        key=sql.SQL(", ").join(_compared(relation.column(name)) for name in key),
+        casts=sql.SQL(", ").join(
+            sql.SQL("{}::{}").format(sql.Identifier("k", f"k{i}"), sql.SQL(_key_type(relation.column(name))))
+            for i, name in enumerate(key)
+        ),
+        arrays=sql.SQL(", ").join(
+            sql.SQL("{}::text[]").format(sql.Literal(_array_text(column))) for column in keys.columns
+        ),
+        names=sql.SQL(", ").join(sql.Identifier(f"k{i}") for i in range(len(key))),
+    )
+
+
+def page_queries(
+    columns: Sequence[str], schema: str, table: str, method: str, pages: int, size: int
+) -> Iterator[tuple[sql.Composable, float]]:
+    """One table alone (not its children) in page ranges, each with its share of the table.
+
+    A table with much out of line gets smaller ranges, so that no piece is huge. The last range is open: the file may
+    have grown, and rows beyond are not in the snapshot anyway. Only heap tables know page ranges.
+    """
+    base = sql.SQL("SELECT {} FROM ONLY {} AS t").format(selected(columns), sql.Identifier(schema, table))
+    if method != "heap":
+        yield base, 1.0
+        return
+    step = max(1, min(PAGES, PAGES * pages * PAGE // max(size, 1)))
+    for start in range(0, pages, step):
+        query = base + sql.SQL(" WHERE t.ctid >= {}::tid").format(sql.Literal(f"({start},0)"))
+        if start + step < pages:
+            query += sql.SQL(" AND t.ctid < {}::tid").format(sql.Literal(f"({start + step},0)"))
+        yield query, min(step, pages) / pages
+
+
+def selected(columns: Sequence[str]) -> sql.Composable:
+    return sql.SQL(", ").join(sql.Identifier("t", name) for name in columns) if columns else sql.SQL("1")
+
+
+def _compared(column: Column) -> sql.Composable:
+    """The column as the key compares with it; types that only travel as text compare as text."""
+    name = sql.Identifier("t", column.name)
+    return name if column.type.computation() is not None else sql.SQL("{}::text").format(name)
+
+
+def _key_type(column: Column) -> str:
+    computation = column.type.computation()
+    return "text" if computation is None else FAMILY_TYPES[computation.family]
+
+
+def distinct_keys(values: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The distinct tuples without a NULL, under names that cannot clash."""
+    places = [f"k{i}" for i in range(len(key))]
+    table = pa.Table.from_arrays([values.column(name) for name in key], names=places)
+    table = table.drop_null()
+    return table.group_by(places, use_threads=False).aggregate([]).select(places)
+
+
+def _array_text(column: pa.ChunkedArray) -> str:
+    """An array literal of the texts, escaped in Arrow: keys can be many."""
+    text = pc.cast(column, pa.large_string())
+    for special in ("\\", '"'):
+        text = pc.replace_substring(text, special, "\\" + special)
+    quote, comma = pa.scalar('"', pa.large_string()), pa.scalar('",', pa.large_string())
+    quoted = pc.binary_join_element_wise(quote, text, comma, pa.scalar("", pa.large_string()))
+    pieces = [joined_bytes(chunk).to_pybytes().decode() for chunk in quoted.chunks if len(chunk)]
+    return "{" + "".join(pieces)[:-1] + "}"
