@@ -24,8 +24,8 @@ SOURCES = 4
 RELATIONS = 200
 VIEWS = 100
 COLUMNS = tuple(f"c{index}" for index in range(10))
-SECONDS_PER_UNIT = 0.1
-"""What processing a unit takes at the least: installation and a small Spark job in a warm session."""
+SECONDS_PER_UNIT = 0.2
+"""What a small unit takes in a warm session: its sweep, one Spark job and the installation."""
 
 
 def relation(index: int) -> RelationName:

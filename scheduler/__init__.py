@@ -16,6 +16,7 @@ source transaction at a time (`complete`, paper 003, Section 5).
 
 from scheduler.deco import Plan, Planned
 from scheduler.dependencies import Dependencies, Edge, EdgeKind, Entry
+from scheduler.drawing import Drawing, DrawnEdge, DrawnNode, dot, text
 from scheduler.footprint import Effect, EffectOf, Footprint, Footprints, ViewReads, effect_of
 from scheduler.names import Columns, Names
 from scheduler.queue import Consistency, Queued, State, Unit, UnitKind, next_unit
@@ -26,6 +27,9 @@ __all__ = [
     "Consistency",
     "Dependencies",
     "Detection",
+    "Drawing",
+    "DrawnEdge",
+    "DrawnNode",
     "Edge",
     "EdgeKind",
     "Effect",
@@ -43,6 +47,8 @@ __all__ = [
     "UnitKind",
     "ViewReads",
     "Waiting",
+    "dot",
     "effect_of",
     "next_unit",
+    "text",
 ]

@@ -99,7 +99,7 @@ class Plan:
         self._first = 0
         self._emitted: set[int] = set()
         self._group_of: dict[int, _Group] = {}
-        self.groups: list[_Group] = []
+        self._groups: list[_Group] = []
         self._ready: list[tuple[int, int]] = []
         self._graph = networkx.DiGraph()
         self._merge()
@@ -112,7 +112,7 @@ class Plan:
         if not self._ready:
             raise StopIteration
         _, index = heapq.heappop(self._ready)
-        group = self.groups[index]
+        group = self._groups[index]
         if group.merged:
             entries = tuple(sorted((e for run in group.runs for e in run.entries), key=lambda entry: entry.number))
             because = self._cycle(group)
@@ -137,7 +137,12 @@ class Plan:
         run = self.dependencies.append(entry, extend)
         if run.index not in self._group_of:
             self._add_group([run])
-            self._connect(self.groups[-1])
+            self._connect(self._groups[-1])
+
+    def merged(self) -> tuple[tuple[int, ...], ...]:
+        """The numbers of the messages that are merged, group by group."""
+        groups = (group.runs for group in self._groups if group.merged)
+        return tuple(sorted(tuple(sorted(e.number for run in runs for e in run.entries)) for runs in groups))
 
     def left(self) -> Iterator[tuple[Entry, Edge | None]]:
         """What has not come up yet, in arrival order, with the edge that it waits on (None: it is held itself)."""
@@ -153,7 +158,7 @@ class Plan:
             self._graph.add_edges_from((run.index, before) for before in self._before(run))
         for component in networkx.strongly_connected_components(self._graph):
             self._add_group([runs[index] for index in sorted(component)])
-        for group in self.groups:
+        for group in self._groups:
             self._connect(group)
 
     def _before(self, run: Run) -> Iterator[int]:
@@ -165,8 +170,8 @@ class Plan:
 
     def _add_group(self, runs: list[Run]) -> None:
         held = any(run.entries[0].state is not State.PENDING for run in runs)
-        group = _Group(len(self.groups), runs, held)
-        self.groups.append(group)
+        group = _Group(len(self._groups), runs, held)
+        self._groups.append(group)
         for run in runs:
             self._group_of[run.index] = group
 
@@ -177,8 +182,8 @@ class Plan:
                 self._group_of[self.dependencies.run_of_change[edge.before].index].wanted.append(edge)
         before = {self._group_of[index].index for run in group.runs for index in self._before(run)} - {group.index}
         for index in before:
-            if not self.groups[index].done:
-                self.groups[index].dependents.append(group)
+            if not self._groups[index].done:
+                self._groups[index].dependents.append(group)
                 group.waiting += 1
         self._offer(group)
 

@@ -21,6 +21,7 @@ from dyda.model.relation import RelationName
 from scheduler.batching import take_unit
 from scheduler.deco import Plan, Planned
 from scheduler.dependencies import Dependencies, Edge, Entry
+from scheduler.drawing import Drawing, draw
 from scheduler.footprint import EffectOf, Footprint, Footprints, ViewReads, effect_of, shape_of
 from scheduler.queue import Consistency, Queued, State, Unit
 
@@ -221,6 +222,10 @@ class Schedule:
         return tuple(
             Waiting(entry.number, entry.state, edge.reason if edge else _stopped(entry)) for entry, edge in plan.left()
         )
+
+    def drawing(self) -> Drawing:
+        """The dependency graph of the whole queue, for `pending graph`, whether or not it is needed for the order."""
+        return draw(tuple(self._entries.values()), self._fresh())
 
     def footprint(self, entry: Entry) -> Footprint:
         return self._footprints().of(entry.shape)
