@@ -9,6 +9,7 @@ __all__ = [
     "BrokenUnit",
     "ConfigurationError",
     "DydaError",
+    "EngineFailed",
     "EvaluationFailed",
     "Fenced",
     "InstallBlocked",
@@ -162,6 +163,16 @@ class ValueDoesNotFit(DydaError):
         )
         self.relation = relation
         self.column = column
+
+
+class EngineFailed(DydaError):
+    """Spark itself failed (a lost executor, no memory, no JVM): no row is to blame, nothing was installed."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"Spark failed: {why}",
+            "Nothing is lost; it is tried again. If it goes on, look at [spark] in dyda.toml (memory, master).",
+        )
 
 
 class EvaluationFailed(DydaError):

@@ -21,6 +21,7 @@ from dyda.engine.analysis import OutputType, analyse_block
 from dyda.engine.failures import encoded, raise_again
 from dyda.engine.frames import Reader, pooled, separate
 from dyda.engine.session import Sessions, SparkSettingsLike
+from dyda.errors import EngineFailed
 from dyda.model.algebra import ViewDefinition
 from dyda.model.bag import COUNT, Bag
 from vm.block import JoinBlock, flatten
@@ -86,14 +87,15 @@ class Engine:
         before = self._jobs_so_far()
         try:
             combined = self._collect(active, reader)
-        except (PySparkException, Py4JError) as error:
+        except (PySparkException, Py4JError, OSError, EOFError, pa.ArrowException) as error:
+            self._require_spark(error)
             if len(active) > 1:
                 # One query for all views does not tell whose row it was: ask again, one by one.
                 for evaluation in active:
                     self.evaluate([evaluation], reader)
             raise_again(error, active[0].view)
         finally:
-            self.jobs += self._jobs_so_far() - before
+            self.jobs += max(0, self._jobs_so_far() - before)
         for index, evaluation in enumerate(active):
             names = [f"c{i + 1}" for i in range(len(evaluation.block.items))]
             mine = combined.filter(pc.equal(combined.column("w"), index)).select([*names, "n"])
@@ -143,17 +145,24 @@ class Engine:
                 sources = {f.occurrence.alias: query for f, query in zip(evaluation.frames, delivered, strict=True)}
                 rows = session.sql(render(evaluation, sources, types))
                 counts = rows.mapInArrow(_write_task(self._shipped(sink)), "rows bigint").toArrow()
-        except (PySparkException, Py4JError) as error:
+        except (PySparkException, Py4JError, OSError, EOFError, pa.ArrowException) as error:
+            self._require_spark(error)
             raise_again(error, evaluation.view)
         finally:
-            self.jobs += self._jobs_so_far() - before
+            self.jobs += max(0, self._jobs_so_far() - before)
         return int(pc.sum(counts.column(0)).as_py() or 0)
 
     def _jobs_so_far(self) -> int:
         """Spark's own number of jobs in this application, exact at once (the status tracker lags)."""
-        if not self._sessions.running:
+        if not self._sessions.alive:
             return 0
         return int(self._sessions.context._jsc.sc().dagScheduler().numTotalJobs())
+
+    def _require_spark(self, error: Exception) -> None:
+        """After a failure: a JVM that is gone is cleared away, so that the next use starts another."""
+        if not self._sessions.alive:
+            self._sessions.stop()
+            raise EngineFailed("its Java process ended") from error
 
     @staticmethod
     def _shipped(function: Any) -> Any:

@@ -12,9 +12,9 @@ import pickle
 import re
 from typing import Any, NoReturn
 
-from pyspark.errors import PySparkException
+from pyspark.errors import PythonException
 
-from dyda.errors import EvaluationFailed
+from dyda.errors import EngineFailed, EvaluationFailed
 
 __all__ = ["encoded", "raise_again", "short_message"]
 
@@ -32,15 +32,44 @@ def encoded(error: Exception) -> Exception:
 
 def raise_again(error: Exception, view: str) -> NoReturn:
     """Raise what the user should see for an exception that Spark gave."""
-    found = re.search(_MARK + r"([A-Za-z0-9+/=]+);", str(error))
+    text = _text(error)
+    found = re.search(_MARK + r"([A-Za-z0-9+/=]+);", text)
     if found:
         raise _restored(*pickle.loads(base64.b64decode(found[1]))) from None
+    if not _is_about_rows(error, text):
+        # Blaming the rows here would set sound messages aside as poisoned.
+        raise EngineFailed(short_message(error)) from None
     failure = EvaluationFailed(
         f"view {view}: Spark cannot evaluate it over these rows: {short_message(error)}",
         "Correct the row at the source, or make the view's expression hold for it (try_divide, try_cast, CASE).",
     )
     failure.view = view
     raise failure from None
+
+
+def _is_about_rows(error: Exception, text: str) -> bool:
+    """Whether the same rows would fail again: Spark gives such errors an SQLSTATE (22012 for a division by zero)."""
+    if isinstance(error, PythonException) or "PythonException" in text:
+        return False
+    states = re.findall(r"SQLSTATE: (\w\w)\w\w\w", text)
+    return bool(states) and not any(state in _INFRASTRUCTURE for state in states)
+
+
+_INFRASTRUCTURE = frozenset({"08", "53", "57", "58", "HY", "HV", "KD"})
+"""SQLSTATE classes of connections, resources, operators and file systems."""
+
+
+def _text(error: BaseException) -> str:
+    """All that the error and its causes say; asking a dead JVM for more must not hide it."""
+    said: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None and len(said) < 10:
+        try:
+            said.append(str(cause))
+        except Exception:
+            said.append(repr(cause.args))
+        cause = getattr(cause, "_cause", None)
+    return "\n".join(said)
 
 
 def _restored(module: str, name: str, arguments: tuple[Any, ...], fields: dict[str, Any]) -> Exception:
@@ -54,13 +83,13 @@ def _restored(module: str, name: str, arguments: tuple[Any, ...], fields: dict[s
 
 def short_message(error: Exception) -> str:
     """Spark's first sentence, without the query, the stack and the advice to switch ANSI mode off."""
-    text = (error.getMessage() if isinstance(error, PySparkException) else None) or str(error)
-    if "PythonException" in text or "Traceback (most recent call last)" in text:
+    text = _text(error)
+    if "Traceback (most recent call last)" in text:
         lines = [line.strip() for line in text.splitlines() if re.match(r"^\s*[\w.]+(Error|Exception): ", line)]
         if lines:
             return lines[-1]
     found = re.search(r"\[[A-Z][A-Z0-9_.]+\] [^\n]*", text)
-    line = found[0] if found else text.strip().splitlines()[0]
+    line = found[0] if found else (text.strip().splitlines() or [type(error).__name__])[0]
     line = re.sub(r"^\[[A-Z0-9_.]+\] ", "", line)
     line = re.sub(r"\s+If necessary set \S+ to \"false\" to bypass this error[^.]*\.", "", line)
     return re.sub(r" SQLSTATE: \w+.*$", "", line).strip()

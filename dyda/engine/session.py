@@ -84,8 +84,10 @@ class Sessions:
         self._lock = threading.Lock()
 
     @property
-    def running(self) -> bool:
-        return self._bulk is not None
+    def alive(self) -> bool:
+        """Whether the JVM that was started is still there."""
+        process = getattr(SparkContext._gateway, "proc", None)
+        return self._bulk is not None and process is not None and process.poll() is None
 
     @property
     def context(self) -> SparkContext:
@@ -120,8 +122,12 @@ class Sessions:
                 session.stop()
             with contextlib.suppress(Exception):
                 gateway.shutdown()
+            # What a clean stop has done already, and a stop without a JVM to talk to could not.
+            SparkContext._active_spark_context = None
             SparkContext._gateway = None
             SparkContext._jvm = None
+            SparkSession._instantiatedSession = None
+            SparkSession._activeSession = None
             if process is not None:
                 process.stdin.close()
                 with contextlib.suppress(Exception):

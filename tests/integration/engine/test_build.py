@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dyda.engine import Engine
-from dyda.errors import BrokenUnit, EvaluationFailed, ValueDoesNotFit
+from dyda.errors import BrokenUnit, EngineFailed, ValueDoesNotFit
 from dyda.model.algebra import ViewDefinition
 from tests.integration.engine.tasks import Files, Part, parts, read_part
 from tests.unit.vm.hand import Memory, Rows, projected, relation, view
@@ -80,5 +80,5 @@ def test_errors_of_a_reader_come_home_as_what_they_are(engine: Engine, tmp_path:
     with pytest.raises(BrokenUnit, match="the table went away") as caught:
         failing(engine, tmp_path, Part(rows, partial(BrokenUnit, "s", frozenset({"s.r"}), "the table went away")))
     assert caught.value.relations == frozenset({"s.r"})
-    with pytest.raises(EvaluationFailed, match="OSError: disk full"):
+    with pytest.raises(EngineFailed, match="OSError: disk full"):
         failing(engine, tmp_path, Part(rows, partial(OSError, "disk full")))

@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from pyspark import SparkContext
 
 from dyda.engine import Engine
-from dyda.errors import EvaluationFailed, ValueDoesNotFit
+from dyda.errors import EngineFailed, EvaluationFailed, ValueDoesNotFit
 from tests.unit.vm import test_figure5 as figure5
 from tests.unit.vm.hand import Memory, Rows, projected, relation, view
 from tests.unit.vm.judge import answer, minus, rows_of
@@ -242,6 +243,17 @@ def test_evaluation_errors_name_the_view_and_what_spark_says(engine: Engine, ite
     assert "SQLSTATE" not in str(caught.value)
     assert "spark.sql.ansi" not in str(caught.value)
     assert "\n" not in caught.value.what
+
+
+def test_a_dead_jvm_is_nobodys_rows_fault_and_the_next_unit_starts_another(engine: Engine) -> None:
+    evaluation = unit(engine, chain(2), {"a0": {("1", "1"): 1}, "a1": {("1", "1"): 1}}, {"a0": {("1", "1"): 1}})
+    expected = rows_of(engine.evaluate([evaluation])["v"])
+    process = SparkContext._gateway.proc  # type: ignore[union-attr]
+    process.kill()
+    process.wait()
+    with pytest.raises(EngineFailed, match="its Java process ended"):
+        engine.evaluate([evaluation])
+    assert rows_of(engine.evaluate([evaluation])["v"]) == expected
 
 
 def test_large_units_run_in_the_bulk_session_with_the_same_result(
