@@ -56,11 +56,17 @@ DECLARE
     found oid;
 BEGIN
     IF EXISTS (SELECT FROM pg_class c WHERE c.oid = watched) THEN
-        FOR found IN SELECT t FROM dyda.tree(watched) t JOIN pg_class c ON c.oid = t WHERE c.relkind IN ('r', 'p') LOOP
+        FOR found IN
+            SELECT t FROM dyda.tree(watched) t JOIN pg_class c ON c.oid = t
+            WHERE c.relkind IN ('r', 'p')
+              AND (NOT EXISTS (SELECT FROM dyda.member m WHERE m.relid = t AND m.root = watched)
+                   OR (SELECT count(*) FROM pg_trigger g WHERE g.tgrelid = t AND g.tgenabled = 'A'
+                       AND g.tgfoid = 'dyda.capture()'::regprocedure) < 4)
+        LOOP
             PERFORM dyda.capture_table(found, watched);
         END LOOP;
     END IF;
-    FOR found IN SELECT m.relid FROM dyda.member m WHERE m.root = watched AND m.relid NOT IN (SELECT dyda.tree(watched)) LOOP
+    FOR found IN SELECT m.relid FROM dyda.member m WHERE m.root = watched AND m.relid NOT IN (SELECT t FROM dyda.tree(watched) t) LOOP
         PERFORM dyda.release_table(found);
     END LOOP;
 END

@@ -59,6 +59,15 @@ DATES = st.dates().map(str) | st.sampled_from(
 STAMPS = st.datetimes().map(str) | st.sampled_from(
     ["infinity", "-infinity", "0044-03-15 12:00:00 BC", "294276-12-31 23:59:59.999999"]
 )
+ZONED = st.datetimes().map("{}+00".format) | st.sampled_from(
+    [
+        "infinity",
+        "-infinity",
+        "0044-03-15 12:00:00+00 BC",
+        "294276-12-31 23:59:59.999999+00",
+        "2024-03-31 02:30:00+05:45",
+    ]
+)
 INTERVALS = st.tuples(st.integers(-500, 500), st.integers(-9999, 9999), st.integers(-(10**12), 10**12)).map(
     lambda parts: f"{parts[0]} months {parts[1]} days {parts[2]} microseconds"
 )
@@ -85,7 +94,7 @@ TYPES: dict[str, st.SearchStrategy[str]] = {
     "boolean": literal("boolean", st.sampled_from(["t", "f"])),
     "date": literal("date", DATES),
     "timestamp": literal("timestamp", STAMPS),
-    "timestamptz": literal("timestamptz", STAMPS),
+    "timestamptz": literal("timestamptz", ZONED),
     "time": literal("time", st.times().map(str) | st.just("24:00:00")),
     "timetz": literal("timetz", st.times().map(lambda t: f"{t}+05:45")),
     "interval": literal("interval", INTERVALS),
