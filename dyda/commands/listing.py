@@ -201,8 +201,9 @@ def _change(change: Change) -> dict[str, Any]:
             return {"relation": str(relation), "kind": "data", "inserted": inserted, "deleted": deleted}
         case Truncation(relation):
             return {"relation": str(relation), "kind": "truncate"}
-        case SchemaChange(relation, command, ddl):
-            return {"relation": str(relation), "kind": "schema", "command": command, "ddl": ddl}
+        case SchemaChange(relation, command, ddl, steps):
+            told = [str(step) for step in steps]
+            return {"relation": str(relation), "kind": "schema", "command": command, "ddl": ddl, "steps": told}
 
 
 def _time(moment: datetime.datetime | None) -> str | None:

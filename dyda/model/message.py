@@ -10,6 +10,7 @@ import datetime
 from dataclasses import dataclass
 
 from dyda.model.relation import RelationName
+from dyda.model.schema_change import RenameRelation, Step
 
 __all__ = ["Change", "DataUpdate", "SchemaChange", "Truncation", "UpdateMessage"]
 
@@ -32,11 +33,48 @@ class Truncation:
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """The relation's definition moved. `command` is PostgreSQL's tag, `ddl` the text if the source could tell."""
+    """The relation's definition moved. `command` is PostgreSQL's tag, `ddl` the text if the source could tell.
+
+    `steps` is what the command did, in primitive steps. Without any, nobody knows: every reader is concerned.
+    """
 
     relation: RelationName
     command: str
     ddl: str = ""
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def columns(self) -> frozenset[str] | None:
+        """The columns it concerns; None if every reader is concerned (S4: also if it moves rows)."""
+        if not self.steps or self.moves_rows:
+            return None
+        found: frozenset[str] = frozenset()
+        for step in self.steps:
+            if step.columns is None:
+                return None
+            found |= step.columns
+        return found
+
+    @property
+    def moves_rows(self) -> bool:
+        """Whether rows moved that no row image shows."""
+        return not self.steps or any(step.moves_rows for step in self.steps)
+
+    @property
+    def is_destructive(self) -> bool:
+        return not self.steps or any(step.is_destructive for step in self.steps)
+
+    @property
+    def new_name(self) -> RelationName:
+        """What the relation is called after it."""
+        name = self.relation
+        for step in self.steps:
+            if isinstance(step, RenameRelation):
+                name = step.new
+        return name
+
+    def __str__(self) -> str:
+        return f"{self.relation}: {self.command} {', '.join(map(str, self.steps)) or 'changes it'}"
 
 
 Change = DataUpdate | Truncation | SchemaChange
@@ -69,5 +107,9 @@ class UpdateMessage:
 
     @property
     def moved_without_rows(self) -> frozenset[RelationName]:
-        """Relations whose rows or columns moved in a way that no row image shows: they must be read again."""
+        """Relations whose rows or columns moved in a way that no row image shows."""
         return frozenset(c.relation for c in self.changes if not isinstance(c, DataUpdate))
+
+    @property
+    def schema_changes(self) -> tuple[SchemaChange, ...]:
+        return tuple(change for change in self.changes if isinstance(change, SchemaChange))

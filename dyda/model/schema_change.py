@@ -1,10 +1,10 @@
-"""Schema changes: what became of a relation's definition, as primitive steps (the pathways of paper 002).
+"""What a schema change did to a relation, as primitive steps (the pathways of paper 002).
 
 A source's event says that something happened, not what. Two descriptions of the relation, before and after, do: a
 column's number survives a rename, a relation's oid survives rename and SET SCHEMA. So a drop plus an add is never
 mistaken for a rename, and `compare` needs no guessing.
 
-Meaning sits on the change; callers ask:
+Meaning sits on the step; callers ask:
 
     columns         the columns it concerns, None: every reader (S4)
     moves_rows      rows moved that no row image shows, so the relation must be read again
@@ -22,7 +22,6 @@ from dyda.model.types import PgType
 
 __all__ = [
     "AddColumn",
-    "Cause",
     "ChangeType",
     "DropColumn",
     "DropRelation",
@@ -31,26 +30,13 @@ __all__ = [
     "RenameRelation",
     "ReplaceRelation",
     "Rewrite",
-    "SchemaChange",
+    "Step",
     "compare",
 ]
 
 
 @dataclass(frozen=True)
-class Cause:
-    """PostgreSQL's tag of the command and, where the source could tell, its text."""
-
-    command: str
-    ddl: str = ""
-
-
-@dataclass(frozen=True)
-class _Change:
-    """What all have: the relation's name before the change, and its cause."""
-
-    relation: RelationName
-    cause: Cause
-
+class _Step:
     @property
     def columns(self) -> frozenset[str] | None:
         return None
@@ -63,14 +49,9 @@ class _Change:
     def is_destructive(self) -> bool:
         return False
 
-    @property
-    def relations(self) -> frozenset[RelationName]:
-        """Every name it concerns, before and after (S1: a resource is old and new name)."""
-        return frozenset({self.relation})
-
 
 @dataclass(frozen=True)
-class AddColumn(_Change):
+class AddColumn(_Step):
     column: Column
 
     @property
@@ -78,11 +59,11 @@ class AddColumn(_Change):
         return frozenset({self.column.name})
 
     def __str__(self) -> str:
-        return f"{self.relation}: column {self.column.name} was added"
+        return f"adds column {self.column.name}"
 
 
 @dataclass(frozen=True)
-class DropColumn(_Change):
+class DropColumn(_Step):
     column: str
 
     @property
@@ -94,11 +75,11 @@ class DropColumn(_Change):
         return True
 
     def __str__(self) -> str:
-        return f"{self.relation}: column {self.column} was dropped"
+        return f"drops column {self.column}"
 
 
 @dataclass(frozen=True)
-class RenameColumn(_Change):
+class RenameColumn(_Step):
     old: str
     new: str
 
@@ -107,11 +88,11 @@ class RenameColumn(_Change):
         return frozenset({self.old, self.new})
 
     def __str__(self) -> str:
-        return f"{self.relation}: column {self.old} is called {self.new} now"
+        return f"renames column {self.old} to {self.new}"
 
 
 @dataclass(frozen=True)
-class ChangeType(_Change):
+class ChangeType(_Step):
     """Values of the column may be others now: PostgreSQL rewrote them, or reads the old bytes as a new type."""
 
     column: str
@@ -127,35 +108,31 @@ class ChangeType(_Change):
         return True
 
     def __str__(self) -> str:
-        return f"{self.relation}: column {self.column} became {self.new.declared}, it was {self.old.declared}"
+        return f"makes column {self.column} {self.new.declared}, it was {self.old.declared}"
 
 
 @dataclass(frozen=True)
-class RenameRelation(_Change):
+class RenameRelation(_Step):
     """A new name or a new schema; the table is the same, so a view over it follows."""
 
     new: RelationName
 
-    @property
-    def relations(self) -> frozenset[RelationName]:
-        return frozenset({self.relation, self.new})
-
     def __str__(self) -> str:
-        return f"{self.relation} is called {self.new} now"
+        return f"renames it to {self.new}"
 
 
 @dataclass(frozen=True)
-class DropRelation(_Change):
+class DropRelation(_Step):
     @property
     def is_destructive(self) -> bool:
         return True
 
     def __str__(self) -> str:
-        return f"{self.relation} was dropped"
+        return "drops it"
 
 
 @dataclass(frozen=True)
-class ReplaceRelation(_Change):
+class ReplaceRelation(_Step):
     """Another table stands under the name: swapped in within one transaction, or dropped and created again."""
 
     old_oid: int
@@ -166,38 +143,38 @@ class ReplaceRelation(_Change):
         return True
 
     def __str__(self) -> str:
-        return f"another table stands under the name {self.relation} now"
+        return "puts another table under its name"
 
 
 @dataclass(frozen=True)
-class Rewrite(_Change):
+class Rewrite(_Step):
     """Rows moved without an image: USING with the same type, an enum value renamed, a partition taken away, …"""
 
-    what: str = "its rows were rewritten"
+    what: str = "rewrites its rows"
 
     @property
     def moves_rows(self) -> bool:
         return True
 
     def __str__(self) -> str:
-        return f"{self.relation}: {self.what}"
+        return self.what
 
 
 @dataclass(frozen=True)
-class Harmless(_Change):
+class Harmless(_Step):
     """Recorded, and of no consequence to any row: a default, NOT NULL, a comment, an index."""
 
-    what: str = ""
+    what: str
 
     @property
     def columns(self) -> frozenset[str]:
         return frozenset()
 
     def __str__(self) -> str:
-        return f"{self.relation}: {self.what or self.cause.command}"
+        return self.what
 
 
-SchemaChange: TypeAlias = (
+Step: TypeAlias = (
     AddColumn
     | DropColumn
     | RenameColumn
@@ -210,27 +187,22 @@ SchemaChange: TypeAlias = (
 )
 
 
-def compare(
-    relation: RelationName, before: Sequence[Column], after: Sequence[Column], cause: Cause
-) -> tuple[SchemaChange, ...]:
-    """The primitive steps from one set of columns to another, in the order of the columns' numbers.
+def compare(before: Sequence[Column], after: Sequence[Column]) -> tuple[Step, ...]:
+    """The steps from one set of columns to another, in the order of the columns' numbers.
 
     Drops come first, so that a name that is dropped and given to another column is free when it is taken. Renames
     that pass a name around (a to b, b to a) are told by number and need no order.
     """
     old = {column.number: column for column in before}
     new = {column.number: column for column in after}
-    steps: list[SchemaChange] = [
-        DropColumn(relation, cause, old[number].name) for number in sorted(old) if number not in new
-    ]
+    steps: list[Step] = [DropColumn(old[number].name) for number in sorted(old) if number not in new]
     for number in sorted(old.keys() & new.keys()):
         was, now = old[number], new[number]
         if was.name != now.name:
-            steps.append(RenameColumn(relation, cause, was.name, now.name))
+            steps.append(RenameColumn(was.name, now.name))
         if was.type != now.type or was.generated != now.generated:
-            steps.append(ChangeType(relation, cause, now.name, was.type, now.type))
+            steps.append(ChangeType(now.name, was.type, now.type))
         if was.not_null != now.not_null:
-            what = f"{now.name} {'may not be' if now.not_null else 'may be'} NULL now"
-            steps.append(Harmless(relation, cause, what))
-    steps += [AddColumn(relation, cause, new[number]) for number in sorted(new) if number not in old]
+            steps.append(Harmless(f"column {now.name} {'may not be' if now.not_null else 'may be'} NULL now"))
+    steps += [AddColumn(new[number]) for number in sorted(new) if number not in old]
     return tuple(steps)

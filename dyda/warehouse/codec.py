@@ -8,6 +8,7 @@ from typing import Any, assert_never
 
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, UpdateMessage
 from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.step_json import step_from_json, step_to_json
 from dyda.model.types import PgType
 from dyda.warehouse.records import ViewColumn
 
@@ -47,7 +48,8 @@ def _change_to_json(change: Change) -> dict[str, Any]:
         case Truncation():
             return {"change": "truncation", **place}
         case SchemaChange():
-            return {"change": "schema", **place, "command": change.command, "ddl": change.ddl}
+            steps = [step_to_json(step) for step in change.steps]
+            return {"change": "schema", **place, "command": change.command, "ddl": change.ddl, "steps": steps}
         case _:
             assert_never(change)
 
@@ -64,7 +66,8 @@ def _change_from_json(source: str, entry: dict[str, Any]) -> Change:
         case "truncation":
             return Truncation(relation)
         case _:
-            return SchemaChange(relation, entry["command"], entry["ddl"])
+            steps = tuple(step_from_json(step) for step in entry.get("steps", ()))
+            return SchemaChange(relation, entry["command"], entry["ddl"], steps)
 
 
 def columns_to_json(relation: Relation) -> list[dict[str, Any]]:

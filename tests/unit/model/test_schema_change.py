@@ -1,0 +1,79 @@
+"""Two descriptions of a relation tell what happened between them, without guessing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dyda.model.message import SchemaChange
+from dyda.model.relation import Column, RelationName
+from dyda.model.schema_change import (
+    AddColumn,
+    ChangeType,
+    DropColumn,
+    DropRelation,
+    Harmless,
+    RenameColumn,
+    RenameRelation,
+    ReplaceRelation,
+    Rewrite,
+    Step,
+    compare,
+)
+from dyda.model.step_json import step_from_json, step_to_json
+from dyda.model.types import PgType
+
+INT, TEXT = PgType("integer", "integer"), PgType("text", "text")
+A, B = Column("a", INT, 1), Column("b", TEXT, 2)
+NAME = RelationName("crm", "public", "customer")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "steps"),
+    [
+        ((A, B), (A, B), ()),
+        ((A, B), (A, B, Column("c", INT, 3)), (AddColumn(Column("c", INT, 3)),)),
+        ((A, B), (A,), (DropColumn("b"),)),
+        ((A, B), (A, Column("c", TEXT, 2)), (RenameColumn("b", "c"),)),
+        ((A, B), (Column("b", INT, 1), Column("a", TEXT, 2)), (RenameColumn("a", "b"), RenameColumn("b", "a"))),
+        ((A, B), (A, Column("b", INT, 3)), (DropColumn("b"), AddColumn(Column("b", INT, 3)))),
+        ((A, B), (Column("a", TEXT, 1), B), (ChangeType("a", INT, TEXT),)),
+        ((A, B), (A, Column("b", TEXT, 2, not_null=True)), (Harmless("column b may not be NULL now"),)),
+        (
+            (A, B),
+            (Column("x", TEXT, 1), Column("a", INT, 3)),
+            (DropColumn("b"), RenameColumn("a", "x"), ChangeType("x", INT, TEXT), AddColumn(Column("a", INT, 3))),
+        ),
+    ],
+)
+def test_compare(before: tuple[Column, ...], after: tuple[Column, ...], steps: tuple[Step, ...]) -> None:
+    assert compare(before, after) == steps
+
+
+EVERY_STEP: list[Step] = [
+    AddColumn(Column("c", INT, 3, True, "s")),
+    DropColumn("b"),
+    RenameColumn("a", "b"),
+    ChangeType("a", INT, TEXT),
+    RenameRelation(RelationName("crm", "sales", "client")),
+    DropRelation(),
+    ReplaceRelation(1, 2),
+    Rewrite("renames an enum value"),
+    Harmless("sets a default"),
+]
+
+
+@pytest.mark.parametrize("step", EVERY_STEP, ids=lambda step: type(step).__name__)
+def test_a_step_survives_the_catalog(step: Step) -> None:
+    assert step_from_json(json.loads(json.dumps(step_to_json(step)))) == step
+
+
+def test_S4_what_a_change_concerns() -> None:
+    assert SchemaChange(NAME, "ALTER TABLE").columns is None, "unknown: every reader"
+    assert SchemaChange(NAME, "ALTER TABLE", steps=(DropColumn("b"), AddColumn(A))).columns == {"b", "a"}
+    assert SchemaChange(NAME, "ALTER TABLE", steps=(DropColumn("b"), Rewrite())).columns is None
+    assert SchemaChange(NAME, "ALTER TABLE", steps=(ChangeType("a", INT, TEXT),)).columns is None
+    assert SchemaChange(NAME, "ALTER TABLE", steps=(Harmless("sets a default"),)).columns == frozenset()
+    assert SchemaChange(NAME, "ALTER TABLE", steps=(RenameColumn("a", "x"),)).columns == {"a", "x"}
+    assert not SchemaChange(NAME, "ALTER TABLE", steps=(RenameColumn("a", "x"),)).moves_rows
