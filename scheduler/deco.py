@@ -133,8 +133,8 @@ class Plan:
         """Plan a message with data updates only, which has just arrived. Nothing depends on it, so all else stays."""
         self._arrived.append(entry)
         tail = self.dependencies.tail(entry)
-        extend = tail is None or not ((group := self._group_of[tail.index]).done or group.merged)
-        run = self.dependencies.append(entry, extend)
+        # A run that has come up is over. One that is merged is never last in its source, unless a schema change is.
+        run = self.dependencies.append(entry, extend=tail is None or not self._group_of[tail.index].done)
         if run.index not in self._group_of:
             self._add_group([run])
             self._connect(self._groups[-1])

@@ -34,13 +34,13 @@ def view_reads(draw: st.DrawFn, name: str) -> ViewReads:
 
 
 @st.composite
-def message(draw: st.DrawFn, number: int, commands: Sequence[str]) -> Queued:
+def message(draw: st.DrawFn, number: int, commands: Sequence[str], rarity: int) -> Queued:
     source = draw(st.sampled_from(SOURCES))
     tables = st.sampled_from(("r", "s", "t", "u"))
     changes: list[Change] = []
     for _ in range(draw(st.integers(1, 2))):
         name = f"{source}.{draw(tables)}"
-        if draw(st.integers(0, 3)):
+        if draw(st.integers(0, rarity)):
             changes.append(DataUpdate(relation(name), draw(st.integers(0, 4)), 0))
         else:
             changes.append(changed(name, draw(st.sampled_from(commands))))
@@ -50,8 +50,8 @@ def message(draw: st.DrawFn, number: int, commands: Sequence[str]) -> Queued:
 @st.composite
 def queues(draw: st.DrawFn, commands: Sequence[str] = COMMANDS) -> tuple[list[Queued], list[ViewReads]]:
     views = [draw(view_reads(f"v{index}")) for index in range(draw(st.integers(1, 3)))]
-    numbers = sorted(draw(st.sets(st.integers(1, 60), max_size=18)))
-    return [draw(message(number, commands)) for number in numbers], views
+    rarity = draw(st.sampled_from((2, 6, 12)))
+    return [draw(message(number, commands, rarity)) for number in range(1, draw(st.integers(1, 22)))], views
 
 
 def units_of(units: Sequence[Unit]) -> list[frozenset[int]]:

@@ -107,3 +107,10 @@ def test_what_does_not_wait_passes_what_does() -> None:
     assert order(units) == [(2,), (3,), (1,)]
     assert "1 waits for 3" in units[0].reason
     assert "2 need not" in units[0].reason
+
+
+def test_a_wait_for_a_later_change_of_the_same_source_is_kept() -> None:
+    """1 waits for 3 and 2, after 1 in its source, for 4, which comes right after 3: 2 waits for both."""
+    views = [view("v", "a.r(x)", "b.s(x)"), view("w", "a.q(x)", "b.t(x)")]
+    units = plan(views, data(1, "a.r"), data(2, "a.q"), schema(3, "b.s", "RENAME x y"), schema(4, "b.t", "RENAME x y"))
+    assert order(units) == [(3,), (1,), (4,), (2,)]

@@ -7,11 +7,11 @@ from tests.unit.scheduler.builders import data, drained, effect, relation, schem
 
 
 def test_S1_a_schema_change_does_not_overtake_another_relations_update_of_its_source() -> None:
-    """Chained per relation, 3 would overtake 2 to get before 1, and the warehouse would show b with 3 but without 2."""
-    views = [view("v", "a.r(x)", "b.s(x)"), view("w", "b.t(x)")]
+    """Chained per relation: 3, 1, 4, 2, and for a while the warehouse shows source b with 3 but without 2."""
+    views = [view("v", "a.r(x)", "b.s(x)"), view("w", "b.t(x)", "c.u(x)")]
     schedule = Schedule(views, effect=effect)
-    schedule.add([data(1, "a.r"), data(2, "b.t"), schema(3, "b.s", "RENAME x y")])
-    assert [unit.numbers for unit in drained(schedule)] == [(2,), (3,), (1,)]
+    schedule.add([data(1, "a.r"), data(2, "b.t"), schema(3, "b.s", "RENAME x y"), schema(4, "c.u", "RENAME x y")])
+    assert [unit.numbers for unit in drained(schedule)] == [(4,), (2,), (3,), (1,)]
 
 
 def test_S1_where_it_would_have_to_overtake_they_merge() -> None:
@@ -73,6 +73,14 @@ def test_S3_the_same_unit_breaks_for_ever_unless_the_observed_edge_is_added() ->
         units = drained(schedule)
         assert [unit.numbers for unit in units] == [(2,), (1,)]
         assert "processing 1 broke while it read b.public.s, which message 2 drops" in units[0].reason
+
+
+def test_S3_only_the_message_that_broke_waits_for_what_broke_it() -> None:
+    """1 and 2 are alike but for what was observed; 2 came after 1, so 1 need not wait with it."""
+    schedule = Schedule([view("v", "a.r(x)")], effect=effect)
+    schedule.add([data(1, "a.r"), data(2, "a.r"), data(3, "a.r"), schema(4, "b.s", "REWRITE")])
+    schedule.broken((2,), {relation("b.s")})
+    assert [unit.numbers for unit in drained(schedule)] == [(1,), (4,), (2,), (3,)]
 
 
 def test_S3_the_schema_change_may_be_found_after_the_break_only() -> None:
