@@ -20,6 +20,7 @@ from dyda import faults
 from dyda.errors import (
     BrokenUnit,
     DydaError,
+    EngineFailed,
     EvaluationFailed,
     InstallBlocked,
     PositionMoved,
@@ -116,7 +117,7 @@ class Maintainer:
             self.log(f"unit abandoned: {error.what}")
             self._abandon()
             return Outcome.BROKEN
-        except (SourceUnreachable, SourceBusy, InstallBlocked) as error:
+        except (SourceUnreachable, SourceBusy, InstallBlocked, EngineFailed) as error:
             self._abandon()
             return self._blocked(error)
 

@@ -14,7 +14,8 @@ from dyda.model.render import render_view
 VIEWS = [
     "SELECT c.name FROM crm.customer c",
     "SELECT * FROM booking.seat c WHERE c.flight_no > 3 AND (c.name = 'x' OR c.name = 'it''s')",
-    "-- dyda: extent = any, new_columns = append\nSELECT c.name /* replaceable */ AS who, f.age + 1 AS next /* dispensable */"
+    "-- dyda: extent = any, new_columns = append\n"
+    "SELECT c.name /* replaceable */ AS who, f.age + 1 AS next /* dispensable */"
     " FROM crm.customer c /* replaceable */ JOIN booking.flight_res f ON c.name = f.name /* replaceable, dispensable */"
     " WHERE f.dest = 'Asia' /* dispensable */",
     "SELECT a.name, b.name AS other FROM crm.customer a JOIN crm.customer b USING (age)",
