@@ -1,4 +1,4 @@
-"""A town for tests: several source databases, a warehouse and a project folder, driven in this process or by the CLI."""
+"""A town for tests: several source databases, a warehouse and a project folder, driven in process or by the CLI."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.judge import Judge, printed
 
 
 class Town:
-    """`town.source("crm", "CREATE TABLE …")`, `town.view("v", "SELECT …")`, `town.apply()`, `town.settle()`, `town.check()`."""
+    """`source("crm", "CREATE TABLE …")`, `view("v", "SELECT …")`, `apply()`, `settle()`, `check()`."""
 
     def __init__(self, folder: Path, database: Callable[[str], str], engine: Engine, maintenance: str = "") -> None:
         self.folder = folder

@@ -57,7 +57,8 @@ def test_all_views_move_together_when_one_is_built_again_I3(joined: Town) -> Non
         "ALTER TABLE flight ADD COLUMN seat text DEFAULT 'window'",
         "ALTER TABLE flight ALTER COLUMN no TYPE bigint USING no + 100",
         "ALTER TABLE flight ALTER COLUMN no TYPE int USING no + 100",
-        "ALTER TABLE flight RENAME TO trip; CREATE TABLE flight (name text, no int); INSERT INTO flight VALUES ('Bob', 9)",
+        "ALTER TABLE flight RENAME TO trip; CREATE TABLE flight (name text, no int);"
+        " INSERT INTO flight VALUES ('Bob', 9)",
         "DROP TABLE flight; CREATE TABLE flight (no int, name text); INSERT INTO flight VALUES (8, 'Ann')",
     ],
 )
