@@ -1,17 +1,16 @@
-"""Commands about the running warehouse: daemon, status, pending, stop."""
+"""Commands about the running warehouse: daemon, status, stop."""
 
 from __future__ import annotations
 
 import datetime
 import sys
-from typing import Any
 
 import click
 
-from dyda.cli.options import CommonCommand, CommonGroup, common
-from dyda.cli.output import facts, log, say, show_json, table
+from dyda.cli.options import CommonCommand, common
+from dyda.cli.output import log, say, show_json, table
 
-__all__ = ["daemon_command", "pending_group", "status_command", "stop_command", "view_columns"]
+__all__ = ["daemon_command", "status_command", "stop_command", "view_columns"]
 
 view_columns = [
     ("name", "VIEW"),
@@ -63,46 +62,6 @@ def status_command() -> None:
         say("\nan installation waits for these sessions at the warehouse:")
         columns = ["pid", "user", "application", "since", "query"]
         table([(name, name.upper()) for name in columns], blockers, "")
-
-
-@click.group("pending", cls=CommonGroup, invoke_without_command=True)
-@click.pass_context
-def pending_group(context: click.Context) -> None:
-    """List what is received and not yet installed."""
-    from dyda import commands
-
-    if context.invoked_subcommand is not None:
-        return
-    answer = commands.pending(common().folder)
-    if common().json:
-        show_json(answer)
-        return
-    columns = ["id", "source", "kind", "relations", "rows", "state", "received_at", "reason"]
-    table([(name, name.replace("_", " ").upper()) for name in columns], answer, "Nothing is pending.")
-
-
-@pending_group.command("show")
-@click.argument("identifier", metavar="ID", type=int)
-def pending_show(identifier: int) -> None:
-    """Show one message with its rows or DDL."""
-    from dyda import commands
-
-    answer = commands.pending_show(common().folder, identifier)
-    if common().json:
-        show_json(answer)
-        return
-    hidden = ("changes", "samples", "truncated")
-    facts([(name, value) for name, value in answer.items() if name not in hidden])
-    say("")
-    columns = ["relation", "kind", "inserted", "deleted", "ddl"]
-    table([(name, name.upper()) for name in columns], answer.get("changes", []), "No changes.")
-    samples: list[dict[str, Any]] = answer.get("samples", [])
-    if samples:
-        say("")
-        rows = [{**s, "values": {k: "NULL" if v is None else v for k, v in s["values"].items()}} for s in samples]
-        table([("relation", "RELATION"), ("op", "OP"), ("values", "ROW")], rows, "")
-    if answer.get("truncated"):
-        log("There are more rows than are shown here.")
 
 
 @click.command("stop", cls=CommonCommand)

@@ -6,8 +6,10 @@ and progress go through callbacks, so that a program can answer them too.
 
 from dyda.commands.apply import ApplyPlan, apply, plan_apply
 from dyda.commands.daemon import run_daemon, stop
-from dyda.commands.listing import pending, pending_show, sources, status, views, views_show
+from dyda.commands.decisions import pending_hold, pending_release, pending_retry, pending_skip
+from dyda.commands.listing import sources, status, views, views_show
 from dyda.commands.project import init, sources_check, sources_detach
+from dyda.commands.queue import pending, pending_graph, pending_picture, pending_plan, pending_show
 from dyda.commands.views import verify, views_explain, views_resync
 
 __all__ = [
@@ -15,7 +17,14 @@ __all__ = [
     "apply",
     "init",
     "pending",
+    "pending_graph",
+    "pending_hold",
+    "pending_picture",
+    "pending_plan",
+    "pending_release",
+    "pending_retry",
     "pending_show",
+    "pending_skip",
     "plan_apply",
     "run_daemon",
     "sources",

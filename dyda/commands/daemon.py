@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dyda.commands.apply import execute_apply
+from dyda.commands.decisions import DECISIONS
 from dyda.commands.views import execute_resync
 from dyda.embedded import EmbeddedServer
 from dyda.errors import DydaError, WarehouseUnreachable
@@ -85,6 +86,8 @@ def _serve_request(folder: Path, maintainer: Maintainer, log: Callable[[str], No
                 result = execute_apply(maintainer, Project.load(folder), progress)
             case "resync":
                 result = execute_resync(maintainer, str(request.arguments["name"]), progress)
+            case verb if verb in DECISIONS:
+                result = DECISIONS[verb](maintainer, request.arguments)
             case _:
                 raise DydaError(f"this daemon does not know the request {request.verb!r}", "Restart it: dyda stop")
         worker.finish(request.id, result=result)

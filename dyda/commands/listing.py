@@ -1,4 +1,4 @@
-"""Commands that only look: sources, views, the queue, everything at a glance."""
+"""Commands that only look: sources, views, everything at a glance."""
 
 from __future__ import annotations
 
@@ -6,23 +6,16 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
-
 from dyda.commands.views import find_view
 from dyda.errors import DydaError
 from dyda.house import House
 from dyda.maintenance.live import load
 from dyda.model.algebra import conjuncts, scans
-from dyda.model.bag import COUNT
-from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation
 from dyda.model.preferences import Preference
-from dyda.model.relation import RelationName
 from dyda.settings import without_password
-from dyda.warehouse import MessageRecord, SourceRecord, ViewRecord
+from dyda.warehouse import SourceRecord, ViewRecord
 
-__all__ = ["pending", "pending_show", "sources", "status", "views", "views_show"]
-
-SHOWN_ROWS = 100
+__all__ = ["sources", "status", "time_text", "views", "views_show"]
 
 
 def status(folder: Path) -> dict[str, Any]:
@@ -33,12 +26,18 @@ def status(folder: Path) -> dict[str, Any]:
             "daemon": {
                 "running": now.daemon.running and now.daemon.role == "daemon",
                 "pid": now.daemon.pid,
-                "since": _time(now.daemon.since),
+                "since": time_text(now.daemon.since),
             },
             "sources": [_source(record) for record in now.sources],
             "views": [_view(record) for record in now.views],
             "blocked_by": [
-                {"pid": b.pid, "user": b.user, "application": b.application, "since": _time(b.since), "query": b.query}
+                {
+                    "pid": b.pid,
+                    "user": b.user,
+                    "application": b.application,
+                    "since": time_text(b.since),
+                    "query": b.query,
+                }
                 for b in now.blockers
             ],
         }
@@ -109,50 +108,6 @@ def _preferences(house: House, name: str) -> dict[str, Any] | None:
     }
 
 
-def pending(folder: Path) -> list[dict[str, Any]]:
-    """The queue, in arrival order."""
-    with House.open(folder) as house:
-        return [_message(record) for record in house.warehouse.messages()]
-
-
-def pending_show(folder: Path, message: int) -> dict[str, Any]:
-    """One message with the rows it moves (the first hundred), read from the source's log."""
-    with House.open(folder) as house:
-        record = next((record for record in house.warehouse.messages() if record.id == message), None)
-        if record is None:
-            raise DydaError(f"there is no pending message {message}", "See what is pending: dyda pending")
-        known = {r.relation.name: r.relation for r in house.warehouse.relations()}
-        samples: list[dict[str, Any]] = []
-        columns = {
-            name: [column.name for column in known[name].columns if column.generated != "v"]
-            for name in sorted(record.relations)
-            if name in known
-        }
-        with house.source(record.source).open(list(columns)) as snapshot:
-            for name, table in snapshot.changes(columns, None).items():
-                samples += _samples(name, columns[name], table, record.xid)
-        return {
-            **_message(record),
-            "changes": [_change(change) for change in record.message.changes],
-            "samples": samples[:SHOWN_ROWS],
-            "truncated": len(samples) > SHOWN_ROWS,
-        }
-
-
-def _samples(relation: RelationName, columns: list[str], table: Any, xid: int) -> list[dict[str, Any]]:
-    mine = table.filter(pc.equal(table.column("#xid"), xid)).slice(0, SHOWN_ROWS + 1)
-    values = [mine.column(index).to_pylist() for index in range(len(columns))]
-    counts = mine.column(COUNT).to_pylist()
-    return [
-        {
-            "relation": str(relation),
-            "op": "insert" if count > 0 else "delete",
-            "values": {column: values[index][row] for index, column in enumerate(columns)},
-        }
-        for row, count in enumerate(counts)
-    ]
-
-
 def _source(record: SourceRecord) -> dict[str, Any]:
     return {
         "name": record.name,
@@ -172,7 +127,7 @@ def _view(record: ViewRecord) -> dict[str, Any]:
         "reason": record.reason,
         "version": record.version,
         "rows": record.rows,
-        "fresh_at": _time(record.fresh_at),
+        "fresh_at": time_text(record.fresh_at),
         "lag_seconds": record.lag_seconds,
         "positions": {source: str(position) for source, position in record.positions.items()},
         "columns": [{"name": column.name, "type": column.type} for column in record.columns],
@@ -180,31 +135,6 @@ def _view(record: ViewRecord) -> dict[str, Any]:
     }
 
 
-def _message(record: MessageRecord) -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "source": record.source,
-        "kind": record.kind,
-        "relations": sorted(map(str, record.relations)),
-        "rows": record.rows,
-        "state": record.state,
-        "reason": record.reason,
-        "received_at": _time(record.received_at),
-        "depends_on": [],
-        "unit": record.unit,
-    }
-
-
-def _change(change: Change) -> dict[str, Any]:
-    match change:
-        case DataUpdate(relation, inserted, deleted):
-            return {"relation": str(relation), "kind": "data", "inserted": inserted, "deleted": deleted}
-        case Truncation(relation):
-            return {"relation": str(relation), "kind": "truncate"}
-        case SchemaChange(relation, command, ddl, steps):
-            told = [str(step) for step in steps]
-            return {"relation": str(relation), "kind": "schema", "command": command, "ddl": ddl, "steps": told}
-
-
-def _time(moment: datetime.datetime | None) -> str | None:
+def time_text(moment: datetime.datetime | None) -> str | None:
+    """RFC 3339, in UTC."""
     return moment.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z") if moment else None

@@ -1,0 +1,166 @@
+"""What an operator decides about one message: hold, release, retry, skip.
+
+A decision is a state in the catalog, so it survives every crash, and the schedule keeps it: a held message holds what
+depends on it and nothing else. While a daemon runs it is the one who writes; it looks the verb up in `DECISIONS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dyda.commands.work import Progress, hand_over
+from dyda.errors import DydaError
+from dyda.house import House
+from dyda.maintenance import Maintainer
+from dyda.maintenance.reads import view_reads
+from dyda.warehouse import MessageRecord, ViewRecord
+from scheduler import Footprints
+from scheduler.footprint import shape_of
+
+__all__ = ["DECISIONS", "pending_hold", "pending_release", "pending_retry", "pending_skip"]
+
+Answer = dict[str, Any]
+Decision = Callable[[Maintainer, Mapping[str, Any]], Answer]
+
+OTHERS_END = 10.0
+"""Seconds to wait for another command, as `apply`, to give the lock back."""
+
+HELD_BY_HAND = "held by an operator"
+
+
+class NotPossible(DydaError):
+    """The message's state does not allow the decision."""
+
+
+def pending_hold(folder: Path, message: int) -> Answer:
+    """Keep a message, and with it what depends on it, from being processed."""
+    return _decide(folder, "hold", {"message": message})
+
+
+def pending_release(folder: Path, message: int) -> Answer:
+    """Let a message go that was held."""
+    return _decide(folder, "release", {"message": message})
+
+
+def pending_retry(folder: Path, message: int) -> Answer:
+    """Try a message again that could not be processed; the views that were held for it are maintained again."""
+    return _decide(folder, "retry", {"message": message})
+
+
+def pending_skip(folder: Path, message: int, reason: str) -> Answer:
+    """Never process a message; the views that it touches are to be rebuilt from their sources instead."""
+    return _decide(folder, "skip", {"message": message, "reason": _given(reason)})
+
+
+def _decide(folder: Path, verb: str, arguments: Mapping[str, Any], progress: Progress = lambda *news: None) -> Answer:
+    with House.open(folder) as house:
+        answer = hand_over(house, verb, arguments, progress)
+        if answer is not None:
+            return answer
+        with house.warehouse.lock(wait=OTHERS_END, role=f"pending {verb}") as worker:
+            return DECISIONS[verb](Maintainer(house, worker), arguments)
+
+
+def _hold(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
+    record = _find(maintainer, arguments)
+    _must_be(record, ("waiting", "running", "held"), "held")
+    maintainer.worker.mark_messages([record.id], "held", HELD_BY_HAND)
+    return _answer(maintainer, record)
+
+
+def _release(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
+    record = _find(maintainer, arguments)
+    _must_be(record, ("held",), "released")
+    maintainer.worker.mark_messages([record.id], "waiting")
+    return _answer(maintainer, record)
+
+
+def _retry(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
+    record = _find(maintainer, arguments)
+    _must_be(record, ("quarantined", "broken"), "tried again")
+    held = [view.name for view in _held_for(maintainer, record)]
+    # The message first: a view that is live again while its message is still quarantined would be passed over.
+    maintainer.worker.mark_messages([record.id], "waiting")
+    for view in held:
+        maintainer.worker.set_state(view, "live")
+    return _answer(maintainer, record, held)
+
+
+def _skip(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
+    record = _find(maintainer, arguments)
+    _must_be(record, ("waiting", "running", "held", "approval", "quarantined", "broken"), "skipped")
+    reason = _given(str(arguments.get("reason", "")))
+    views = _touched(maintainer, record)
+    # The views first: if we die in between, they are rebuilt for nothing. The other way round they would stay wrong.
+    for view in views:
+        maintainer.worker.set_state(view, "resync", f"message {record.id} was skipped: {reason}")
+    maintainer.worker.mark_messages([record.id], "skipped", reason)
+    return _answer(maintainer, record, views)
+
+
+DECISIONS: Mapping[str, Decision] = {"hold": _hold, "release": _release, "retry": _retry, "skip": _skip}
+
+
+def _find(maintainer: Maintainer, arguments: Mapping[str, Any]) -> MessageRecord:
+    number = int(arguments["message"])
+    found = next((record for record in maintainer.house.warehouse.messages() if record.id == number), None)
+    if found is None:
+        raise NotPossible(
+            f"message {number} is not in the queue: it is installed already, or there never was one",
+            "See what is pending: dyda pending",
+        )
+    return found
+
+
+def _must_be(record: MessageRecord, states: tuple[str, ...], done: str) -> None:
+    if record.state in states:
+        return
+    possible = {
+        "waiting": "It is processed when its turn comes.",
+        "running": "It is being processed now.",
+        "held": f"Let it go with: dyda pending release {record.id}",
+        "approval": "It already waits for an operator, and holds what depends on it.",
+        "quarantined": f"It holds what depends on it. Use: dyda pending retry {record.id} (or skip)",
+        "broken": f"It holds what depends on it. Use: dyda pending retry {record.id} (or skip)",
+        "skipped": "The views that it touches are rebuilt; a skip cannot be taken back.",
+    }
+    raise NotPossible(f"message {record.id} is {record.state}: it cannot be {done}", possible[record.state])
+
+
+def _given(reason: str) -> str:
+    if not reason.strip():
+        raise NotPossible("a skip needs a reason", 'Say why, for those who find it later: --reason "…"')
+    return reason.strip()
+
+
+def _touched(maintainer: Maintainer, record: MessageRecord) -> list[str]:
+    """The views that would have processed the message: it concerns them and is not in their extents yet."""
+    known, warehouse = maintainer.known, maintainer.house.warehouse
+    pending = [change for other in warehouse.messages() for change in other.message.changes]
+    footprints = Footprints([view_reads(view) for view in known.views.values()], pending)
+    concerned = footprints.of(shape_of(record.message)).views
+    live = {name for name in concerned if not known.views[name].has(record.source, record.xid)}
+    held = {
+        view.name
+        for view in known.frozen.values()
+        if view.stored_state == "held" and not record.relations.isdisjoint(view.relations)
+    }
+    return sorted(live | held)
+
+
+def _held_for(maintainer: Maintainer, record: MessageRecord) -> list[ViewRecord]:
+    """Views that are held because of this message: their reason begins with its number."""
+    return [
+        view
+        for view in maintainer.known.frozen.values()
+        if view.stored_state == "held" and (view.reason or "").startswith(f"message {record.id} ")
+    ]
+
+
+def _answer(maintainer: Maintainer, record: MessageRecord, views: list[str] | None = None) -> Answer:
+    """What became of the message; the catalog is to be read again."""
+    maintainer.forget()
+    now = maintainer.house.warehouse.message(record.id)
+    return {"id": now.id, "state": now.state, "reason": now.reason, "views": views or []}

@@ -1,0 +1,217 @@
+"""Commands that look at the queue: what is pending, in which order it will be processed and why, and as a picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+
+from dyda.commands.listing import time_text
+from dyda.errors import DydaError
+from dyda.house import House
+from dyda.maintenance.live import load
+from dyda.maintenance.reads import STATES, schedule_of
+from dyda.model.bag import COUNT
+from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation
+from dyda.model.relation import RelationName
+from dyda.warehouse import MessageRecord
+from scheduler import Consistency, Schedule, State, Unit
+from scheduler.drawing import Drawing, dot, text
+
+__all__ = ["FORMATS", "Queue", "pending", "pending_graph", "pending_picture", "pending_plan", "pending_show"]
+
+FORMATS = ("text", "dot", "svg", "png")
+SHOWN_ROWS = 100
+
+DRAWN = 200
+"""Messages that an svg or png shows unless told otherwise: more than this nobody reads."""
+
+OPTIMISTIC = "detection is optimistic: the daemon keeps arrival order until a unit breaks, and this order then"
+
+
+@dataclass(frozen=True)
+class Queue:
+    """The catalog's queue and its legal order, whatever the setting of detection."""
+
+    records: tuple[MessageRecord, ...]
+    schedule: Schedule
+    consistency: Consistency
+    batch_rows: int
+
+    @classmethod
+    def of(cls, house: House) -> Queue:
+        records = tuple(house.warehouse.messages())
+        settings = house.project.settings.maintenance
+        schedule = schedule_of(records, load(house).views.values())
+        return cls(records, schedule, Consistency(settings.consistency), settings.batch_rows)
+
+    @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        """Unit 1 is the one that is processed next."""
+        return tuple(self.schedule.units(self.consistency, self.batch_rows))
+
+    @cached_property
+    def drawing(self) -> Drawing:
+        return self.schedule.drawing()
+
+    @cached_property
+    def unit_of(self) -> dict[int, int]:
+        return {number: index for index, unit in enumerate(self.units, 1) for number in unit.numbers}
+
+    @cached_property
+    def depends_on(self) -> dict[int, list[int]]:
+        """By message, those that it directly waits for."""
+        found: dict[int, set[int]] = {}
+        for edge in self.drawing.edges:
+            found.setdefault(edge.after, set()).add(edge.before)
+        return {number: sorted(before) for number, before in found.items()}
+
+    def as_dict(self, record: MessageRecord) -> dict[str, Any]:
+        return {
+            "id": record.id,
+            "source": record.source,
+            "kind": record.kind,
+            "relations": sorted(map(str, record.relations)),
+            "rows": record.rows,
+            "state": record.state,
+            "reason": record.reason,
+            "received_at": time_text(record.received_at),
+            "depends_on": self.depends_on.get(record.id, []),
+            "unit": self.unit_of.get(record.id),
+        }
+
+
+def pending(folder: Path) -> list[dict[str, Any]]:
+    """The queue, in arrival order."""
+    with House.open(folder) as house:
+        queue = Queue.of(house)
+        return [queue.as_dict(record) for record in queue.records]
+
+
+def pending_show(folder: Path, message: int) -> dict[str, Any]:
+    """One message with the rows it moves (the first hundred), read from the source's log if that can be read now."""
+    with House.open(folder) as house:
+        queue = Queue.of(house)
+        record = next((record for record in queue.records if record.id == message), None)
+        if record is None:
+            raise DydaError(f"there is no pending message {message}", "See what is pending: dyda pending")
+        samples, unreadable = [], None
+        try:
+            samples = _rows(house, record)
+        except DydaError as error:
+            unreadable = error.what
+        return {
+            **queue.as_dict(record),
+            "changes": [_change(change) for change in record.message.changes],
+            "samples": samples[:SHOWN_ROWS],
+            "truncated": len(samples) > SHOWN_ROWS,
+            "unreadable": unreadable,
+        }
+
+
+def pending_plan(folder: Path) -> dict[str, Any]:
+    """The order in which the queue will be processed, what is merged, what waits, and the reason for each."""
+    with House.open(folder) as house:
+        queue = Queue.of(house)
+        optimistic = house.project.settings.maintenance.detection == "optimistic"
+        return {
+            "units": [
+                {
+                    "unit": index,
+                    "kind": unit.kind.value,
+                    "messages": list(unit.numbers),
+                    "idle": sorted(unit.idle),
+                    "reason": unit.reason,
+                }
+                for index, unit in enumerate(queue.units, 1)
+            ],
+            "waiting": _waiting(queue),
+            "notes": [OPTIMISTIC] if optimistic and queue.schedule.schema_change_flag else [],
+        }
+
+
+def pending_graph(folder: Path) -> dict[str, Any]:
+    """The dependency graph: messages, the edges between them with their reasons, and which are merged."""
+    with House.open(folder) as house:
+        queue = Queue.of(house)
+        return {
+            "messages": [queue.as_dict(record) for record in queue.records if record.id in queue.schedule],
+            "edges": [
+                {"before": edge.before, "after": edge.after, "kind": edge.kind.value, "reason": edge.reason}
+                for edge in queue.drawing.edges
+            ],
+            "merged": [list(group) for group in queue.drawing.groups],
+        }
+
+
+def pending_picture(folder: Path, format: str = "svg", limit: int | None = DRAWN) -> bytes:
+    """The same graph as text, dot, svg or png. `limit`: the first so many messages in an svg or png."""
+    with House.open(folder) as house:
+        queue = Queue.of(house)
+        if format == "text":
+            return text(queue.drawing).encode()
+        if format == "dot":
+            return dot(queue.drawing).encode()
+        # matplotlib takes half a second to import, and nothing else needs it.
+        from dyda.drawing import lay_out, picture_of, render
+
+        messages = {record.id: record.message for record in queue.records}
+        return render(lay_out(picture_of(queue.drawing, queue.units, messages, limit)), format)
+
+
+def _waiting(queue: Queue) -> list[dict[str, Any]]:
+    """What is not processed now. A message's own reason is what an operator or a failure left there."""
+    records = {record.id: record for record in queue.records}
+    answers = []
+    for waiting in queue.schedule.waiting():
+        record = records[waiting.number]
+        own = f": {record.reason}" if waiting.state is not State.PENDING and record.reason else ""
+        answers.append({"id": record.id, "state": record.state, "reason": waiting.reason + own})
+    answers += [
+        {"id": record.id, "state": record.state, "reason": f"message {record.id} is {record.state}: {record.reason}"}
+        for record in queue.records
+        if record.state not in STATES
+    ]
+    return sorted(answers, key=lambda answer: int(answer["id"]))
+
+
+def _rows(house: House, record: MessageRecord) -> list[dict[str, Any]]:
+    known = {found.relation.name: found.relation for found in house.warehouse.relations()}
+    columns = {
+        change.relation: [column.name for column in known[change.relation].columns if column.generated != "v"]
+        for change in record.message.changes
+        if isinstance(change, DataUpdate) and change.relation in known
+    }
+    if not columns:
+        return []
+    with house.source(record.source).open(list(columns)) as snapshot:
+        tables = snapshot.changes(columns, None)
+        return [row for name, table in tables.items() for row in _samples(name, columns[name], table, record.xid)]
+
+
+def _samples(relation: RelationName, columns: list[str], table: Any, xid: int) -> list[dict[str, Any]]:
+    mine = table.filter(pc.equal(table.column("#xid"), xid)).slice(0, SHOWN_ROWS + 1)
+    values = [mine.column(index).to_pylist() for index in range(len(columns))]
+    counts = mine.column(COUNT).to_pylist()
+    return [
+        {
+            "relation": str(relation),
+            "op": "insert" if count > 0 else "delete",
+            "values": {column: values[index][row] for index, column in enumerate(columns)},
+        }
+        for row, count in enumerate(counts)
+    ]
+
+
+def _change(change: Change) -> dict[str, Any]:
+    match change:
+        case DataUpdate(relation, inserted, deleted):
+            return {"relation": str(relation), "kind": "data", "inserted": inserted, "deleted": deleted}
+        case Truncation(relation):
+            return {"relation": str(relation), "kind": "truncate"}
+        case SchemaChange(relation, command, ddl, steps):
+            told = [str(step) for step in steps]
+            return {"relation": str(relation), "kind": "schema", "command": command, "ddl": ddl, "steps": told}
