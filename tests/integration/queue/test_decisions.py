@@ -1,0 +1,201 @@
+"""What an operator decides about a message is in the catalog, holds what depends on it, and survives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dyda import commands
+from dyda.errors import DydaError, ProjectBusy
+from dyda.house import House
+from tests.integration.queue.conftest import Project, altered, rows
+
+
+def states(project: Project) -> dict[int, str]:
+    return {message["id"]: message["state"] for message in commands.pending(project.folder)}
+
+
+def units(project: Project) -> list[list[int]]:
+    return [unit["messages"] for unit in commands.pending_plan(project.folder)["units"]]
+
+
+def view(project: Project, name: str) -> dict[str, Any]:
+    return next(found for found in commands.views(project.folder) if found["name"] == name)
+
+
+def test_P3_a_held_message_holds_what_depends_on_it_and_nothing_else(project: Project) -> None:
+    one, two, three, other = project.receive(
+        rows("crm.customer"), rows("crm.customer"), rows("crm.customer"), rows("people.friend")
+    )
+    answer = commands.pending_hold(project.folder, two)
+    assert answer == {"id": two, "state": "held", "reason": "held by an operator", "views": []}
+    assert units(project) == [[one, other]]
+    waiting = commands.pending_plan(project.folder)["waiting"]
+    assert [(entry["id"], entry["state"]) for entry in waiting] == [(two, "held"), (three, "waiting")]
+    assert "held by an operator" in waiting[0]["reason"]
+    assert f"{three} came after {two}" in waiting[1]["reason"]
+    shown = {message["id"]: message["unit"] for message in commands.pending(project.folder)}
+    assert shown == {one: 1, two: None, three: None, other: 1}
+    assert commands.pending_release(project.folder, two)["state"] == "waiting"
+    assert units(project) == [[one, two, three, other]]
+
+
+def test_a_held_schema_change_holds_who_would_query_what_it_changes(project: Project) -> None:
+    customer, flight, friend = project.receive(
+        rows("crm.customer"), altered("booking.flight_res"), rows("people.friend")
+    )
+    commands.pending_hold(project.folder, flight)
+    assert units(project) == [[friend]]
+    assert [entry["id"] for entry in commands.pending_plan(project.folder)["waiting"]] == [customer, flight]
+
+
+def test_holding_twice_is_once(project: Project) -> None:
+    (number,) = project.receive(rows("crm.customer"))
+    assert commands.pending_hold(project.folder, number) == commands.pending_hold(project.folder, number)
+
+
+def test_a_message_that_is_not_in_the_queue_is_a_clear_error(project: Project) -> None:
+    for decide in (commands.pending_hold, commands.pending_release, commands.pending_retry):
+        with pytest.raises(DydaError, match="message 99 is not in the queue: it is installed already") as raised:
+            decide(project.folder, 99)
+        assert "dyda pending" in raised.value.remedy
+    with pytest.raises(DydaError, match="message 99 is not in the queue"):
+        commands.pending_skip(project.folder, 99, "it is wrong")
+
+
+@pytest.mark.parametrize(
+    ("state", "verb", "remedy"),
+    [
+        ("waiting", "release", "its turn comes"),
+        ("waiting", "retry", "its turn comes"),
+        ("quarantined", "hold", "dyda pending retry"),
+        ("quarantined", "release", "dyda pending retry"),
+        ("held", "retry", "dyda pending release"),
+        ("skipped", "hold", "cannot be taken back"),
+        ("skipped", "skip", "cannot be taken back"),
+    ],
+)
+def test_what_a_state_does_not_allow_is_refused_and_changes_nothing(
+    project: Project, state: str, verb: str, remedy: str
+) -> None:
+    (number,) = project.receive(rows("crm.customer"))
+    project.mark(number, state, "as it was")
+    extra = ("a reason",) if verb == "skip" else ()
+    with pytest.raises(DydaError, match=f"message {number} is {state}") as raised:
+        getattr(commands, f"pending_{verb}")(project.folder, number, *extra)
+    assert remedy in raised.value.remedy
+    (message,) = commands.pending(project.folder)
+    assert (message["state"], message["reason"]) == (state, "as it was")
+
+
+def test_decisions_survive_the_death_of_who_made_them(project: Project) -> None:
+    """A new process takes the lock over; what was running waits again, what was decided stays."""
+    held, skipped, running = project.receive(rows("crm.customer"), rows("people.friend"), rows("people.friend"))
+    commands.pending_hold(project.folder, held)
+    commands.pending_skip(project.folder, skipped, "a test row")
+    with House.open(project.folder) as house:
+        dying = house.warehouse.lock(role="daemon")
+        dying.mark_messages([running], "running", unit=1)
+        dying._connection.close()
+    with project.worker():
+        assert states(project) == {held: "held", skipped: "skipped", running: "waiting"}
+
+
+def test_receiving_again_does_not_undo_a_decision(project: Project) -> None:
+    (number,) = project.receive(rows("crm.customer"))
+    commands.pending_hold(project.folder, number)
+    with House.open(project.folder) as house:
+        messages = [record.message for record in house.warehouse.messages()]
+        with house.warehouse.lock() as worker:
+            worker.receive("crm", messages)
+    assert states(project) == {number: "held"}
+
+
+class TestRetry:
+    def test_a_quarantined_message_and_the_views_held_for_it_are_tried_again(self, project: Project) -> None:
+        bad, later = project.receive(rows("crm.customer"), rows("crm.customer"))
+        project.mark(bad, "quarantined", "crm.customer.name: the value …")
+        with project.worker() as worker:
+            worker.set_state("asia_customer", "held", f"message {bad} is quarantined: the value …")
+            worker.set_state("pairs", "held", f"message {bad}0 is quarantined: another one")
+        answer = commands.pending_retry(project.folder, bad)
+        assert answer == {"id": bad, "state": "waiting", "reason": None, "views": ["asia_customer"]}
+        assert view(project, "asia_customer")["state"] == "stale"
+        assert view(project, "pairs")["state"] == "held", "it is held for another message"
+        assert units(project) == [[bad, later]]
+
+
+class TestSkip:
+    def test_the_views_it_touches_are_marked_and_it_holds_nobody(self, project: Project) -> None:
+        bad, later, other = project.receive(rows("crm.customer"), rows("crm.customer"), rows("people.friend"))
+        project.mark(bad, "quarantined", "a value")
+        answer = commands.pending_skip(project.folder, bad, "  a row of a test  ")
+        assert answer == {"id": bad, "state": "skipped", "reason": "a row of a test", "views": ["asia_customer"]}
+        marked = view(project, "asia_customer")
+        assert marked["state"] == "resync"
+        assert marked["reason"] == f"message {bad} was skipped: a row of a test"
+        assert view(project, "pairs")["state"] != "resync"
+        assert units(project) == [[later, other]]
+        (waiting,) = commands.pending_plan(project.folder)["waiting"]
+        assert waiting == {"id": bad, "state": "skipped", "reason": f"message {bad} is skipped: a row of a test"}
+
+    def test_a_view_that_is_held_for_it_is_marked_too(self, project: Project) -> None:
+        (bad,) = project.receive(rows("crm.customer"))
+        project.mark(bad, "quarantined", "a value")
+        with project.worker() as worker:
+            worker.set_state("asia_customer", "held", f"message {bad} is quarantined: a value")
+        assert commands.pending_skip(project.folder, bad, "wrong")["views"] == ["asia_customer"]
+        assert view(project, "asia_customer")["state"] == "resync"
+
+    def test_a_message_that_concerns_no_view_marks_none(self, project: Project) -> None:
+        (number,) = project.receive(rows("crm.address"))
+        assert commands.pending_skip(project.folder, number, "why not")["views"] == []
+
+    def test_a_broken_view_is_left_alone(self, project: Project) -> None:
+        (number,) = project.receive(altered("crm.customer"))
+        with project.worker() as worker:
+            worker.set_state("asia_customer", "broken", "its definition no longer holds")
+        assert commands.pending_skip(project.folder, number, "wrong")["views"] == []
+        assert view(project, "asia_customer")["state"] == "broken"
+
+    @pytest.mark.parametrize("reason", ["", "  "])
+    def test_it_needs_a_reason(self, project: Project, reason: str) -> None:
+        (number,) = project.receive(rows("crm.customer"))
+        with pytest.raises(DydaError, match="needs a reason"):
+            commands.pending_skip(project.folder, number, reason)
+        assert states(project) == {number: "waiting"}
+
+
+class TestWhileADaemonRuns:
+    def test_it_does_what_is_asked(self, project: Project) -> None:
+        one, two, three = project.receive(rows("crm.customer"), rows("people.friend"), rows("crm.customer"))
+        project.mark(three, "quarantined", "a value")
+        with project.daemon() as said:
+            assert commands.pending_hold(project.folder, one)["state"] == "held"
+            assert commands.pending_release(project.folder, one)["state"] == "waiting"
+            assert commands.pending_retry(project.folder, three)["state"] == "waiting"
+            assert commands.pending_skip(project.folder, two, "wrong")["views"] == ["pairs"]
+        assert [line.split(": ")[1] for line in said] == ["hold", "release", "retry", "skip"]
+        assert states(project) == {one: "waiting", two: "skipped", three: "waiting"}
+
+    def test_its_refusal_reaches_the_operator_and_it_goes_on(self, project: Project) -> None:
+        (number,) = project.receive(rows("crm.customer"))
+        with project.daemon():
+            with pytest.raises(DydaError, match=f"message {number} is waiting: it cannot be released") as raised:
+                commands.pending_release(project.folder, number)
+            assert "its turn comes" in raised.value.remedy
+            assert commands.pending_hold(project.folder, number)["state"] == "held"
+
+    def test_another_command_that_works_is_waited_for_and_named(
+        self, project: Project, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("dyda.commands.decisions.OTHERS_END", 0.2)
+        (number,) = project.receive(rows("crm.customer"))
+        with (
+            House.open(project.folder) as house,
+            house.warehouse.lock(role="apply"),
+            pytest.raises(ProjectBusy, match="dyda apply"),
+        ):
+            commands.pending_hold(project.folder, number)
+        assert states(project) == {number: "waiting"}
