@@ -40,7 +40,8 @@ def width_of(text: str, size: float, bold: bool = False) -> float:
 
 
 def fitted(text: str, size: float, room: float, bold: bool = False) -> str:
-    """The text, cut with an ellipsis if it is wider than `room`."""
+    """The text, cut with an ellipsis if it is wider than `room`, rounding aside."""
+    room += 0.01
     if width_of(text, size, bold) <= room:
         return text
     low, high = 0, len(text)
