@@ -86,6 +86,12 @@ def test_W1_several_equalities_between_two_occurrences_are_one_composite_key() -
     worlds = sweep(plan, {"r": projected(block.by_alias["r"], {("1", "11"): 1})}, {}, memory.ask)
     assert memory.asked == [("s", ("x", "y"), [("1", "11")])]
     assert entries(worlds["s"].table) == {("1", "11"): (1, 1)}
+    deltas = {
+        "r": projected(block.by_alias["r"], {("1", "11"): 1}),
+        "s": projected(block.by_alias["s"], {("11", "1"): 1}),
+    }
+    worlds = sweep(plan, deltas, {}, memory.ask)
+    assert entries(worlds["s"].table) == {("1", "11"): (1, 1), ("11", "1"): (0, 1)}
 
 
 def test_W1_one_column_equal_to_two_of_the_other_side_is_one_key_column() -> None:
