@@ -27,8 +27,6 @@ Decision = Callable[[Maintainer, Mapping[str, Any]], Answer]
 OTHERS_END = 10.0
 """Seconds to wait for another command, as `apply`, to give the lock back."""
 
-HELD_BY_HAND = "held by an operator"
-
 
 class NotPossible(DydaError):
     """The message's state does not allow the decision."""
@@ -66,7 +64,8 @@ def _decide(folder: Path, verb: str, arguments: Mapping[str, Any], progress: Pro
 def _hold(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     record = _find(maintainer, arguments)
     _must_be(record, ("waiting", "running", "held"), "held")
-    maintainer.worker.mark_messages([record.id], "held", HELD_BY_HAND)
+    # Views that wait for it show this as their reason.
+    maintainer.worker.mark_messages([record.id], "held", f"message {record.id} is held by an operator")
     return _answer(maintainer, record)
 
 

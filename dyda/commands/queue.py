@@ -168,8 +168,12 @@ def _waiting(queue: Queue) -> list[dict[str, Any]]:
     answers = []
     for waiting in queue.schedule.waiting():
         record = records[waiting.number]
-        own = f": {record.reason}" if waiting.state is not State.PENDING and record.reason else ""
-        answers.append({"id": record.id, "state": record.state, "reason": waiting.reason + own})
+        own = record.reason if waiting.state is not State.PENDING else None
+        if own is None:
+            reason = waiting.reason
+        else:
+            reason = own if own.startswith(waiting.reason) else f"{waiting.reason}: {own}"
+        answers.append({"id": record.id, "state": record.state, "reason": reason})
     answers += [
         {"id": record.id, "state": record.state, "reason": f"message {record.id} is {record.state}: {record.reason}"}
         for record in queue.records

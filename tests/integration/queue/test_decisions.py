@@ -29,11 +29,13 @@ def test_P3_a_held_message_holds_what_depends_on_it_and_nothing_else(project: Pr
         rows("crm.customer"), rows("crm.customer"), rows("crm.customer"), rows("people.friend")
     )
     answer = commands.pending_hold(project.folder, two)
-    assert answer == {"id": two, "state": "held", "reason": "held by an operator", "views": []}
+    assert answer == {"id": two, "state": "held", "reason": f"message {two} is held by an operator", "views": []}
     assert units(project) == [[one, other]]
     waiting = commands.pending_plan(project.folder)["waiting"]
     assert [(entry["id"], entry["state"]) for entry in waiting] == [(two, "held"), (three, "waiting")]
-    assert "held by an operator" in waiting[0]["reason"]
+    assert waiting[0]["reason"] == view(project, "asia_customer")["reason"] == f"message {two} is held by an operator"
+    assert view(project, "asia_customer")["state"] == "held"
+    assert view(project, "pairs")["state"] == "stale"
     assert f"{three} came after {two}" in waiting[1]["reason"]
     shown = {message["id"]: message["unit"] for message in commands.pending(project.folder)}
     assert shown == {one: 1, two: None, three: None, other: 1}
