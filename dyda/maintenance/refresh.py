@@ -9,7 +9,8 @@ the lookups use (paper 000, Section 5.6; paper 003, Section 5.1 infers the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +23,8 @@ from dyda.model.bag import COUNT, Bag
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.sources import ScanPartition
-from dyda.sources.reader import read_partition
+from dyda.sources.connection import translated
+from dyda.sources.reader import ReadFailed, read_partition
 from dyda.warehouse import Staging
 from vm import Ask, JoinBlock, Occurrence, build_evaluation, delta_evaluation, sweep
 
@@ -32,6 +34,15 @@ XID = "#xid"
 
 Chosen = Callable[[str, int], bool]
 """Whether a transaction (source, xid) is meant."""
+
+
+@contextmanager
+def _scanning() -> Iterator[None]:
+    """A Spark task that cannot read its partition ends the unit as a failed lookup would."""
+    try:
+        yield
+    except ReadFailed as error:
+        raise translated(error.source, [error.relation], error.sqlstate, error.what) from None
 
 
 class Refresh:
@@ -73,7 +84,8 @@ class Refresh:
                 evaluations.append(delta_evaluation(view.block, worlds, self._scan))
         phase("sweep")
         faults.point("unit.swept")
-        changed = self.house.engine.evaluate(evaluations, read_partition) if evaluations else {}
+        with _scanning():
+            changed = self.house.engine.evaluate(evaluations, read_partition) if evaluations else {}
         phase("spark")
         return changed
 
@@ -83,7 +95,8 @@ class Refresh:
         """The whole view at `positions`, written to `staging` by Spark tasks; returns the entries written."""
         pending = self._select(plan.block, lambda source, xid: not positions[source].includes(xid))
         evaluation = build_evaluation(plan.block, self._scan, pending)
-        return self.house.engine.build(evaluation, staging.sink(), read_partition, progress)
+        with _scanning():
+            return self.house.engine.build(evaluation, staging.sink(), read_partition, progress)
 
     def _select(self, block: JoinBlock, chosen: Chosen) -> dict[str, Bag]:
         """Per occurrence, the images of the chosen transactions; a self-joined relation changes in each of them."""

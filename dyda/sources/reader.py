@@ -55,10 +55,12 @@ SINCE = {140000: {"idle_session_timeout": "0"}, 170000: {"transaction_timeout": 
 class ReadFailed(Exception):
     """A partition could not be read; `sqlstate` says why, and the message never holds a password."""
 
-    def __init__(self, what: str, sqlstate: str | None = None) -> None:
-        super().__init__(what, sqlstate)
+    def __init__(self, what: str, sqlstate: str | None = None, source: str = "", relation: str = "") -> None:
+        super().__init__(what, sqlstate, source, relation)
         self.what = what
         self.sqlstate = sqlstate
+        self.source = source
+        self.relation = relation
 
     def __str__(self) -> str:
         return self.what
@@ -91,7 +93,8 @@ def read_partition(partition: ScanPartition) -> pa.Table:
             cursor.execute("COMMIT")
             return table
     except psycopg2.Error as error:
-        raise ReadFailed(f"reading {partition.relation}: {first_line(error, partition.url)}", error.pgcode) from None
+        what = f"reading {partition.relation}: {first_line(error, partition.url)}"
+        raise ReadFailed(what, error.pgcode, partition.source, partition.relation) from None
     finally:
         if connection is not None:
             connection.close()

@@ -203,3 +203,19 @@ def test_detach_leaves_no_trace_and_apply_comes_back(joined: Town) -> None:
     joined.apply()
     joined.check()
     assert joined.state("joined")["state"] == "fresh"
+
+
+def test_a_column_dropped_while_spark_scans_voids_the_build(joined: Town) -> None:
+    """The scan's tasks fail on their own machines; the unit is abandoned and made again, nothing worse."""
+    joined.execute("booking", "TRUNCATE flight", "INSERT INTO flight VALUES ('Ann', 9)")
+    done: list[int] = []
+
+    def drop_before_spark_reads() -> None:
+        if not done:
+            done.append(joined.execute("booking", "ALTER TABLE flight DROP COLUMN no"))
+
+    with faults.on("unit.messages-received", drop_before_spark_reads):
+        joined.settle()
+    assert done
+    assert joined.state("joined")["state"] == "broken"
+    assert "no" in joined.state("flights")["reason"]
