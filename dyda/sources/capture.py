@@ -7,12 +7,14 @@ open writers, and meanwhile every later writer would queue behind it.
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
 import psycopg2
+from psycopg2 import sql
 
 from dyda.errors import MissingRights, SourceBusy, SourceInUse
 from dyda.model.relation import Relation
@@ -23,6 +25,18 @@ __all__ = ["attach", "detach", "release"]
 
 LOCK_TIMEOUT = "80ms"
 """How long a writer may have to queue behind us."""
+
+SHARED = {
+    "columns": (
+        "dyda.columns(oid[]) RETURNS TABLE (relid oid, name text, number integer, not_null boolean, generated text,"
+        " bare text, declared text, builtin boolean)"
+    ),
+    "fingerprint": (
+        "dyda.fingerprints(oid[]) RETURNS TABLE (relid oid, lasting text, passing text, captured boolean,"
+        " writers bigint[])"
+    ),
+}
+"""Queries that we ask from outside and event triggers ask inside a source's transaction: one text for both."""
 
 Result = TypeVar("Result")
 
@@ -47,6 +61,8 @@ def attach(sessions: Sessions, project: str, relations: Iterable[Relation]) -> N
                 _patiently(sessions, partial(_capture, relid=relid, root=relation.oid))
             for relid in stale:
                 _patiently(sessions, partial(_release, relid=relid))
+        _patiently(sessions, partial(_remember, relation=relation))
+    _release_the_forgotten(sessions)
 
 
 def release(sessions: Sessions, relations: Iterable[Relation]) -> None:
@@ -58,8 +74,8 @@ def release(sessions: Sessions, relations: Iterable[Relation]) -> None:
         for relid in members:
             _patiently(sessions, partial(_release, relid=relid))
         with sessions.transaction(WRITING) as cursor:
-            cursor.execute("DELETE FROM dyda.watched WHERE root = %s", (relation.oid,))
-            cursor.execute("DELETE FROM dyda.log WHERE root = %s", (relation.oid,))
+            for table in ("watched", "holder", "described", "log"):
+                cursor.execute(f"DELETE FROM dyda.{table} WHERE root = %s", (relation.oid,))
 
 
 def detach(sessions: Sessions, project: str) -> None:
@@ -110,11 +126,23 @@ def _install(sessions: Sessions, project: str) -> None:
                 "UPDATE dyda.consumer SET log_limit = %(limit)s WHERE log_limit <> %(limit)s",
                 {"limit": sessions.settings.log_limit},
             )
-        for part in ("capture", "events", "reading"):
+        cursor.execute(load_sql("capture"))
+        for name, signature in SHARED.items():
+            cursor.execute(_shared(name, signature))
+        for part in ("events", "reading"):
             cursor.execute(load_sql(part))
     with contextlib.suppress(MissingRights), sessions.transaction(WRITING) as cursor:
         cursor.execute("SET LOCAL dyda.quiet = 'on'")
         cursor.execute(load_sql("event_triggers"))
+
+
+def _shared(name: str, signature: str) -> sql.Composable:
+    """A function whose body is the query sql/NAME.sql. Its parameter, the only one, is an array of oids."""
+    query = re.sub(r"%\(relids\)s", "$1", load_sql(name)).replace("%%", "%")
+    return sql.SQL(
+        "CREATE OR REPLACE FUNCTION " + signature + " LANGUAGE sql STABLE SECURITY DEFINER"
+        " SET search_path = pg_catalog, pg_temp AS {}"
+    ).format(sql.Literal(query))
 
 
 def _watch(cursor: Any, relation: Relation) -> None:
@@ -129,7 +157,32 @@ def _watch(cursor: Any, relation: Relation) -> None:
         "DELETE FROM dyda.watched w WHERE (w.schema_name, w.table_name) = (%s, %s) AND w.root <> %s",
         (relation.name.schema, relation.name.table, relation.oid),
     )
+    cursor.execute(
+        "INSERT INTO dyda.holder (schema_name, table_name, root) VALUES (%s, %s, %s)"
+        " ON CONFLICT (schema_name, table_name) DO UPDATE SET root = excluded.root WHERE holder.root <> excluded.root",
+        (relation.name.schema, relation.name.table, relation.oid),
+    )
     _capture(cursor, relation.oid, relation.oid)
+
+
+def _remember(cursor: Any, relation: Relation) -> None:
+    cursor.execute("SELECT dyda.remember(%s)", (relation.oid,))
+
+
+def _release_the_forgotten(sessions: Sessions) -> None:
+    """Tables that lost a watched name to another one are captured for nobody. If they are in use now: next time."""
+    with sessions.transaction(WRITING) as cursor:
+        cursor.execute("DELETE FROM dyda.described d WHERE d.root NOT IN (SELECT w.root FROM dyda.watched w)")
+        cursor.execute(
+            "DELETE FROM dyda.holder h WHERE (h.schema_name, h.table_name) NOT IN"
+            " (SELECT w.schema_name, w.table_name FROM dyda.watched w)"
+        )
+        cursor.execute("SELECT m.relid FROM dyda.member m WHERE m.root NOT IN (SELECT w.root FROM dyda.watched w)")
+        forgotten = [relid for (relid,) in cursor.fetchall()]
+    for relid in forgotten:
+        with contextlib.suppress(SourceBusy), sessions.transaction(WRITING) as cursor:
+            cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+            _release(cursor, relid)
 
 
 def _capture(cursor: Any, relid: int, root: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,18 @@ from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
 from dyda.sources.connection import load_sql
 
-__all__ = ["ABSENT", "UNCAPTURED", "Fingerprint", "Hierarchy", "describe", "fingerprint", "hierarchies", "relations"]
+__all__ = [
+    "ABSENT",
+    "UNCAPTURED",
+    "Fingerprint",
+    "Hierarchy",
+    "describe",
+    "find",
+    "fingerprint",
+    "hierarchies",
+    "relations",
+    "stand_under",
+]
 
 ABSENT = "absent"
 """The fingerprint of a name that leads to no relation."""
@@ -57,18 +68,21 @@ class Hierarchy:
     """A named relation and everything below it, the relation first. `root` is None if the name leads nowhere."""
 
     root: int | None
-    namespace_xmin: str | None
     members: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """`lasting` must stay the same between units, `passing` while one unit reads. See sql/fingerprint.sql."""
+    """`lasting` must stay the same between units, `passing` while one unit reads. See sql/fingerprint.sql.
+
+    `name` is what the relation is called now.
+    """
 
     root: int | None
     lasting: str
     passing: str
     members: tuple[int, ...] = ()
+    name: RelationName | None = None
 
 
 def relations(cursor: Any) -> list[tuple[str, str]]:
@@ -77,24 +91,36 @@ def relations(cursor: Any) -> list[tuple[str, str]]:
     return [(schema, table) for schema, table in cursor.fetchall()]
 
 
+def stand_under(cursor: Any, tables: Sequence[tuple[str, str]]) -> list[int | None]:
+    """The oid of what is called (schema, table) now, for each of them."""
+    if not tables:
+        return []
+    cursor.execute(load_sql("names"), _parameters(tables))
+    found = dict(cursor.fetchall())
+    return [found[position] for position in range(1, len(tables) + 1)]
+
+
 def hierarchies(cursor: Any, tables: Sequence[tuple[str, str]]) -> list[Hierarchy]:
     """For each (schema, table) the tables it consists of, now."""
     if not tables:
         return []
-    parameters = {"schemas": [schema for schema, _ in tables], "tables": [table for _, table in tables]}
-    cursor.execute(load_sql("tree"), parameters)
+    cursor.execute(load_sql("tree"), _parameters(tables))
     members: dict[int, set[int]] = {}
-    roots: dict[int, tuple[int | None, str | None]] = {}
-    for position, root, relid, namespace_xmin in cursor.fetchall():
-        roots[position] = (root, namespace_xmin)
+    roots: dict[int, int | None] = {}
+    for position, root, relid in cursor.fetchall():
+        roots[position] = root
         if relid is not None:
             members.setdefault(position, set()).add(relid)
     found = []
     for position in range(1, len(tables) + 1):
-        root, namespace_xmin = roots[position]
+        root = roots[position]
         below = sorted(members.get(position, set()) - {root})
-        found.append(Hierarchy(root, namespace_xmin, () if root is None else (root, *below)))
+        found.append(Hierarchy(root, () if root is None else (root, *below)))
     return found
+
+
+def _parameters(tables: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    return {"schemas": [schema for schema, _ in tables], "tables": [table for _, table in tables]}
 
 
 def describe(cursor: Any, source: str, tables: Collection[tuple[str, str]]) -> dict[tuple[str, str], Relation]:
@@ -111,6 +137,32 @@ def describe(cursor: Any, source: str, tables: Collection[tuple[str, str]]) -> d
         if tree.root is None:
             raise _unknown(cursor, source, schema, table)
         _refuse(RelationName(source, schema, table), [members[relid] for relid in tree.members])
+    return _relations(cursor, source, wanted, trees, members)
+
+
+def find(cursor: Any, source: str, oids: Collection[int]) -> dict[int, Relation | None]:
+    """The relations with these oids under the names they have now; None: gone. Refuses nothing."""
+    wanted = sorted(set(oids))
+    cursor.execute(
+        "SELECT c.oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE c.oid = ANY (%s::oid[])",
+        (wanted,),
+    )
+    names = {oid: (schema, table) for oid, schema, table in cursor.fetchall()}
+    tables = list(names.values())
+    trees = hierarchies(cursor, tables)
+    members = _members(cursor, [relid for tree in trees for relid in tree.members])
+    found = {relation.oid: relation for relation in _relations(cursor, source, tables, trees, members).values()}
+    return {oid: found.get(oid) for oid in wanted}
+
+
+def _relations(
+    cursor: Any,
+    source: str,
+    tables: Sequence[tuple[str, str]],
+    trees: Sequence[Hierarchy],
+    members: Mapping[int, Member],
+) -> dict[tuple[str, str], Relation]:
     roots = [tree.root for tree in trees]
     columns = _columns(cursor, roots)
     keys: dict[int, list[tuple[str, ...]]] = {}
@@ -118,7 +170,7 @@ def describe(cursor: Any, source: str, tables: Collection[tuple[str, str]]) -> d
     for relid, names in cursor.fetchall():
         keys.setdefault(relid, []).append(tuple(names))
     found = {}
-    for (schema, table), tree in zip(wanted, trees, strict=True):
+    for (schema, table), tree in zip(tables, trees, strict=True):
         root = tree.members[0]
         found[(schema, table)] = Relation(
             name=RelationName(source, schema, table),
@@ -130,29 +182,40 @@ def describe(cursor: Any, source: str, tables: Collection[tuple[str, str]]) -> d
     return found
 
 
-def fingerprint(cursor: Any, names: Sequence[RelationName]) -> dict[RelationName, Fingerprint]:
-    """Fingerprints of the relations and all their descendants; the transaction must be a fresh one (R2)."""
-    trees = hierarchies(cursor, [(name.schema, name.table) for name in names])
-    relids = sorted({relid for tree in trees for relid in tree.members})
-    parts: dict[int, tuple[str, str, bool]] = {}
-    if relids:
-        cursor.execute(load_sql("fingerprint"), {"relids": relids})
-        parts = {relid: (lasting, passing, captured) for relid, lasting, passing, captured in cursor.fetchall()}
+def fingerprint(
+    cursor: Any, names: Sequence[RelationName], known: Mapping[RelationName, int] | None = None
+) -> dict[RelationName, Fingerprint]:
+    """Fingerprints of the relations and all their descendants; the transaction must be a fresh one (R2).
+
+    A name means the table that stands under it. If none does, it means the table that is `known` by it, wherever
+    that is now.
+    """
+    under = dict(zip(names, stand_under(cursor, [(name.schema, name.table) for name in names]), strict=True))
+    roots = {name: oid if oid is not None else (known or {}).get(name) for name, oid in under.items()}
+    prints = _prints(cursor, names[0].source, {oid for oid in roots.values() if oid is not None}) if names else {}
+    return {name: prints.get(root or 0, Fingerprint(None, ABSENT, ABSENT)) for name, root in roots.items()}
+
+
+def _prints(cursor: Any, source: str, oids: Collection[int]) -> dict[int, Fingerprint]:
+    if not oids:
+        return {}
+    cursor.execute(load_sql("hierarchy"), {"relids": sorted(oids)})
+    trees = cursor.fetchall()
+    cursor.execute(load_sql("fingerprint"), {"relids": sorted({relid for *_, members in trees for relid in members})})
+    parts = {relid: part for relid, *part in cursor.fetchall()}
     found = {}
-    for name, tree in zip(names, trees, strict=True):
-        if tree.root is None:
-            found[name] = Fingerprint(None, ABSENT, ABSENT)
-            continue
-        lasting = _hash(f"{relid} {parts[relid][0]}" for relid in tree.members)
-        passing = _hash([f"{tree.namespace_xmin}", *(f"{relid} {parts[relid][1]}" for relid in tree.members)])
-        if not all(parts[relid][2] for relid in tree.members):
+    for root, schema, namespace_xmin, table, members in trees:
+        lasting = _hash([schema, *(parts[relid][0] for relid in members)])
+        passing = _hash([namespace_xmin, *(parts[relid][1] for relid in members)])
+        if not all(parts[relid][2] for relid in members):
             lasting = f"{UNCAPTURED} {uuid.uuid4().hex}"
-        found[name] = Fingerprint(tree.root, lasting, passing, tree.members)
+        found[root] = Fingerprint(root, lasting, passing, tuple(members), RelationName(source, schema, table))
     return found
 
 
 def _hash(parts: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+    """As dyda.lasting does it."""
+    return hashlib.md5(" ".join(parts).encode(), usedforsecurity=False).hexdigest()
 
 
 def _members(cursor: Any, relids: Sequence[int]) -> dict[int, Member]:

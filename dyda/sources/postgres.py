@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from dyda import faults
 from dyda.errors import SourceBusy
@@ -36,6 +36,11 @@ class PostgresSource:
         """The relations called (schema, table), as the catalog describes them now."""
         with self._sessions.transaction(FRESH) as cursor:
             return catalog.describe(cursor, self.name, list(tables))
+
+    def find(self, oids: Iterable[int]) -> dict[int, Relation | None]:
+        """The relations with these oids, as they are and as they are called now; None: gone."""
+        with self._sessions.transaction(FRESH) as cursor:
+            return catalog.find(cursor, self.name, list(oids))
 
     def relations(self) -> list[tuple[str, str]]:
         """What there is to watch, as (schema, table)."""
@@ -77,9 +82,19 @@ class PostgresSource:
         """How transactions of one poll are ordered: by `commit` time, or by each one's last log `sequence` (P4)."""
         return "commit" if self.state().commit_order else "sequence"
 
-    def open(self, relations: Collection[RelationName]) -> SourceSnapshot:
-        """Hold the source's present state still. Use it as a context manager."""
-        snapshot = SourceSnapshot(self._sessions, relations)
+    def open(
+        self,
+        relations: Collection[RelationName] | Mapping[RelationName, int],
+        lock: Collection[RelationName] = (),
+        lock_limit: float = 30.0,
+    ) -> SourceSnapshot:
+        """Hold the source's present state still. Use it as a context manager.
+
+        With a mapping from names to oids, what is logged for a relation is reported under the name given here, whatever
+        it is called by now. `lock` keeps schema changes away from exactly these relations until the snapshot is
+        closed, for `lock_limit` seconds at the most.
+        """
+        snapshot = SourceSnapshot(self._sessions, relations, lock, lock_limit)
         self._open = {held for held in self._open if held.held} | {snapshot}
         return snapshot
 

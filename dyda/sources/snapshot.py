@@ -4,15 +4,15 @@
     reader ───────── lookup ── lookup ── log ──   each a transaction of its own under the exported snapshot
 
 A source's ALTER TABLE therefore waits for one lookup at the most. The price is that tables may move between two
-lookups; the fingerprints, taken before the snapshot and after the last read, tell.
+lookups; the fingerprints, taken before the snapshot and after the last read, tell. A unit that was broken too often may
+have the tables it reads locked for a while (paper 001, Section 5: a schedule that terminates).
 """
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from functools import cached_property
 from types import TracebackType
 from typing import Any
 
@@ -22,14 +22,17 @@ from psycopg2 import sql
 from dyda import faults
 from dyda.errors import BrokenUnit, RelationRefused, SourceBusy
 from dyda.model.bag import COUNT, Bag
-from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, UpdateMessage
+from dyda.model.message import UpdateMessage
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.sources import catalog
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, translate
 from dyda.sources.images import delivered_names, read_images
+from dyda.sources.locks import TableLocks
+from dyda.sources.messages import Names, read_messages
 from dyda.sources.questions import distinct_keys, lookup_query, page_queries
 from dyda.sources.reader import ScanPartition, copy_table
+from dyda.sources.schema_log import SchemaEntry
 from dyda.sources.settings import SourceIdentity
 from dyda.sources.state import CaptureState, read_state
 
@@ -39,15 +42,32 @@ ATTEMPTS = 20
 
 
 class SourceSnapshot:
-    """A context manager; everything it returns belongs to the one state that `position` names."""
+    """A context manager; everything it returns belongs to the one state that `position` names.
 
-    def __init__(self, sessions: Sessions, relations: Collection[RelationName]) -> None:
+    `relations` may map each name to the oid of the relation that the caller knows by it: what is logged for that oid is
+    then reported under that name, whatever the table is called by now.
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        relations: Collection[RelationName] | Mapping[RelationName, int],
+        lock: Collection[RelationName] = (),
+        lock_limit: float = 30.0,
+    ) -> None:
         self.source = sessions.settings.name
         self.queries = 0
         self._sessions = sessions
         self._relations = tuple(sorted(relations))
+        self._oids = dict(relations) if isinstance(relations, Mapping) else {}
+        self._by_oid = isinstance(relations, Mapping)
         self._holder: Any = None
-        self._open()
+        self._locks = TableLocks(sessions, {name: self._oids.get(name) for name in lock}, lock_limit) if lock else None
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
 
     def _open(self) -> None:
         """Counter of gaps, fingerprints, snapshot, counter again, in this order.
@@ -60,7 +80,12 @@ class SourceSnapshot:
             with self._sessions.transaction(FRESH) as cursor:
                 before = read_state(cursor)
                 names = sorted({*self._relations, *before.watched_names(self.source)})
-                self._before = catalog.fingerprint(cursor, names)
+                self._before = catalog.fingerprint(cursor, names, self._oids)
+                moved = {
+                    found.name for name in self._relations if (found := self._before[name]).name not in (None, name)
+                }
+                self._read_too = tuple(sorted(moved - self._before.keys()))
+                self._before |= catalog.fingerprint(cursor, self._read_too)
             holder = self._sessions.begin(FRESH)
             try:
                 with translate(self.source), holder.cursor() as cursor:
@@ -86,8 +111,38 @@ class SourceSnapshot:
 
     @property
     def fingerprints(self) -> dict[RelationName, str]:
-        """The relations' fingerprints from before the snapshot."""
-        return {name: self._lasting(self._before[name]) for name in self._relations}
+        """The relations' fingerprints from before the snapshot.
+
+        A name's is that of the table that stands under it. If none does, it is that of the relation that the caller
+        knows by it, which is listed under its present name too.
+        """
+        return {name: self._lasting(self._before[name]) for name in (*self._relations, *self._read_too)}
+
+    @cached_property
+    def logged_fingerprints(self) -> dict[RelationName, str]:
+        """The fingerprint that each relation's last logged schema change left (C5).
+
+        Equal to `fingerprints`: the log explains everything that happened to it. Otherwise something happened that
+        was not logged, before or after: rows may have moved unseen.
+        """
+        if not self._state.attached:
+            return {}
+        with self._read_log() as cursor:
+            cursor.execute("SELECT root, image FROM dyda.schema_entries(NULL) WHERE op = 'S' ORDER BY seq")
+            entries = [SchemaEntry.read(root, image) for root, image in cursor.fetchall()]
+        by_root = {entry.root: entry.fingerprint for entry in entries}
+        by_name = {entry.name(self.source): entry for entry in entries}
+        found = {}
+        for name in (*self._relations, *self._read_too):
+            root = self._before[name].root
+            if root is None:
+                root = self._oids.get(name, 0)
+            logged = by_root.get(root)
+            if root == 0 and name in by_name:  # nothing is there, and the caller knows no more than the name
+                logged = catalog.ABSENT if by_name[name].leaves_its_name else None
+            if logged is not None:
+                found[name] = logged
+        return found
 
     @property
     def held(self) -> bool:
@@ -114,58 +169,68 @@ class SourceSnapshot:
         with self._read_log() as cursor:
             cursor.execute(load_sql("messages"), {"after": str(after) if after else None})
             rows = cursor.fetchall()
-        names = {
+        return read_messages(self.source, rows, self._names())
+
+    def _names(self) -> Names:
+        watched = {root: RelationName(self.source, *name) for root, name in self._state.watched.items()}
+        if self._by_oid:
+            return Names(self.source, {oid: name for name, oid in self._oids.items()}, watched)
+        known = {
             found.root: name
             for name, found in self._before.items()
             if found.root is not None and found.root in self._state.watched
         }
-        found: dict[int, list[Change]] = {}
-        last: dict[int, int] = {}
-        committed: dict[int, datetime | None] = {}
-        for xid, root, op, count_in, count_out, image, sequence, at in rows:
-            change = self._change(names, root, op, count_in, count_out, image)
-            if change is None:
-                continue
-            changes = found.setdefault(xid, [])
-            if change not in changes:
-                changes.append(change)
-            last[xid] = sequence
-            committed[xid] = at
-        messages = [UpdateMessage(self.source, xid, last[xid], tuple(found[xid]), committed[xid]) for xid in found]
-        if any(message.committed_at is None for message in messages):
-            return sorted(messages, key=lambda message: message.last_sequence)
-        return sorted(messages, key=lambda message: (message.committed_at, message.last_sequence))
+        return Names(self.source, known, watched, by_oid=False)
 
-    def _change(
-        self, names: Mapping[int, RelationName], root: int, op: str, inserted: int, deleted: int, image: str | None
-    ) -> Change | None:
-        if op == "S":
-            told = json.loads(image or "{}")
-            return SchemaChange(RelationName(self.source, told["schema"], told["table"]), told["command"], told["ddl"])
-        name = names.get(root)
-        if name is None:
-            return None
-        return Truncation(name) if op == "T" else DataUpdate(name, inserted, deleted)
+    def arrivals(self) -> frozenset[RelationName]:
+        """Relations with a schema change or truncation that was committed after this snapshot: reading on is vain."""
+        if not self._state.attached:
+            return frozenset()
+        with self._sessions.transaction(FRESH) as cursor:
+            cursor.execute(
+                "SELECT root, op::text, image FROM dyda.schema_entries(%s::pg_snapshot) ORDER BY seq",
+                (str(self.position),),
+            )
+            rows = cursor.fetchall()
+        names = self._names()
+        told = {
+            names.told_by(SchemaEntry.read(root, image)) if op == "S" else names.of(root) for root, op, image in rows
+        }
+        return frozenset(name for name in told if name is not None)
 
     def changes(
-        self, wanted: Mapping[RelationName, Sequence[str]], after: Position | None
+        self,
+        wanted: Mapping[RelationName, Sequence[str]],
+        after: Position | None,
+        known: Mapping[RelationName, Relation] | None = None,
+        xids: Collection[int] | None = None,
     ) -> dict[RelationName, pa.Table]:
-        """The row images visible here and not in `after`: the wanted columns, then #xid and #count, in log order."""
+        """The row images visible here and not in `after`: the wanted columns, then #xid and #count, in log order.
+
+        Columns are found by number. `known` are the relations as the caller knows them: then names mean what they
+        meant there, however the columns are called by now. `xids` leaves out all other transactions, whose images
+        may lack a wanted column.
+        """
         roots = {}
         for name, columns in wanted.items():
-            root = self._known(name).root
+            root = self._oids[name] if name in self._oids else self._known(name).root
             if root is None:
                 raise BrokenUnit(self.source, frozenset({str(name)}), "a relation is gone")
             roots[name] = (root, columns)
         numbers = self._numbers({root for root, _ in roots.values()})
+        for name, relation in (known or {}).items():
+            if name in roots and roots[name][0] == relation.oid:
+                numbers[relation.oid] = {c.name: c.number for c in relation.columns if c.generated != "v"}
         asked = {root: (str(name), columns, numbers.get(root, {})) for name, (root, columns) in roots.items()}
         if self._state.attached:
             query = sql.SQL(
                 "SELECT seq, xid, op, root, shape, image FROM dyda.entries({after}::pg_snapshot) WHERE op IN ('I', 'D')"
-                " AND root = ANY ({roots}::oid[]) ORDER BY xid, seq"
+                " AND root = ANY ({roots}::oid[]) AND ({xids}::text[] IS NULL OR xid::text = ANY ({xids}::text[]))"
+                " ORDER BY xid, seq"
             ).format(
                 after=sql.Literal(str(after) if after else None),
                 roots=sql.Literal([root for root, _ in roots.values()]),
+                xids=sql.Literal(None if xids is None else [str(xid) for xid in xids]),
             )
             with self._read_log(wanted) as cursor:
                 entries = copy_table(cursor, query.as_string(cursor), ["seq", "xid", "op", "root", "shape", "image"])
@@ -241,16 +306,17 @@ class SourceSnapshot:
 
         What may differ between units but not while one reads (filenodes, an A-B-A of names) breaks the unit here.
         """
+        names = (*self._relations, *self._read_too)
         with self._sessions.transaction(FRESH) as cursor:
             state = read_state(cursor)
-            now = catalog.fingerprint(cursor, self._relations)
+            now = catalog.fingerprint(cursor, names, self._oids)
         if state.gap != self.gap:
             raise BrokenUnit(self.source, frozenset(map(str, self._relations)), "changes were not captured")
-        moved = {str(name) for name in self._relations if now[name].passing != self._before[name].passing}
-        same = {str(name) for name in self._relations if now[name].lasting == self._before[name].lasting}
+        moved = {str(name) for name in names if now[name].passing != self._before[name].passing}
+        same = {str(name) for name in names if now[name].lasting == self._before[name].lasting}
         if moved & same:
             raise BrokenUnit(self.source, frozenset(moved & same), "tables moved while they were read")
-        return {name: self._lasting(now[name]) for name in self._relations}
+        return {name: self._lasting(now[name]) for name in names}
 
     def make_durable(self) -> None:
         """Force everything that this snapshot shows to the source's disk (P2): a commit that waits for its WAL."""
@@ -263,6 +329,8 @@ class SourceSnapshot:
         if self._holder is not None:
             holder, self._holder = self._holder, None
             self._sessions.give_back(holder)
+        if self._locks is not None:
+            self._locks.release()
 
     def __enter__(self) -> SourceSnapshot:
         return self

@@ -1,6 +1,12 @@
 -- events: schema changes, written into the same log by the same transaction. Needs the right to create event triggers;
 -- without it everything still works, by comparing fingerprints on every poll.
 -- What always holds: a user's DDL never fails here and never waits longer than 40 ms for a lock; what fails is a gap.
+--
+--   table_rewrite ──▶ noted        sql_drop ──▶ observe (ALTER TABLE: noted)        ddl_command_end ──▶ observe, replaced
+--
+-- An event does not say what a command did. dyda.observe does: it compares the relation with what was known of it.
+
+DROP FUNCTION IF EXISTS dyda.log_schema_change(oid, text), dyda.follow(oid);  -- an older DyDa's
 
 -- The watched relations whose columns are of one of the `changed` types or contain one: in arrays, domains, ranges, rows.
 -- Goes from the columns down, by index; from the type up it would read all of pg_attribute on every ALTER.
@@ -37,38 +43,259 @@ AS $body$
     SELECT relid FROM below
 $body$;
 
-CREATE OR REPLACE FUNCTION dyda.log_schema_change(watched oid, command text) RETURNS void
-LANGUAGE sql SECURITY DEFINER
+CREATE OR REPLACE FUNCTION dyda.shown(relation oid) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
-    INSERT INTO dyda.log (op, root, relid, image)
-    SELECT 'S', w.root, w.root, json_build_object(
-        'schema', w.schema_name, 'table', w.table_name, 'command', command, 'ddl', left(current_query(), 10000))::text
-    FROM dyda.watched w WHERE w.root = watched
+    SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.oid = relation
 $body$;
 
--- Capture follows the hierarchy below a watched relation, in the transaction that changed it (rule C2).
-CREATE OR REPLACE FUNCTION dyda.follow(watched oid) RETURNS void
+-- A watched relation as it is now; null if it is gone. Printed under a pinned search_path, so that types are always called
+-- the same. `rest`: what no row depends on, for those who want to know what an ALTER TABLE was about.
+CREATE OR REPLACE FUNCTION dyda.describe(watched oid) RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+    WITH RECURSIVE used(typid) AS (
+        SELECT a.atttypid FROM pg_attribute a
+        WHERE a.attrelid = watched AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
+        UNION
+        SELECT inside.typid
+        FROM used u JOIN pg_type t ON t.oid = u.typid, LATERAL (
+            SELECT t.typbasetype UNION ALL SELECT t.typelem
+            UNION ALL SELECT r.rngsubtype FROM pg_range r WHERE t.oid IN (r.rngtypid, r.rngmultitypid)
+            UNION ALL SELECT a.atttypid FROM pg_attribute a
+                      WHERE t.typrelid <> 0 AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+        ) AS inside (typid)
+        WHERE inside.typid >= 16384
+    )
+    SELECT jsonb_build_object(
+        'schema', n.nspname,
+        'table', c.relname,
+        'columns', (SELECT coalesce(jsonb_agg(jsonb_build_array(k.number, k.name, k.bare, k.declared, k.builtin,
+                                                                k.not_null, k.generated) ORDER BY k.number), '[]')
+                    FROM dyda.columns(ARRAY[watched]) k),
+        'defaults', (SELECT coalesce(jsonb_object_agg(d.adnum, pg_get_expr(d.adbin, d.adrelid)), '{}')
+                     FROM pg_attrdef d WHERE d.adrelid = watched),
+        'types', (SELECT coalesce(jsonb_object_agg(t.oid, jsonb_build_object(
+                      'name', format_type(t.oid, NULL),
+                      'labels', (SELECT jsonb_object_agg(e.oid, e.enumlabel) FROM pg_enum e WHERE e.enumtypid = t.oid),
+                      'fields', (SELECT jsonb_object_agg(a.attnum, jsonb_build_array(a.attname, a.atttypid, a.atttypmod))
+                                 FROM pg_attribute a
+                                 WHERE t.typrelid <> 0 AND a.attrelid = t.typrelid AND a.attnum > 0
+                                   AND NOT a.attisdropped))), '{}')
+                  FROM used u JOIN pg_type t ON t.oid = u.typid),
+        -- Statements on a parent outside would change rows unseen (rule C3).
+        'parents', (SELECT coalesce(jsonb_agg(DISTINCT dyda.shown(i.inhparent)), '[]')
+                    FROM dyda.tree(watched) t JOIN pg_inherits i ON i.inhrelid = t
+                    WHERE i.inhparent NOT IN (SELECT inside FROM dyda.tree(watched) inside)),
+        'rest', jsonb_build_object(
+            'owner', c.relowner,
+            'storage', md5(format('%s %s %s %s', c.relpersistence, c.relam, c.reltablespace, c.reloptions)),
+            'replica identity', c.relreplident,
+            'row security', format('%s %s', c.relrowsecurity, c.relforcerowsecurity),
+            'constraints', (SELECT md5(string_agg(format('%s %s %s %s %s %s %s', k.oid, k.conname, k.conkey,
+                                                         k.convalidated, k.condeferrable, k.condeferred, k.confkey),
+                                                  E'\n' ORDER BY k.oid))
+                            FROM pg_constraint k WHERE k.conrelid = watched AND k.contype <> 'n'),
+            'statistics', (SELECT md5(string_agg(format('%s %s %s %s', a.attnum, a.attstattarget, a.attoptions,
+                                                        a.attstorage), E'\n' ORDER BY a.attnum))
+                           FROM pg_attribute a
+                           WHERE a.attrelid = watched AND a.attnum > 0 AND NOT a.attisdropped
+                             AND (a.attoptions IS NOT NULL OR coalesce(a.attstattarget, -1) <> -1))))
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.oid = watched
+$body$;
+
+-- Capture follows the hierarchy below a watched relation, in the transaction that changed it (rule C2). Tells which tables
+-- came (those made by this very command, `made`, are empty) and went, and whether capture had to be repaired (rule C5:
+-- rows may have moved unseen meanwhile).
+CREATE OR REPLACE FUNCTION dyda.follow(watched oid, made oid[], OUT came jsonb, OUT went jsonb, OUT repaired boolean)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
-    found oid;
+    found record;
 BEGIN
+    came := '[]';
+    went := '[]';
+    repaired := false;
     IF EXISTS (SELECT FROM pg_class c WHERE c.oid = watched) THEN
         FOR found IN
-            SELECT t FROM dyda.tree(watched) t JOIN pg_class c ON c.oid = t
+            SELECT t AS relid, EXISTS (SELECT FROM dyda.member m WHERE m.relid = t AND m.root = watched) AS known
+            FROM dyda.tree(watched) t JOIN pg_class c ON c.oid = t
             WHERE c.relkind IN ('r', 'p')
               AND (NOT EXISTS (SELECT FROM dyda.member m WHERE m.relid = t AND m.root = watched)
                    OR (SELECT count(*) FROM pg_trigger g WHERE g.tgrelid = t AND g.tgenabled = 'A'
                        AND g.tgfoid = 'dyda.capture()'::regprocedure) < 4)
         LOOP
-            PERFORM dyda.capture_table(found, watched);
+            PERFORM dyda.capture_table(found.relid, watched);
+            IF found.known THEN
+                repaired := true;
+            ELSIF found.relid <> watched THEN
+                came := came || jsonb_build_array(jsonb_build_array(
+                    dyda.shown(found.relid), coalesce(found.relid = ANY (made), false)));
+            END IF;
         END LOOP;
     END IF;
-    FOR found IN SELECT m.relid FROM dyda.member m WHERE m.root = watched AND m.relid NOT IN (SELECT t FROM dyda.tree(watched) t) LOOP
-        PERFORM dyda.release_table(found);
+    FOR found IN
+        SELECT m.relid FROM dyda.member m
+        WHERE m.root = watched AND (m.relid NOT IN (SELECT t FROM dyda.tree(watched) t)
+                                    OR NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = m.relid))
+    LOOP
+        went := went || jsonb_build_array(dyda.shown(found.relid));
+        PERFORM dyda.release_table(found.relid);
     END LOOP;
+END
+$body$;
+
+-- Look at tables of a watched relation (null: all; those never looked at in any case) and keep their fingerprints. Tells
+-- whether one moved, and whether one was moved unseen (event_triggers = off): what a transaction wrote that has ended, and
+-- that had not written anything when the table was last looked at. What this transaction wrote is the only thing visible
+-- here that is in progress.
+CREATE OR REPLACE FUNCTION dyda.look_at(watched oid, touched oid[], OUT moved boolean, OUT unseen boolean)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    current bigint := pg_current_xact_id()::text::bigint;
+    written bigint;
+    found record;
+BEGIN
+    moved := false;
+    unseen := false;
+    FOR found IN
+        SELECT f.relid, f.lasting, f.writers, m.lasting AS known, m.writers AS known_writers
+        FROM dyda.fingerprints(ARRAY(
+            SELECT m.relid FROM dyda.member m
+            WHERE m.root = watched AND (touched IS NULL OR m.lasting IS NULL OR m.relid = ANY (touched)))) f
+        JOIN dyda.member m ON m.relid = f.relid
+        WHERE m.lasting IS DISTINCT FROM f.lasting
+    LOOP
+        moved := true;
+        UPDATE dyda.member m SET lasting = found.lasting, writers = found.writers WHERE m.relid = found.relid;
+        FOR written IN
+            SELECT w FROM unnest(found.writers) w WHERE found.known IS NOT NULL AND NOT w = ANY (found.known_writers)
+        LOOP
+            written := (current & ~4294967295) | written;  -- xmin has 32 bits
+            IF written > current + 2147483648 THEN
+                written := written - 4294967296;
+            ELSIF written < current - 2147483648 THEN
+                written := written + 4294967296;
+            END IF;
+            unseen := unseen OR written < 3 OR pg_xact_status(written::text::xid8) IS DISTINCT FROM 'in progress';
+        END LOOP;
+    END LOOP;
+END
+$body$;
+
+-- The lasting fingerprint of a watched relation, made of its tables' as they were last looked at. As catalog.fingerprint
+-- does it: one that was not looked at, or is not captured, makes it another one.
+CREATE OR REPLACE FUNCTION dyda.lasting(watched oid) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+    SELECT coalesce((
+        SELECT md5(convert_to(n.nspname || ' ' || string_agg(coalesce(m.lasting, ''), ' ' ORDER BY m.relid), 'UTF8'))
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, dyda.member m
+        WHERE c.oid = watched AND m.root = watched
+        GROUP BY n.nspname), 'absent')
+$body$;
+
+-- Keep what a watched relation is like, without a word in the log: for attach. Who knows the relation from before finds
+-- another fingerprint. The lock first: a schema change that commits meanwhile must not be forgotten.
+CREATE OR REPLACE FUNCTION dyda.remember(watched oid) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    now jsonb;
+BEGIN
+    PERFORM FROM dyda.described d WHERE d.root = watched FOR UPDATE;
+    now := dyda.describe(watched);
+    IF now IS NULL THEN
+        RETURN;
+    END IF;
+    INSERT INTO dyda.described (root, description) VALUES (watched, now)
+    ON CONFLICT (root) DO UPDATE SET description = excluded.description
+    WHERE described.description <> excluded.description;
+    PERFORM dyda.look_at(watched, NULL);
+END
+$body$;
+
+-- Compare a watched relation with what was known of it; if it differs, log both and remember the present. `made` are the
+-- tables that this command created, `touched` those of its tables that it was about (null: all). The entry's image:
+--   schema, table    the name it was asked for by
+--   command, ddl     PostgreSQL's tag and the text of the query
+--   before, after    dyda.describe then and now; no `before`: never described, `after` null: gone
+--   came, went       tables of its hierarchy, see dyda.follow; repaired: likewise
+--   rewritten        why its rows were rewritten, as table_rewrite tells it (0: they were not)
+--   unseen           something else changed it before, without a word here
+--   fingerprint      its lasting fingerprint now, capture included
+CREATE OR REPLACE FUNCTION dyda.observe(watched oid, command text, made oid[], touched oid[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    noted jsonb := coalesce(nullif(current_setting('dyda.noted', true), ''), '{}')::jsonb;
+    rewritten integer := coalesce((noted ->> watched::text)::integer, 0);
+    known jsonb;
+    now jsonb;
+    followed record;
+    looked record;
+BEGIN
+    IF noted ? watched::text THEN
+        PERFORM set_config('dyda.noted', (noted - watched::text)::text, true);
+    END IF;
+    SELECT d.description INTO known FROM dyda.described d WHERE d.root = watched;
+    followed := dyda.follow(watched, made);
+    now := dyda.describe(watched);
+    IF now IS NULL AND known IS NULL THEN
+        RETURN;  -- told already
+    END IF;
+    looked := dyda.look_at(watched, touched);
+    IF known IS NOT DISTINCT FROM now AND NOT looked.moved AND rewritten = 0 AND followed.came = '[]'
+       AND followed.went = '[]' AND NOT followed.repaired THEN
+        RETURN;
+    END IF;
+    INSERT INTO dyda.log (op, root, relid, image)
+    SELECT 'S', watched, watched, json_build_object(
+        'schema', w.schema_name, 'table', w.table_name, 'command', command, 'ddl', left(current_query(), 10000),
+        'before', known, 'after', now, 'came', followed.came, 'went', followed.went, 'repaired', followed.repaired,
+        'rewritten', rewritten, 'unseen', looked.unseen, 'fingerprint', dyda.lasting(watched))::text
+    FROM dyda.watched w WHERE w.root = watched;
+    IF now IS NULL THEN
+        DELETE FROM dyda.described d WHERE d.root = watched;
+    ELSE
+        INSERT INTO dyda.described (root, description) VALUES (watched, now)
+        ON CONFLICT (root) DO UPDATE SET description = excluded.description
+        WHERE described.description <> excluded.description;
+    END IF;
+END
+$body$;
+
+-- Another relation under a name that is asked for: logged with both oids, and watched from now on if it is a table (and
+-- not a part of another one: its rows belong to that one's capture).
+CREATE OR REPLACE FUNCTION dyda.replaced(wanted_schema text, wanted_table text, old oid, new oid, command text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    INSERT INTO dyda.holder (schema_name, table_name, root) VALUES (wanted_schema, wanted_table, new)
+    ON CONFLICT (schema_name, table_name) DO UPDATE SET root = excluded.root;
+    IF NOT EXISTS (SELECT FROM dyda.watched w WHERE w.root = new)
+       AND EXISTS (SELECT FROM pg_class c WHERE c.oid = new AND c.relkind IN ('r', 'p')
+                   AND NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = c.oid)) THEN
+        INSERT INTO dyda.watched (root, schema_name, table_name) VALUES (new, wanted_schema, wanted_table);
+        PERFORM dyda.follow(new, NULL);
+        PERFORM dyda.remember(new);
+    END IF;
+    INSERT INTO dyda.log (op, root, relid, image)
+    SELECT 'S', new, new, json_build_object(
+        'schema', wanted_schema, 'table', wanted_table, 'command', command, 'ddl', left(current_query(), 10000),
+        'old', old::bigint, 'new', new::bigint,
+        'fingerprint', dyda.lasting(new))::text;
 END
 $body$;
 
@@ -80,9 +307,11 @@ AS $body$
 #variable_conflict use_variable
 DECLARE
     classes oid[];
+    made oid[];
     types oid[];
     schemas oid[];
     users oid[];
+    noted oid[];
     found record;
 BEGIN
     IF current_setting('dyda.quiet', true) = 'on' THEN
@@ -90,38 +319,44 @@ BEGIN
     END IF;
     BEGIN
         SELECT array_agg(c.objid) FILTER (WHERE c.classid = 'pg_class'::regclass),
+               array_agg(c.objid) FILTER (WHERE c.classid = 'pg_class'::regclass AND c.command_tag LIKE 'CREATE %'),
                array_agg(c.objid) FILTER (WHERE c.classid = 'pg_type'::regclass),
                array_agg(c.objid) FILTER (WHERE c.classid = 'pg_namespace'::regclass)
-        INTO classes, types, schemas FROM pg_event_trigger_ddl_commands() c;
+        INTO classes, made, types, schemas FROM pg_event_trigger_ddl_commands() c;
         IF TG_TAG LIKE 'ALTER %' THEN
             users := ARRAY(SELECT dyda.users_of_types(coalesce(types, '{}') || ARRAY(
                 SELECT c.reltype FROM pg_class c WHERE c.oid = ANY (classes) AND c.reltype <> 0)));
+            noted := ARRAY(SELECT jsonb_object_keys(nullif(current_setting('dyda.noted', true), '')::jsonb)::oid);
         END IF;
-        -- Another table under a watched name: it is watched from now on.
-        INSERT INTO dyda.watched (root, schema_name, table_name)
-        SELECT DISTINCT c.oid, w.schema_name, w.table_name
-        FROM dyda.watched w
-        JOIN pg_namespace n ON n.nspname = w.schema_name
-        JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.table_name
-        WHERE (c.oid = ANY (classes) OR n.oid = ANY (schemas)) AND c.oid <> w.root AND c.relkind IN ('r', 'p')
-        ON CONFLICT (root) DO UPDATE SET schema_name = excluded.schema_name, table_name = excluded.table_name;
         FOR found IN
             WITH RECURSIVE above(relid) AS (
                 SELECT unnest(classes)
                 UNION
                 SELECT i.inhparent FROM above JOIN pg_inherits i ON i.inhrelid = above.relid
             )
-            SELECT w.root FROM dyda.watched w
-            WHERE w.root IN (SELECT relid FROM above)
-               OR w.root IN (SELECT m.root FROM dyda.member m WHERE m.relid = ANY (classes))
-               OR w.root = ANY (users)
-               OR EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-                          WHERE n.oid = ANY (schemas) AND (c.oid = w.root OR n.nspname = w.schema_name))
-               OR EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-                          WHERE c.oid = ANY (classes) AND n.nspname = w.schema_name AND c.relname = w.table_name)
+            SELECT w.root,
+                   coalesce(w.root = ANY (classes), false) OR coalesce(w.root = ANY (users), false)
+                   OR coalesce(w.root = ANY (noted), false)
+                   OR w.root IN (SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = ANY (classes))
+                   OR EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = ANY (schemas) AND c.oid = w.root) AS wholly,
+                   w.root IN (SELECT relid FROM above)
+                   OR w.root IN (SELECT m.root FROM dyda.member m WHERE m.relid = ANY (classes)) AS partly
+            FROM dyda.watched w
         LOOP
-            PERFORM dyda.log_schema_change(found.root, TG_TAG);
-            PERFORM dyda.follow(found.root);
+            IF found.wholly THEN
+                PERFORM dyda.observe(found.root, TG_TAG, made, NULL);
+            ELSIF found.partly THEN  -- a command on a part is about that and what is below it
+                PERFORM dyda.observe(found.root, TG_TAG, made, ARRAY(SELECT dyda.tree(c) FROM unnest(classes) c));
+            END IF;
+        END LOOP;
+        FOR found IN
+            SELECT h.schema_name, h.table_name, h.root, c.oid
+            FROM dyda.holder h
+            JOIN pg_namespace n ON n.nspname = h.schema_name
+            JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = h.table_name
+            WHERE (c.oid = ANY (classes) OR n.oid = ANY (schemas)) AND c.oid <> h.root
+        LOOP
+            PERFORM dyda.replaced(found.schema_name, found.table_name, found.root, found.oid, TG_TAG);
         END LOOP;
     EXCEPTION WHEN OTHERS THEN
         BEGIN
@@ -133,6 +368,7 @@ BEGIN
 END
 $body$;
 
+-- Tables, columns, and whatever hangs on a table and is named by it: defaults, constraints, triggers.
 CREATE OR REPLACE FUNCTION dyda.object_dropped() RETURNS event_trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -140,6 +376,7 @@ SET lock_timeout = '40ms'
 AS $body$
 #variable_conflict use_variable
 DECLARE
+    noted jsonb;
     found record;
 BEGIN
     IF current_setting('dyda.quiet', true) = 'on' THEN
@@ -147,14 +384,22 @@ BEGIN
     END IF;
     BEGIN
         FOR found IN
-            SELECT m.root, m.relid, bool_or(d.objsubid = 0) AS gone
-            FROM pg_event_trigger_dropped_objects() d
-            JOIN dyda.member m ON m.relid = d.objid AND d.classid = 'pg_class'::regclass
-            GROUP BY m.root, m.relid
+            SELECT m.root, array_agg(m.relid) AS touched
+            FROM (SELECT d.objid FROM pg_event_trigger_dropped_objects() d WHERE d.classid = 'pg_class'::regclass
+                  UNION
+                  SELECT c.oid
+                  FROM pg_event_trigger_dropped_objects() d
+                  JOIN pg_namespace n ON n.nspname = d.address_names[1]
+                  JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = d.address_names[2]
+                  WHERE d.classid <> 'pg_class'::regclass AND cardinality(d.address_names) = 3) AS dropped (relid)
+            JOIN dyda.member m USING (relid)
+            GROUP BY m.root
         LOOP
-            PERFORM dyda.log_schema_change(found.root, TG_TAG);
-            IF found.gone THEN
-                DELETE FROM dyda.member m WHERE m.relid = found.relid;
+            IF TG_TAG = 'ALTER TABLE' THEN  -- dyda.command_ended follows, and sees the whole command
+                noted := coalesce(nullif(current_setting('dyda.noted', true), ''), '{}')::jsonb;
+                PERFORM set_config('dyda.noted', (jsonb_build_object(found.root, 0) || noted)::text, true);
+            ELSE
+                PERFORM dyda.observe(found.root, TG_TAG, NULL, found.touched);
             END IF;
         END LOOP;
     EXCEPTION WHEN OTHERS THEN
@@ -167,17 +412,22 @@ BEGIN
 END
 $body$;
 
+-- Comes in the middle of a command, before the rows move: noted for dyda.observe, which runs at its end.
 CREATE OR REPLACE FUNCTION dyda.table_rewritten() RETURNS event_trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '40ms'
 AS $body$
 DECLARE
+    noted jsonb;
     found record;
 BEGIN
     BEGIN
         FOR found IN SELECT m.root FROM dyda.member m WHERE m.relid = pg_event_trigger_table_rewrite_oid() LOOP
-            PERFORM dyda.log_schema_change(found.root, TG_TAG);
+            noted := coalesce(nullif(current_setting('dyda.noted', true), ''), '{}')::jsonb;
+            PERFORM set_config('dyda.noted', (noted || jsonb_build_object(
+                found.root, coalesce((noted ->> found.root::text)::integer, 0) | pg_event_trigger_table_rewrite_reason()
+            ))::text, true);
         END LOOP;
     EXCEPTION WHEN OTHERS THEN
         BEGIN
@@ -190,6 +440,8 @@ END
 $body$;
 
 REVOKE ALL ON FUNCTION
-    dyda.users_of_types(oid[]), dyda.tree(oid), dyda.log_schema_change(oid, text), dyda.follow(oid),
+    dyda.columns(oid[]), dyda.fingerprints(oid[]), dyda.users_of_types(oid[]), dyda.tree(oid), dyda.shown(oid),
+    dyda.describe(oid), dyda.follow(oid, oid[]), dyda.look_at(oid, oid[]), dyda.lasting(oid), dyda.remember(oid),
+    dyda.observe(oid, text, oid[], oid[]), dyda.replaced(text, text, oid, oid, text),
     dyda.command_ended(), dyda.object_dropped(), dyda.table_rewritten()
     FROM PUBLIC;

@@ -1,10 +1,11 @@
 -- fingerprint: everything that gives a table's rows their meaning, per table (rule R2). Parameter: relids (oid array).
--- Reads pg_catalog only, as plain tables: no function here opens or locks a user's table.
+-- Reads pg_catalog only, as plain tables: no function here opens or locks a user's table. A relation's fingerprint is that
+-- of all its tables (catalog.fingerprint, dyda.lasting). The same text runs inside the sources' own transactions, as
+-- dyda.fingerprints: what it prints there at the end of a command must be what a later transaction finds.
 -- lasting: must be the same from one unit to the next. passing: must be the same while one unit reads: filenodes and
 -- the catalog rows' own versions too (VACUUM FULL moves rows, a GRANT does not, neither makes a view wrong later).
-WITH RECURSIVE members AS (
-    SELECT unnest(%(relids)s::oid[]) AS relid
-), used(relid, typid) AS (
+-- writers: the transactions that wrote what `lasting` is made of.
+WITH RECURSIVE used(relid, typid) AS (
     SELECT a.attrelid, a.atttypid FROM pg_attribute a
     WHERE a.attrelid = ANY (%(relids)s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
     UNION
@@ -16,44 +17,46 @@ WITH RECURSIVE members AS (
                   WHERE t.typrelid <> 0 AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
     ) AS inner_type (oid)
     WHERE inner_type.oid >= 16384
-), parts(relid, lasting, passing) AS (
-    SELECT c.oid, format('class %%s %%s %%s %%s %%s %%s %%s %%s', c.oid, c.relname, c.relnamespace, c.relkind, c.relpersistence,
-                         c.relispartition, c.relrowsecurity, c.relforcerowsecurity),
-           format('class %%s %%s', c.xmin, c.relfilenode)
+), parts(relid, lasting, passing, written) AS (
+    SELECT c.oid, format('class %%s %%s %%s %%s %%s %%s %%s %%s', c.oid, c.relname, c.relnamespace, c.relkind,
+                         c.relpersistence, c.relispartition, c.relrowsecurity, c.relforcerowsecurity),
+           format('class %%s %%s', c.xmin, c.relfilenode), NULL
     FROM pg_class c WHERE c.oid = ANY (%(relids)s::oid[])
     UNION ALL
     SELECT a.attrelid,
-           format('attribute %%s %%s %%s %%s %%s %%s %%s %%s %%s %%s', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attnotnull,
-                  a.attisdropped, a.attgenerated, a.attinhcount, a.attcollation, a.xmin), ''
+           format('attribute %%s %%s %%s %%s %%s %%s %%s %%s %%s %%s', a.attnum, a.attname, a.atttypid, a.atttypmod,
+                  a.attnotnull, a.attisdropped, a.attgenerated, a.attinhcount, a.attcollation, a.xmin), '', a.xmin
     FROM pg_attribute a WHERE a.attrelid = ANY (%(relids)s::oid[]) AND a.attnum > 0
     UNION ALL
-    SELECT d.adrelid, format('default %%s %%s %%s', d.adnum, d.xmin, md5(d.adbin::text)), ''
+    SELECT d.adrelid, format('default %%s %%s %%s', d.adnum, d.xmin, md5(d.adbin::text)), '', d.xmin
     FROM pg_attrdef d WHERE d.adrelid = ANY (%(relids)s::oid[])
     UNION ALL
-    SELECT i.inhrelid, format('inherits %%s %%s %%s %%s', i.inhparent, i.inhseqno, i.inhdetachpending, i.xmin), ''
+    SELECT i.inhrelid, format('inherits %%s %%s %%s %%s', i.inhparent, i.inhseqno, i.inhdetachpending, i.xmin), '', i.xmin
     FROM pg_inherits i WHERE i.inhrelid = ANY (%(relids)s::oid[])
     UNION ALL
-    SELECT t.tgrelid, format('trigger %%s %%s %%s %%s %%s', t.tgname, t.tgenabled, t.tgfoid, t.tgtype, t.xmin), ''
+    SELECT t.tgrelid, format('trigger %%s %%s %%s %%s %%s', t.tgname, t.tgenabled, t.tgfoid, t.tgtype, t.xmin), '', t.xmin
     FROM pg_trigger t WHERE t.tgrelid = ANY (%(relids)s::oid[]) AND t.tgname LIKE 'dyda\_%%'
     UNION ALL
-    SELECT s.srrelid, format('subscription %%s', s.srsubid), ''
+    SELECT s.srrelid, format('subscription %%s', s.srsubid), '', NULL
     FROM pg_subscription_rel s WHERE s.srrelid = ANY (%(relids)s::oid[])
     UNION ALL
-    SELECT u.relid, format('type %%s %%s %%s %%s', t.oid, t.typtype, t.typname, t.xmin), ''
+    SELECT u.relid, format('type %%s %%s %%s %%s', t.oid, t.typtype, t.typname, t.xmin), '', t.xmin
     FROM used u JOIN pg_type t ON t.oid = u.typid
     UNION ALL
-    SELECT u.relid, format('label %%s %%s %%s %%s', e.enumtypid, e.enumsortorder, e.enumlabel, e.xmin), ''
+    SELECT u.relid, format('label %%s %%s %%s %%s', e.enumtypid, e.enumsortorder, e.enumlabel, e.xmin), '', e.xmin
     FROM used u JOIN pg_enum e ON e.enumtypid = u.typid
     UNION ALL
-    SELECT u.relid, format('field %%s %%s %%s %%s %%s %%s', a.attrelid, a.attnum, a.attname, a.atttypid, a.attisdropped, a.xmin), ''
+    SELECT u.relid, format('field %%s %%s %%s %%s %%s %%s', a.attrelid, a.attnum, a.attname, a.atttypid, a.attisdropped,
+                           a.xmin), '', a.xmin
     FROM used u JOIN pg_type t ON t.oid = u.typid JOIN pg_attribute a ON a.attrelid = t.typrelid
     WHERE t.typrelid <> 0 AND a.attnum > 0
 )
-SELECT m.relid,
-       md5(coalesce(string_agg(p.lasting, E'\n' ORDER BY p.lasting COLLATE "C"), '')),
-       md5(coalesce(string_agg(p.passing, E'\n' ORDER BY p.passing COLLATE "C"), '')),
+SELECT p.relid,
+       md5(string_agg(p.lasting, E'\n' ORDER BY p.lasting COLLATE "C")),
+       md5(string_agg(p.passing, E'\n' ORDER BY p.passing COLLATE "C")),
        (SELECT count(*) = 4 FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid JOIN pg_namespace n ON n.oid = f.pronamespace
-        WHERE t.tgrelid = m.relid AND n.nspname = 'dyda' AND f.proname = 'capture' AND t.tgenabled = 'A'
-          AND t.tgname IN ('dyda_insert', 'dyda_update', 'dyda_delete', 'dyda_truncate'))
-FROM members m LEFT JOIN parts p ON p.relid = m.relid
-GROUP BY m.relid
+        WHERE t.tgrelid = p.relid AND n.nspname = 'dyda' AND f.proname = 'capture' AND t.tgenabled = 'A'
+          AND t.tgname IN ('dyda_insert', 'dyda_update', 'dyda_delete', 'dyda_truncate')),
+       array_agg(DISTINCT p.written::text::bigint) FILTER (WHERE p.written IS NOT NULL)
+FROM parts p
+GROUP BY p.relid

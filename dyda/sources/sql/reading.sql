@@ -42,6 +42,18 @@ AS $body$
       AND (after IS NULL OR NOT pg_visible_in_snapshot(l.xid, after))
 $body$;
 
+-- The few among them that are no rows: schema changes and truncations, found by an index of their own.
+CREATE OR REPLACE FUNCTION dyda.schema_entries(after pg_snapshot)
+RETURNS TABLE (seq bigint, xid xid8, op "char", root oid, image text)
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+    SELECT l.seq, l.xid, l.op, l.root, l.image
+    FROM dyda.log l
+    WHERE l.op IN ('S', 'T') AND l.xid >= coalesce(pg_snapshot_xmin(after), '0'::xid8)
+      AND (after IS NULL OR NOT pg_visible_in_snapshot(l.xid, after))
+$body$;
+
 CREATE OR REPLACE FUNCTION dyda.watched_relations()
 RETURNS TABLE (root oid, schema_name text, table_name text)
 LANGUAGE sql STABLE SECURITY DEFINER
@@ -89,9 +101,10 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $body$;
 
-REVOKE ALL ON TABLE dyda.log, dyda.consumer, dyda.watched, dyda.member FROM PUBLIC;
+REVOKE ALL ON TABLE dyda.log, dyda.consumer, dyda.watched, dyda.holder, dyda.member, dyda.described FROM PUBLIC;
 REVOKE ALL ON SEQUENCE dyda.log_sequence, dyda.gap FROM PUBLIC;
 REVOKE ALL ON FUNCTION
     dyda.mark_gap(), dyda.shape(oid, oid), dyda.capture(), dyda.capture_table(oid, oid), dyda.release_table(oid),
-    dyda.state(), dyda.entries(pg_snapshot), dyda.watched_relations(), dyda.acknowledge(text, pg_snapshot), dyda.shrink(bigint)
+    dyda.state(), dyda.entries(pg_snapshot), dyda.schema_entries(pg_snapshot), dyda.watched_relations(),
+    dyda.acknowledge(text, pg_snapshot), dyda.shrink(bigint)
     FROM PUBLIC;

@@ -20,15 +20,32 @@ CREATE TABLE IF NOT EXISTS dyda.watched (
     table_name  text NOT NULL
 );
 
--- Every table that carries capture: a watched relation or one below it (rule C2).
+-- The table last seen under each name that is asked for: if another one stands there, it has taken the name.
+CREATE TABLE IF NOT EXISTS dyda.holder (
+    schema_name text NOT NULL,
+    table_name  text NOT NULL,
+    root        oid NOT NULL,
+    PRIMARY KEY (schema_name, table_name)
+);
+
+-- Every table that carries capture: a watched relation or one below it (rule C2). lasting, writers: its part of the
+-- fingerprint when it was last looked at (null: never), and the transactions that had made it so.
 CREATE TABLE IF NOT EXISTS dyda.member (
-    relid oid PRIMARY KEY,
-    root  oid NOT NULL
+    relid   oid PRIMARY KEY,
+    root    oid NOT NULL,
+    lasting text,
+    writers bigint[]
+);
+
+-- What each watched relation was like after the last command that was seen (see dyda.describe).
+CREATE TABLE IF NOT EXISTS dyda.described (
+    root        oid PRIMARY KEY,
+    description jsonb NOT NULL
 );
 
 -- op: I row inserted, D row deleted, T truncated, S schema changed.
 -- shape stands in the first row of each statement: [attnums as the watched relation has them (0: none), names, type oids].
--- image: the row as text; for S a json object.
+-- image: the row as text; for S a json object, see dyda.observe.
 -- All of it only if there is no log: CREATE INDEX IF NOT EXISTS locks the log even where the index exists, and the
 -- writers that would have to wait for it become gaps.
 DO $do$
@@ -39,6 +56,13 @@ BEGIN
         FROM pg_attribute a WHERE a.attrelid = to_regclass('dyda.log') AND a.attnum > 0) THEN
         DROP TABLE dyda.log;
     END IF;
+    -- Sources that an older DyDa attached.
+    IF NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'dyda.member'::regclass AND a.attname = 'writers') THEN
+        ALTER TABLE dyda.member ADD COLUMN lasting text, ADD COLUMN writers bigint[];
+    END IF;
+    INSERT INTO dyda.holder (schema_name, table_name, root)
+    SELECT w.schema_name, w.table_name, max(w.root) FROM dyda.watched w GROUP BY w.schema_name, w.table_name
+    ON CONFLICT DO NOTHING;
     IF to_regclass('dyda.log') IS NULL THEN
         CREATE TABLE dyda.log (
             seq   bigint NOT NULL DEFAULT nextval('dyda.log_sequence'),
@@ -54,6 +78,10 @@ BEGIN
                 autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 10000);
         CREATE INDEX log_xid ON dyda.log (xid);
         PERFORM nextval('dyda.gap');
+    END IF;
+    IF to_regclass('dyda.log_schema') IS NULL THEN
+        -- Few entries are of these kinds, and they are asked for often.
+        CREATE INDEX log_schema ON dyda.log (xid) WHERE op IN ('S', 'T');
     END IF;
     IF to_regclass('dyda.consumer') IS NULL THEN
         -- The consumer (rule C7): one row.
