@@ -129,7 +129,7 @@ def _install(sessions: Sessions, project: str) -> None:
         cursor.execute(load_sql("capture"))
         for name, signature in SHARED.items():
             cursor.execute(_shared(name, signature))
-        for part in ("events", "reading"):
+        for part in ("observing", "events", "reading"):
             cursor.execute(load_sql(part))
     with contextlib.suppress(MissingRights), sessions.transaction(WRITING) as cursor:
         cursor.execute("SET LOCAL dyda.quiet = 'on'")
@@ -157,11 +157,14 @@ def _watch(cursor: Any, relation: Relation) -> None:
         "DELETE FROM dyda.watched w WHERE (w.schema_name, w.table_name) = (%s, %s) AND w.root <> %s",
         (relation.name.schema, relation.name.table, relation.oid),
     )
-    cursor.execute(
-        "INSERT INTO dyda.holder (schema_name, table_name, root) VALUES (%s, %s, %s)"
-        " ON CONFLICT (schema_name, table_name) DO UPDATE SET root = excluded.root WHERE holder.root <> excluded.root",
-        (relation.name.schema, relation.name.table, relation.oid),
-    )
+    holder = (relation.name.schema, relation.name.table, relation.oid)
+    cursor.execute("SELECT (%s::text, %s::text, %s::oid) IN (SELECT h.* FROM dyda.holder h)", holder)
+    if not cursor.fetchone()[0]:
+        cursor.execute(
+            "INSERT INTO dyda.holder (schema_name, table_name, root) VALUES (%s, %s, %s)"
+            " ON CONFLICT (schema_name, table_name) DO UPDATE SET root = excluded.root",
+            holder,
+        )
     _capture(cursor, relation.oid, relation.oid)
 
 

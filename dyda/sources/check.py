@@ -14,8 +14,9 @@ from dyda.sources.state import CaptureState, read_state
 __all__ = ["check", "grants"]
 
 READING = (
-    "dyda.state(), dyda.entries(pg_snapshot), dyda.schema_entries(pg_snapshot), dyda.watched_relations(),"
-    " dyda.acknowledge(text, pg_snapshot), dyda.shrink(bigint)"
+    "dyda.state(), dyda.entries(pg_snapshot), dyda.schema_entries(pg_snapshot), dyda.changed_relations(),"
+    " dyda.schema_changed(pg_snapshot), dyda.watched_relations(), dyda.acknowledge(text, pg_snapshot),"
+    " dyda.shrink(bigint)"
 )
 
 
@@ -77,7 +78,8 @@ def _dyda_rights(cursor: Any, role: str, database: str, project: str) -> tuple[C
     cursor.execute(
         "SELECT count(*), count(*) FILTER (WHERE has_function_privilege(p.oid, 'EXECUTE')) FROM pg_proc p"
         " WHERE p.pronamespace = 'dyda'::regnamespace"
-        " AND p.proname IN ('state', 'entries', 'schema_entries', 'watched_relations', 'acknowledge', 'shrink')"
+        " AND p.proname IN ('state', 'entries', 'schema_entries', 'schema_changed', 'changed_relations',"
+        " 'watched_relations', 'acknowledge', 'shrink')"
     )
     functions, allowed = cursor.fetchone()
     if allowed < functions:

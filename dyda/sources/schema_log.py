@@ -1,6 +1,6 @@
 """Entries of the log about schema changes, told as primitive steps (paper 002's pathways).
 
-The event trigger logs the relation as it was before and after the command (sql/events.sql, dyda.observe). Columns are
+The event trigger logs the relation as it was before and after the command (sql/observing.sql). Columns are
 compared by number; what that comparison cannot see the entry says itself: rewrites, tables that came and went, values
 of types, another table under the name.
 """
@@ -57,19 +57,6 @@ class SchemaEntry:
     def replaces(self) -> bool:
         """Whether it says that this relation took the name from another one."""
         return "new" in self.told
-
-    @property
-    def fingerprint(self) -> str | None:
-        """The relation's lasting fingerprint at the end of the command."""
-        return self.told.get("fingerprint")
-
-    @property
-    def leaves_its_name(self) -> bool:
-        """Whether the relation is no longer called what it was asked for by."""
-        after = self.told.get("after")
-        return not self.replaces and (
-            after is None or (after["schema"], after["table"]) != (self.told["schema"], self.told["table"])
-        )
 
     def change(self, name: RelationName) -> SchemaChange:
         """What happened, to the relation that the reader knows as `name`."""

@@ -39,6 +39,7 @@ from dyda.sources.state import CaptureState, read_state
 __all__ = ["SourceSnapshot"]
 
 ATTEMPTS = 20
+PATIENCE = 4
 
 
 class SourceSnapshot:
@@ -75,9 +76,12 @@ class SourceSnapshot:
         Read before the snapshot, the counter owns up to no gap whose rows the snapshot might lack. If it moved
         before the second reading, a writer whose rows were not captured may be visible: once more. The advisory lock
         keeps dyda.shrink away (P6); it is granted after the snapshot is taken, so the log's file is compared too.
+        A schema change in between would make fingerprints and log disagree: a few times more, to spare a false alarm.
         """
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             with self._sessions.transaction(FRESH) as cursor:
+                cursor.execute("SELECT pg_current_snapshot()::text")
+                (fingerprinted,) = cursor.fetchone()
                 before = read_state(cursor)
                 names = sorted({*self._relations, *before.watched_names(self.source)})
                 self._before = catalog.fingerprint(cursor, names, self._oids)
@@ -96,10 +100,12 @@ class SourceSnapshot:
                     position, self._exported, _ = cursor.fetchone()
                 with self._sessions.transaction(FRESH) as cursor:
                     after = read_state(cursor)
+                    changed = after.attached and attempt < PATIENCE and _schema_changed(cursor, fingerprinted)
             except BaseException:
                 self._sessions.give_back(holder)
                 raise
-            if (after.gap, after.identity, after.log_file) == (before.gap, before.identity, before.log_file):
+            same = (after.gap, after.identity, after.log_file) == (before.gap, before.identity, before.log_file)
+            if same and not changed:
                 self._holder = holder
                 self._state: CaptureState = before
                 self.position = Position.parse(position)
@@ -120,28 +126,25 @@ class SourceSnapshot:
 
     @cached_property
     def logged_fingerprints(self) -> dict[RelationName, str]:
-        """The fingerprint that each relation's last logged schema change left (C5).
+        """The fingerprint that the logged schema changes left, of each relation that the log has any of (C5).
 
-        Equal to `fingerprints`: the log explains everything that happened to it. Otherwise something happened that
-        was not logged, before or after: rows may have moved unseen.
+        Equal to `fingerprints`: they explain all that happened to it. Otherwise something happened that was not
+        logged: rows may have moved unseen.
         """
         if not self._state.attached:
             return {}
         with self._read_log() as cursor:
-            cursor.execute("SELECT root, image FROM dyda.schema_entries(NULL) WHERE op = 'S' ORDER BY seq")
-            entries = [SchemaEntry.read(root, image) for root, image in cursor.fetchall()]
-        by_root = {entry.root: entry.fingerprint for entry in entries}
-        by_name = {entry.name(self.source): entry for entry in entries}
+            cursor.execute("SELECT root, schema_name, table_name, lasting, there FROM dyda.changed_relations()")
+            rows = cursor.fetchall()
+        by_root = {root: lasting for root, _, _, lasting, _ in rows if lasting is not None}
+        left = {(schema, table) for _, schema, table, lasting, there in rows if lasting is not None and not there}
         found = {}
         for name in (*self._relations, *self._read_too):
-            root = self._before[name].root
-            if root is None:
-                root = self._oids.get(name, 0)
-            logged = by_root.get(root)
-            if root == 0 and name in by_name:  # nothing is there, and the caller knows no more than the name
-                logged = catalog.ABSENT if by_name[name].leaves_its_name else None
-            if logged is not None:
-                found[name] = logged
+            root = self._before[name].root or self._oids.get(name)
+            if root in by_root:
+                found[name] = by_root[root]
+            elif root is None and (name.schema, name.table) in left:
+                found[name] = catalog.ABSENT  # nothing is there, and the caller knows no more than the name
         return found
 
     @property
@@ -354,3 +357,8 @@ class SourceSnapshot:
         """The same for the log, which nobody at the source waits for: however long it is, it must be read."""
         begin = f"{FRESH}; SET TRANSACTION SNAPSHOT '{self._exported}'; SET LOCAL statement_timeout = 0"
         return self._sessions.transaction(begin, relations)
+
+
+def _schema_changed(cursor: Any, since: str) -> bool:
+    cursor.execute("SELECT dyda.schema_changed(%s::pg_snapshot)", (since,))
+    return bool(cursor.fetchone()[0])

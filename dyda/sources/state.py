@@ -42,7 +42,8 @@ def is_complete(cursor: Any) -> bool:
         " ('dyda.watched', 'dyda.watched_relations()'), ('dyda.member', 'dyda.mark_gap()'),"
         " ('dyda.log_sequence', 'dyda.acknowledge(text, pg_snapshot)'),"
         " ('dyda.described', 'dyda.schema_entries(pg_snapshot)'),"
-        " ('dyda.holder', 'dyda.observe(oid, text, oid[], oid[])')) AS needed (t, f)"
+        " ('dyda.holder', 'dyda.changed_relations()'), ('dyda.log_schema', 'dyda.observe(oid, text, oid[], oid[])'),"
+        " ('dyda.described', 'dyda.schema_changed(pg_snapshot)')) AS needed (t, f)"
     )
     return bool(cursor.fetchone()[0])
 

@@ -19,12 +19,46 @@ EXCEPTION WHEN OTHERS THEN
 END
 $body$;
 
+-- A table's column names, in the order of their numbers (null: dropped), as PostgreSQL itself knows them at this moment.
+-- Under REPEATABLE READ, pg_attribute shows an older state than the rows that are written.
+CREATE OR REPLACE FUNCTION dyda.names_now(relation oid) RETURNS text[]
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    found text[] := '{}';
+    name text;
+BEGIN
+    LOOP
+        SELECT a.object_names[3] INTO name
+        FROM pg_identify_object_as_address('pg_class'::regclass, relation, cardinality(found) + 1) a;
+        EXIT WHEN name IS NULL;
+        IF has_column_privilege(relation, (cardinality(found) + 1)::int2, 'SELECT') IS NULL THEN
+            name := NULL;
+        END IF;
+        found := array_append(found, name);
+    END LOOP;
+    RETURN found;
+END
+$body$;
+
 -- plpgsql for its cached plan (as an SQL function it was planned anew for every statement: five times the cost of all
 -- the rest); called with the search_path of dyda.capture.
 CREATE OR REPLACE FUNCTION dyda.shape(relation oid, watched oid) RETURNS text
 LANGUAGE plpgsql STABLE
 AS $body$
+DECLARE
+    own text[];
+    theirs text[];
 BEGIN
+    IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed' THEN
+        own := dyda.names_now(relation);
+        theirs := CASE WHEN relation OPERATOR(pg_catalog.=) watched THEN own ELSE dyda.names_now(watched) END;
+        RETURN pg_catalog.json_build_array(
+            coalesce(pg_catalog.json_agg(coalesce(pg_catalog.array_position(theirs, o.name), 0) ORDER BY o.number), '[]'),
+            coalesce(pg_catalog.json_agg(o.name ORDER BY o.number), '[]'), NULL)::text
+        FROM pg_catalog.unnest(own) WITH ORDINALITY AS o (name, number) WHERE o.name IS NOT NULL;
+    END IF;
     RETURN pg_catalog.json_build_array(
         coalesce(pg_catalog.json_agg(coalesce(w.attnum, 0) ORDER BY a.attnum), '[]'),
         coalesce(pg_catalog.json_agg(a.attname ORDER BY a.attnum), '[]'),
@@ -138,8 +172,11 @@ BEGIN
         WHERE t.tgrelid = relation AND t.tgenabled = 'A' AND t.tgfoid = 'dyda.capture()'::regprocedure) < 4 THEN
         RAISE EXCEPTION 'table % was renamed while capture was attached', shown USING ERRCODE = 'serialization_failure';
     END IF;
-    INSERT INTO dyda.member (relid, root) VALUES (relation, watched)
-    ON CONFLICT (relid) DO UPDATE SET root = excluded.root WHERE member.root <> excluded.root;
+    -- Not even the row's lock where it is right already: a transaction that changed the table's schema may hold it.
+    IF NOT EXISTS (SELECT FROM dyda.member m WHERE m.relid = relation AND m.root = watched) THEN
+        INSERT INTO dyda.member (relid, root) VALUES (relation, watched)
+        ON CONFLICT (relid) DO UPDATE SET root = excluded.root, lasting = NULL, writers = NULL;
+    END IF;
     PERFORM set_config('dyda.quiet', coalesce(told, ''), true);
 END
 $body$;

@@ -1,12 +1,17 @@
 -- event_triggers: DDL in every session, also under session_replication_role = replica. Idempotent.
 DO $do$
 BEGIN
+    IF EXISTS (SELECT FROM pg_event_trigger
+               WHERE evtname = 'dyda_command_ended' AND 'ALTER INDEX' <> ALL (coalesce(evttags, '{}'))) THEN
+        DROP EVENT TRIGGER dyda_command_ended;  -- an older DyDa's
+    END IF;
     IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'dyda_command_ended') THEN
         CREATE EVENT TRIGGER dyda_command_ended ON ddl_command_end
             WHEN TAG IN ('ALTER TABLE', 'CREATE TABLE', 'CREATE TABLE AS', 'SELECT INTO', 'CREATE FOREIGN TABLE',
                          'ALTER FOREIGN TABLE', 'IMPORT FOREIGN SCHEMA', 'ALTER TYPE', 'ALTER DOMAIN', 'CREATE SCHEMA',
                          'ALTER SCHEMA', 'CREATE VIEW', 'ALTER VIEW', 'CREATE MATERIALIZED VIEW',
-                         'ALTER MATERIALIZED VIEW', 'CREATE SEQUENCE', 'ALTER SEQUENCE')
+                         'ALTER MATERIALIZED VIEW', 'CREATE SEQUENCE', 'ALTER SEQUENCE',
+                         'ALTER INDEX')  -- which renames tables too
             EXECUTE FUNCTION dyda.command_ended();
     END IF;
     IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'dyda_object_dropped') THEN

@@ -4,7 +4,7 @@
 -- dyda.fingerprints: what it prints there at the end of a command must be what a later transaction finds.
 -- lasting: must be the same from one unit to the next. passing: must be the same while one unit reads: filenodes and
 -- the catalog rows' own versions too (VACUUM FULL moves rows, a GRANT does not, neither makes a view wrong later).
--- writers: the transactions that wrote what `lasting` is made of.
+-- writers: the transactions that wrote what `lasting` is made of, types apart: one that comes with a new column is older.
 WITH RECURSIVE used(relid, typid) AS (
     SELECT a.attrelid, a.atttypid FROM pg_attribute a
     WHERE a.attrelid = ANY (%(relids)s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
@@ -40,14 +40,14 @@ WITH RECURSIVE used(relid, typid) AS (
     SELECT s.srrelid, format('subscription %%s', s.srsubid), '', NULL
     FROM pg_subscription_rel s WHERE s.srrelid = ANY (%(relids)s::oid[])
     UNION ALL
-    SELECT u.relid, format('type %%s %%s %%s %%s', t.oid, t.typtype, t.typname, t.xmin), '', t.xmin
+    SELECT u.relid, format('type %%s %%s %%s %%s', t.oid, t.typtype, t.typname, t.xmin), '', NULL
     FROM used u JOIN pg_type t ON t.oid = u.typid
     UNION ALL
-    SELECT u.relid, format('label %%s %%s %%s %%s', e.enumtypid, e.enumsortorder, e.enumlabel, e.xmin), '', e.xmin
+    SELECT u.relid, format('label %%s %%s %%s %%s', e.enumtypid, e.enumsortorder, e.enumlabel, e.xmin), '', NULL
     FROM used u JOIN pg_enum e ON e.enumtypid = u.typid
     UNION ALL
     SELECT u.relid, format('field %%s %%s %%s %%s %%s %%s', a.attrelid, a.attnum, a.attname, a.atttypid, a.attisdropped,
-                           a.xmin), '', a.xmin
+                           a.xmin), '', NULL
     FROM used u JOIN pg_type t ON t.oid = u.typid JOIN pg_attribute a ON a.attrelid = t.typrelid
     WHERE t.typrelid <> 0 AND a.attnum > 0
 )

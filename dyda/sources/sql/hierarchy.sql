@@ -7,4 +7,4 @@ WITH RECURSIVE below(root, relid) AS (
 )
 SELECT b.root, n.nspname, n.xmin::text, c.relname, array_agg(b.relid ORDER BY b.relid)
 FROM below b JOIN pg_class c ON c.oid = b.root JOIN pg_namespace n ON n.oid = c.relnamespace
-GROUP BY b.root, n.nspname, n.xmin, c.relname
+GROUP BY b.root, n.nspname, n.xmin::text, c.relname

@@ -54,6 +54,29 @@ AS $body$
       AND (after IS NULL OR NOT pg_visible_in_snapshot(l.xid, after))
 $body$;
 
+CREATE OR REPLACE FUNCTION dyda.schema_changed(since pg_snapshot) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+    SELECT EXISTS (SELECT FROM dyda.log l WHERE l.op IN ('S', 'T') AND l.op = 'S' AND l.xid >= pg_snapshot_xmin(since)
+                   AND NOT pg_visible_in_snapshot(l.xid, since))
+$body$;
+
+-- The relations that the log has schema changes of, each under the name it was asked for by, with the lasting fingerprint
+-- that these left (null: something went unseen since) and whether it still has that name.
+CREATE OR REPLACE FUNCTION dyda.changed_relations()
+RETURNS TABLE (root oid, schema_name text, table_name text, lasting text, there boolean)
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+    SELECT w.root, w.schema_name, w.table_name,
+           CASE WHEN NOT EXISTS (SELECT FROM dyda.described d WHERE d.root = w.root AND d.unseen) THEN dyda.lasting(w.root) END,
+           EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                   WHERE c.oid = w.root AND n.nspname = w.schema_name AND c.relname = w.table_name)
+    FROM dyda.watched w
+    WHERE w.root IN (SELECT l.root FROM dyda.log l WHERE l.op IN ('S', 'T') AND l.op = 'S')  -- as its index says it
+$body$;
+
 CREATE OR REPLACE FUNCTION dyda.watched_relations()
 RETURNS TABLE (root oid, schema_name text, table_name text)
 LANGUAGE sql STABLE SECURITY DEFINER
@@ -104,7 +127,8 @@ $body$;
 REVOKE ALL ON TABLE dyda.log, dyda.consumer, dyda.watched, dyda.holder, dyda.member, dyda.described FROM PUBLIC;
 REVOKE ALL ON SEQUENCE dyda.log_sequence, dyda.gap FROM PUBLIC;
 REVOKE ALL ON FUNCTION
-    dyda.mark_gap(), dyda.shape(oid, oid), dyda.capture(), dyda.capture_table(oid, oid), dyda.release_table(oid),
-    dyda.state(), dyda.entries(pg_snapshot), dyda.schema_entries(pg_snapshot), dyda.watched_relations(),
+    dyda.mark_gap(), dyda.names_now(oid), dyda.shape(oid, oid), dyda.capture(), dyda.capture_table(oid, oid),
+    dyda.release_table(oid), dyda.state(), dyda.entries(pg_snapshot), dyda.schema_entries(pg_snapshot),
+    dyda.schema_changed(pg_snapshot), dyda.changed_relations(), dyda.watched_relations(),
     dyda.acknowledge(text, pg_snapshot), dyda.shrink(bigint)
     FROM PUBLIC;

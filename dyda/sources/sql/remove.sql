@@ -2,12 +2,14 @@
 SET LOCAL dyda.quiet = 'on';
 DROP FUNCTION IF EXISTS
     dyda.capture(), dyda.capture_table(oid, oid), dyda.release_table(oid), dyda.mark_gap(), dyda.shape(oid, oid),
+    dyda.names_now(oid),
     dyda.columns(oid[]), dyda.fingerprints(oid[]), dyda.users_of_types(oid[]), dyda.tree(oid), dyda.shown(oid),
     dyda.describe(oid), dyda.follow(oid, oid[]), dyda.look_at(oid, oid[]), dyda.lasting(oid), dyda.remember(oid),
     dyda.observe(oid, text, oid[], oid[]), dyda.replaced(text, text, oid, oid, text),
     dyda.log_schema_change(oid, text), dyda.follow(oid),
     dyda.command_ended(), dyda.object_dropped(), dyda.table_rewritten(),
-    dyda.state(), dyda.entries(pg_snapshot), dyda.schema_entries(pg_snapshot), dyda.watched_relations(),
+    dyda.state(), dyda.entries(pg_snapshot), dyda.schema_entries(pg_snapshot), dyda.changed_relations(),
+    dyda.schema_changed(pg_snapshot), dyda.watched_relations(),
     dyda.acknowledge(text, pg_snapshot), dyda.shrink(bigint);
 DROP TABLE IF EXISTS dyda.log, dyda.consumer, dyda.watched, dyda.holder, dyda.member, dyda.described;
 DROP SEQUENCE IF EXISTS dyda.log_sequence, dyda.gap;

@@ -37,10 +37,12 @@ CREATE TABLE IF NOT EXISTS dyda.member (
     writers bigint[]
 );
 
--- What each watched relation was like after the last command that was seen (see dyda.describe).
+-- What each watched relation was like after the last command that was seen (see dyda.describe). unseen: attach found it
+-- otherwise, and no entry of the log has said so yet.
 CREATE TABLE IF NOT EXISTS dyda.described (
     root        oid PRIMARY KEY,
-    description jsonb NOT NULL
+    description jsonb NOT NULL,
+    unseen      boolean NOT NULL DEFAULT false
 );
 
 -- op: I row inserted, D row deleted, T truncated, S schema changed.
