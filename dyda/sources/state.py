@@ -40,7 +40,7 @@ def is_complete(cursor: Any) -> bool:
         "SELECT bool_and(to_regclass(t) IS NOT NULL) AND bool_and(to_regprocedure(f) IS NOT NULL) FROM (VALUES"
         " ('dyda.log', 'dyda.state()'), ('dyda.gap', 'dyda.capture()'), ('dyda.consumer', 'dyda.entries(pg_snapshot)'),"
         " ('dyda.watched', 'dyda.watched_relations()'), ('dyda.member', 'dyda.mark_gap()'),"
-        " ('dyda.log_sequence', 'dyda.acknowledge(text, pg_snapshot)'),"
+        " ('dyda.log_sequence', 'dyda.acknowledge(text, pg_snapshot)'), ('dyda.gap_until', 'dyda.mark_gap()'),"
         " ('dyda.described', 'dyda.schema_entries(pg_snapshot)'),"
         " ('dyda.holder', 'dyda.changed_relations()'), ('dyda.log_schema', 'dyda.observe(oid, text, oid[], oid[])'),"
         " ('dyda.described', 'dyda.schema_changed(pg_snapshot)')) AS needed (t, f)"

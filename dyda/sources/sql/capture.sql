@@ -11,8 +11,15 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '40ms'
 AS $body$
 BEGIN
-    PERFORM set_config('dyda.failed', pg_current_xact_id()::text, true);
-    PERFORM pg_advisory_xact_lock_shared(1685677153, 1);
+    BEGIN
+        PERFORM set_config('dyda.failed', pg_current_xact_id()::text, true);
+        PERFORM pg_advisory_xact_lock_shared(1685677153, 1);
+    EXCEPTION WHEN OTHERS THEN
+        -- No lock to be had (the lock table may be full). The gap counts all the same, and is open until every
+        -- transaction up to this one has ended.
+        PERFORM setval('dyda.gap_until',
+                       greatest((SELECT u.last_value FROM dyda.gap_until u), pg_current_xact_id()::text::bigint));
+    END;
     PERFORM nextval('dyda.gap');
 EXCEPTION WHEN OTHERS THEN
     NULL;

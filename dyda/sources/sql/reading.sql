@@ -12,7 +12,9 @@ BEGIN
     SELECT last_value INTO STRICT gap FROM dyda.gap;
     SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
                    WHERE d.datname = current_database() AND l.locktype = 'advisory'
-                     AND l.classid = 1685677153 AND l.objid = 1 AND l.objsubid = 2) INTO unsettled;
+                     AND l.classid = 1685677153 AND l.objid = 1 AND l.objsubid = 2)
+        OR (SELECT u.last_value >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint FROM dyda.gap_until u)
+        INTO unsettled;
     SELECT c.project INTO project FROM dyda.consumer c;
     BEGIN
         SELECT s.system_identifier::text INTO system_identifier FROM pg_control_system() s;
@@ -125,7 +127,7 @@ END
 $body$;
 
 REVOKE ALL ON TABLE dyda.log, dyda.consumer, dyda.watched, dyda.holder, dyda.member, dyda.described FROM PUBLIC;
-REVOKE ALL ON SEQUENCE dyda.log_sequence, dyda.gap FROM PUBLIC;
+REVOKE ALL ON SEQUENCE dyda.log_sequence, dyda.gap, dyda.gap_until FROM PUBLIC;
 REVOKE ALL ON FUNCTION
     dyda.mark_gap(), dyda.names_now(oid), dyda.shape(oid, oid), dyda.capture(), dyda.capture_table(oid, oid),
     dyda.release_table(oid), dyda.state(), dyda.entries(pg_snapshot), dyda.schema_entries(pg_snapshot),

@@ -12,7 +12,7 @@ DROP FUNCTION IF EXISTS
     dyda.schema_changed(pg_snapshot), dyda.watched_relations(),
     dyda.acknowledge(text, pg_snapshot), dyda.shrink(bigint);
 DROP TABLE IF EXISTS dyda.log, dyda.consumer, dyda.watched, dyda.holder, dyda.member, dyda.described;
-DROP SEQUENCE IF EXISTS dyda.log_sequence, dyda.gap;
+DROP SEQUENCE IF EXISTS dyda.log_sequence, dyda.gap, dyda.gap_until;
 DO $do$
 BEGIN
     IF to_regnamespace('dyda') IS NOT NULL

@@ -3,6 +3,9 @@
 
 CREATE SEQUENCE IF NOT EXISTS dyda.log_sequence CACHE 1;
 
+-- The newest transaction that left a gap and could not hold the lock that says so.
+CREATE SEQUENCE IF NOT EXISTS dyda.gap_until CACHE 1;
+
 -- The gap counter never repeats a value, not even after everything was dropped and attached again: it starts at the clock.
 DO $do$
 BEGIN

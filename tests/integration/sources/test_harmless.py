@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import psycopg2
 import pytest
 
 from dyda.errors import BrokenUnit
@@ -192,3 +193,29 @@ def test_users_ddl_never_fails_because_of_us(ground: Ground) -> None:
     assert timed(ground, "DROP TABLE p1") < 0.5
     ground.run("ROLLBACK", connection=locker)
     assert ground.gap() > gap
+
+
+def test_a_full_lock_table_loses_no_gap(new_server: Callable[..., Any]) -> None:
+    """Neither the log nor the lock that marks an open gap can be had; the counter moves all the same."""
+    settings = {"max_locks_per_transaction": "10", "max_connections": "10", "autovacuum": "off"}
+    server = new_server(max_prepared_transactions="0", **settings)
+    ground = Ground(server.url())
+    try:
+        ground.run("CREATE TABLE t (a int)")
+        ground.watch("t")
+        writer, hog = ground.connect(), ground.connect()
+        ground.run("INSERT INTO t VALUES (0)", connection=writer)  # its caches are warm: it needs no lock but ours
+        gap = ground.gap()
+        ground.run("BEGIN; SELECT pg_current_xact_id(); LOCK TABLE t IN ROW EXCLUSIVE MODE", connection=writer)
+        with pytest.raises(psycopg2.Error, match="shared memory"):
+            ground.run("SELECT count(pg_advisory_lock(n)) FROM generate_series(1, 100000) n", connection=hog)
+        ground.run("INSERT INTO t VALUES (1)", connection=writer)
+        ground.run("SELECT pg_advisory_unlock_all()", connection=hog)
+        assert ground.gap() > gap
+        with ground.open() as snapshot:
+            assert not snapshot.gap_settled
+        ground.run("COMMIT", connection=writer)
+        with ground.open() as snapshot:
+            assert snapshot.gap_settled
+    finally:
+        ground.close()
