@@ -291,7 +291,7 @@ class _State:
         entries.append(_entries(restored, restored.counts, restored.counts))
         entries.append(_entries(before, before.counts, _zeros(before)))
         entries.append(_entries(alone, _zeros(alone), alone.counts))
-        return Worlds(pa.concat_tables(entries))
+        return Worlds(_consolidated(pa.concat_tables(entries)))
 
     def whole(self, reason: str) -> Whole:
         """A scan covers every row."""
@@ -307,6 +307,18 @@ class _State:
 def _entries(bag: Bag, old: pa.ChunkedArray, new: pa.ChunkedArray) -> pa.Table:
     rows = bag.table.drop_columns([COUNT]) if bag.columns else bag.table.select([])
     return rows.append_column(OLD, old).append_column(NEW, new)
+
+
+def _consolidated(entries: pa.Table) -> pa.Table:
+    """Each row once, and none that is in neither world: Spark must not fail on a row that is not there."""
+    width = entries.num_columns - 2
+    names = [f"c{i}" for i in range(width)]
+    if not names:
+        return entries
+    grouped = entries.rename_columns([*names, "o", "n"]).group_by(names, use_threads=False)
+    summed = grouped.aggregate([("o", "sum"), ("n", "sum")]).select([*names, "o_sum", "n_sum"])
+    there = pc.or_(pc.not_equal(summed.column(width), 0), pc.not_equal(summed.column(width + 1), 0))
+    return summed.filter(there).rename_columns(entries.column_names)
 
 
 def _zeros(bag: Bag) -> pa.ChunkedArray:

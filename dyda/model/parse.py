@@ -22,6 +22,9 @@ __all__ = ["parse_view", "referenced_tables"]
 
 Resolve = Callable[[str, str | None, str], Relation]
 
+RESERVED = ("#count", "#xid")
+"""Columns that row images are delivered with."""
+
 LONGEST_NAME = 63
 """Bytes in a PostgreSQL identifier; the warehouse would cut a longer column name silently."""
 
@@ -74,6 +77,10 @@ class _Scope:
                 offset,
                 f"the column {name!r} is in several relations",
                 f"Write {' or '.join(str(ColumnRef(scan.alias, name)) for scan in holders)}.",
+            )
+        if name in RESERVED or name.startswith("##"):
+            raise self.text.refusal(
+                offset, f"a column called {name!r} cannot be carried: DyDa uses this name", "Rename it at the source."
             )
         reference = ColumnRef(holders[0].alias, name)
         if holders[0].relation.by_name[name].generated == "v":

@@ -71,14 +71,13 @@ def test_names_fold_to_lower_case_unless_quoted(resolve):
 
 def test_odd_identifiers_everywhere(resolve):
     text = f"""
-SELECT o.`First Name`, o.`Größe` * 2 AS `a "b" 'c' ``d`` %s {{}} \\ #`, o.`#count`, o.`select` AS `from`, o.`a"b`,
+SELECT o.`First Name`, o.`Größe` * 2 AS `a "b" 'c' ``d`` %s {{}} \\ #`, o.`select` AS `from`, o.`a"b`,
        o.`back``tick`, o.`100%`, größe_ü.`Größe` AS ÄÖÜ
 FROM {ODD} AS o JOIN {ODD} größe_ü ON o.`Größe`=größe_ü.`Größe` AND o.`select` = 'from `x`.`y` -- no' """
     view = parse_view("Ansicht ü", text, resolve)
     assert outputs(view) == {
         "First Name": "`o`.`First Name`",
         "a \"b\" 'c' `d` %s {} \\ #": "`o`.`Größe` * 2",
-        "#count": "`o`.`#count`",
         "from": "`o`.`select`",
         'a"b': '`o`.`a"b`',
         "back`tick": "`o`.`back``tick`",
