@@ -16,6 +16,7 @@ __all__ = [
     "InvariantViolated",
     "MissingRights",
     "NotComputable",
+    "NotInstallable",
     "PositionMoved",
     "ProjectBusy",
     "RelationRefused",
@@ -98,6 +99,10 @@ class SourceBusy(DydaError):
 class MissingRights(DydaError):
     """The role that reads a source may not do what is needed; the remedy is the statement that allows it."""
 
+    def __init__(self, what: str, remedy: str = "", source: str = "") -> None:
+        super().__init__(what, remedy)
+        self.source = source
+
 
 class SourceInUse(DydaError):
     """Another project consumes this source's log (C7)."""
@@ -138,6 +143,14 @@ class PositionMoved(DydaError):
 
 class RequestFailed(DydaError):
     """What the running daemon was asked to do did not succeed; the message is the daemon's."""
+
+
+class NotInstallable(DydaError):
+    """The warehouse cannot take one view's change; the others are not to blame, and nothing was installed."""
+
+    def __init__(self, view: str, what: str) -> None:
+        super().__init__(f"view {view}: {what}", f"Remove the cause, then: dyda views resync {view}")
+        self.view = view
 
 
 class InvariantViolated(DydaError):

@@ -6,19 +6,30 @@ succeeds: the worker rolls back or commits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import psycopg2
 import pyarrow as pa
 from psycopg2 import sql
 from psycopg2.extras import Json
 
 from dyda import faults
-from dyda.errors import DydaError, PositionMoved, UnknownView
+from dyda.errors import (
+    ConfigurationError,
+    DydaError,
+    InstallBlocked,
+    InvariantViolated,
+    NotInstallable,
+    PositionMoved,
+    UnknownView,
+)
 from dyda.model.position import Position
+from dyda.model.relation import RelationName
 from dyda.warehouse.codec import name_to_text, relation_to_json, view_columns_from_json, view_columns_to_json
-from dyda.warehouse.connection import load
+from dyda.warehouse.connection import load, short
 from dyda.warehouse.extents import Extent, check_types
 from dyda.warehouse.reader import Publication, Reader, check_names, publish
 from dyda.warehouse.records import RelationState, SourceState, UnitRecord, ViewColumn, ViewVersion
@@ -26,6 +37,9 @@ from dyda.warehouse.sink import copy_batches
 from dyda.warehouse.staging import Staging
 
 __all__ = ["VIEW_STATES", "Installation", "ViewChange", "carry_out", "save_relation", "save_source"]
+
+OWN = {"22", "23", "2B", "42", "54"}
+"""Classes of errors that a view's rows or columns cause: data, constraints, dependent objects, limits."""
 
 VIEW_STATES = ("live", "building", "resync", "broken", "held")
 
@@ -66,6 +80,8 @@ class Installation:
     done: tuple[int, ...] = ()
     sources: tuple[SourceState, ...] = ()
     relations: tuple[RelationState, ...] = ()
+    forgotten: tuple[RelationName, ...] = ()
+    """Names under which no view knows a relation any more: renamed, or dropped."""
     unit: UnitRecord | None = None
 
 
@@ -83,7 +99,8 @@ def carry_out(cursor: Any, installation: Installation, schema: str, patience: fl
     faults.point("install.begun")
     installers = [_Installer(cursor, change, schema, n) for n, change in enumerate(installation.changes)]
     for installer in installers:
-        installer.run()
+        with _owned(installer.change.view):
+            installer.run()
     publish(cursor, [p for installer in installers if (p := installer.publication) is not None], patience)
     for installer in installers:
         installer.clear()
@@ -98,6 +115,11 @@ def carry_out(cursor: Any, installation: Installation, schema: str, patience: fl
             _move(cursor, change.view, source, expected, new)
     for state in installation.sources:
         save_source(cursor, state)
+    for name in installation.forgotten:
+        cursor.execute(
+            'DELETE FROM dyda.relation WHERE source = %s AND schema = %s AND "table" = %s',
+            (name.source, name.schema, name.table),
+        )
     for relation in installation.relations:
         save_relation(cursor, relation)
     if installation.done:
@@ -105,6 +127,21 @@ def carry_out(cursor: Any, installation: Installation, schema: str, patience: fl
     if installation.unit is not None:
         _save_unit(cursor, installation.unit)
     faults.point("install.before-commit")
+
+
+@contextmanager
+def _owned(view: str) -> Iterator[None]:
+    """A failure in here is this view's own: say, a value that the warehouse cannot hold."""
+    try:
+        yield
+    except (ConfigurationError, InvariantViolated, InstallBlocked, UnknownView):
+        raise
+    except DydaError as error:
+        raise NotInstallable(view, error.what.removeprefix(f"view {view}: ")) from None
+    except psycopg2.Error as error:
+        if error.pgcode is None or str(error.pgcode)[:2] not in OWN:
+            raise
+        raise NotInstallable(view, short(error)) from None
 
 
 class _Installer:

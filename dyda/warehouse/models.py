@@ -5,7 +5,8 @@ source, relation           what is known of the sources
 view ── view_version ── extent        definitions and the tables that hold their rows
    └─── position           which transactions are in the extent, per view and source (P5)
 message                    the update message queue
-unit, request, daemon      what was done, what was asked for, who works
+unit, abort                what was done, and what had to be given up
+request, daemon            what was asked for, who works
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     DateTime,
+    Double,
     ForeignKey,
     Identity,
     Index,
@@ -32,6 +34,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB, UUID
 
 __all__ = [
     "SCHEMA",
+    "abort",
     "daemon",
     "extent",
     "message",
@@ -185,6 +188,16 @@ unit = Table(
     _number("queries"),
     _number("jobs"),
     Column("phases", JSONB, nullable=False, server_default=text("'{}'")),
+)
+
+abort = Table(
+    "abort",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    _moment("at", nullable=False, now=True),
+    Column("messages", ARRAY(BigInteger), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("seconds", Double, nullable=False),
 )
 
 request = Table(

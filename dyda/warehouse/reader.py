@@ -14,7 +14,7 @@ from typing import Any
 import psycopg2
 from psycopg2 import sql
 
-from dyda.errors import ConfigurationError, DydaError, InstallBlocked
+from dyda.errors import ConfigurationError, InstallBlocked, NotInstallable
 from dyda.warehouse.connection import load, short
 from dyda.warehouse.extents import Extent
 
@@ -131,10 +131,8 @@ class Reader:
         try:
             cursor.execute(sql.SQL("DROP VIEW {}").format(self.identifier))
         except psycopg2.errors.DependentObjectsStillExist as error:
-            raise DydaError(
-                f"{self} cannot be replaced or dropped: {error.diag.message_detail or short(error)}",
-                "Drop or change what depends on it, then run the command again.",
-            ) from None
+            why = f"{self} cannot be replaced or dropped: {error.diag.message_detail or short(error)}"
+            raise NotInstallable(self.name, why) from None
 
     def _definition(self, command: str, extent: Extent, names: Sequence[str]) -> sql.Composable:
         items = [

@@ -177,6 +177,12 @@ class Warehouse:
         with self._reading() as connection:
             return catalog.units(connection, limit)
 
+    def aborts(self) -> tuple[int, float]:
+        """How many units had to be given up so far, and the seconds they had cost."""
+        with self._reading() as connection:
+            row = connection.execute(text("SELECT count(*), coalesce(sum(seconds), 0) FROM dyda.abort")).one()
+            return int(row[0]), float(row[1])
+
     def holder(self) -> DaemonRecord:
         """Who works on the project now."""
         with self._reading() as connection:

@@ -227,6 +227,14 @@ class Worker:
             (number,) = cursor.fetchone()
             return int(number)
 
+    def record_abort(self, messages: Sequence[int], reason: str, seconds: float) -> None:
+        """A unit of these messages was void after so many seconds of work."""
+        with self._writing() as cursor:
+            cursor.execute(
+                "INSERT INTO dyda.abort (messages, reason, seconds) VALUES (%s, %s, %s)",
+                (list(messages), reason, seconds),
+            )
+
     def staging(self, columns: int | Sequence[object]) -> Staging:
         """A new staging table; `columns` is their number, or the columns themselves."""
         width = columns if isinstance(columns, int) else len(columns)

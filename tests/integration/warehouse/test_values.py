@@ -9,7 +9,7 @@ from typing import Any
 import psycopg2
 import pytest
 
-from dyda.errors import EvaluationFailed
+from dyda.errors import NotInstallable
 from dyda.warehouse import Warehouse, Worker
 from dyda.warehouse.connection import connect
 from tests.integration.warehouse.conftest import NEXT, START, add, create, entries, version
@@ -117,7 +117,7 @@ def test_texts_that_mean_one_value_are_one_row(worker: Worker, query: Query) -> 
 
 def test_a_value_that_the_warehouse_cannot_hold_is_said_so(warehouse: Warehouse, worker: Worker) -> None:
     create(worker, "v", version(("x", "smallint")))
-    with pytest.raises(EvaluationFailed, match=r"view v: .*out of range"):
+    with pytest.raises(NotInstallable, match=r"view v: .*out of range"):
         add(worker, "v", entries(("40000", 1)))
     assert warehouse.positions() == {"v": {"crm": START}}
 
