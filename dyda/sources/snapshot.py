@@ -210,13 +210,16 @@ class SourceSnapshot:
     ) -> dict[RelationName, pa.Table]:
         """The row images visible here and not in `after`: the wanted columns, then #xid and #count, in log order.
 
-        Columns are found by number. `known` are the relations as the caller knows them: then names mean what they
-        meant there, however the columns are called by now. `xids` leaves out all other transactions, whose images
-        may lack a wanted column.
+        Columns are found by number. `known` are the relations as the caller knows them: the table is the one meant
+        there, also if another stands under its name, and columns are called what they are called there. `xids` leaves
+        out all other transactions, whose images may lack a wanted column.
         """
         roots = {}
         for name, columns in wanted.items():
-            root = self._oids[name] if name in self._oids else self._known(name).root
+            if known is not None and name in known:
+                root: int | None = known[name].oid
+            else:
+                root = self._oids[name] if name in self._oids else self._known(name).root
             if root is None:
                 raise BrokenUnit(self.source, frozenset({str(name)}), "a relation is gone")
             roots[name] = (root, columns)
