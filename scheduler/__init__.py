@@ -19,7 +19,7 @@ from scheduler.dependencies import Dependencies, Edge, EdgeKind, Entry
 from scheduler.drawing import Drawing, DrawnEdge, DrawnNode, dot, text
 from scheduler.footprint import Effect, EffectOf, Footprint, Footprints, ViewReads, effect_of
 from scheduler.names import Columns, Names
-from scheduler.queue import Consistency, Queued, State, Unit, UnitKind, next_unit
+from scheduler.queue import Consistency, Queued, State, Unit, UnitKind
 from scheduler.schedule import Detection, Schedule, Waiting
 
 __all__ = [
@@ -49,6 +49,5 @@ __all__ = [
     "Waiting",
     "dot",
     "effect_of",
-    "next_unit",
     "text",
 ]

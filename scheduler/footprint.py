@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, UpdateMessage
 from dyda.model.relation import RelationName
+from dyda.model.schema_change import AddColumn, Harmless, RenameColumn, RenameRelation
 from scheduler.names import Columns, Names
 
 __all__ = [
@@ -75,6 +76,9 @@ class Effect:
         return frozenset({self.relation} if self.renamed_to is None else {self.relation, self.renamed_to})
 
 
+_METADATA = (RenameColumn, RenameRelation, Harmless)
+"""Steps that are answered without reading a source: the definition's text follows, or nothing at all happens."""
+
 EffectOf = Callable[[Change], Effect | None]
 
 
@@ -85,8 +89,17 @@ def effect_of(change: Change) -> Effect | None:
             return None
         case Truncation(relation):
             return Effect(relation, None, "truncates")
-        case SchemaChange(relation, command):
-            return Effect(relation, None, f"changes ({command})")
+        case SchemaChange(relation, command, _, steps):
+            renamed = [step for step in steps if isinstance(step, RenameColumn)]
+            return Effect(
+                relation,
+                change.columns,
+                ", ".join(map(str, steps)) or f"changes ({command})",
+                metadata_only=bool(steps) and all(isinstance(step, _METADATA) for step in steps),
+                adds=any(isinstance(step, AddColumn) for step in steps),
+                renamed_to=change.new_name if change.new_name != relation else None,
+                renamed_column=(renamed[0].old, renamed[0].new) if renamed else None,
+            )
 
 
 @dataclass(frozen=True)

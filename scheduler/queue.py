@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dyda.model.message import UpdateMessage
 
-__all__ = ["Consistency", "Queued", "State", "Unit", "UnitKind", "next_unit", "numbers"]
+__all__ = ["Consistency", "Queued", "State", "Unit", "UnitKind", "numbers"]
 
 
 class Consistency(enum.Enum):
@@ -68,24 +68,6 @@ class Unit:
     @property
     def numbers(self) -> tuple[int, ...]:
         return tuple(queued.number for queued in self.messages)
-
-
-def next_unit(queue: Sequence[Queued], consistency: Consistency, batch_rows: int) -> Unit | None:
-    """The first messages of `queue` (in arrival order) to process together; None if it is empty.
-
-    A batch is a prefix of the queue, so the messages of each source stay in their order. One message is always
-    taken, however large: a source transaction cannot be split.
-    """
-    if not queue:
-        return None
-    if consistency is Consistency.COMPLETE:
-        return Unit((queue[0],), "complete consistency: every source transaction is its own state")
-    rows = 0
-    for taken, queued in enumerate(queue):
-        rows += queued.message.rows
-        if taken and rows > batch_rows:
-            return Unit(tuple(queue[:taken]), f"the first {taken} of {len(queue)} messages: batch_rows is {batch_rows}")
-    return Unit(tuple(queue), "all messages received: one batch")
 
 
 def numbers(found: Iterable[int], limit: int = 8) -> str:

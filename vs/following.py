@@ -51,7 +51,7 @@ def follow(
         relations[scan.alias] = found
         if found.name != scan.relation.name:
             followed.append(f"{scan.relation.name} is {found.name} now")
-        for column in _used(definition.tree, scan.alias):
+        for column in sorted(ref.column for ref in definition.columns if ref.alias == scan.alias):
             renamed = _column(scan.relation, found, column)
             if renamed is None:
                 return Broken(f"column {column} of {scan.relation.name} was dropped")
@@ -73,11 +73,6 @@ def follow(
     except DydaError as error:  # a type that the view can no longer compute with, a column that became virtual
         return Broken(error.what)
     return Holds(read, tuple(dict.fromkeys(followed)))
-
-
-def _used(tree: Project, alias: str) -> list[str]:
-    expressions = [*conjuncts(tree), *(item.expression for item in tree.items)]
-    return sorted({ref.column for expression in expressions for ref in expression.columns if ref.alias == alias})
 
 
 def _column(before: Relation, after: Relation, name: str) -> str | None:

@@ -158,6 +158,12 @@ class ViewDefinition:
         return frozenset(scan.relation.name for scan in scans(self.tree))
 
     @property
+    def columns(self) -> frozenset[ColumnRef]:
+        """Every column that some expression of the view reads."""
+        expressions = [*conjuncts(self.tree), *(item.expression for item in self.tree.items)]
+        return frozenset(ref for expression in expressions for ref in expression.columns)
+
+    @property
     def sources(self) -> frozenset[str]:
         return frozenset(name.source for name in self.relations)
 
