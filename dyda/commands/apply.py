@@ -7,15 +7,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dyda.commands.work import Progress, bring_about, hand_over
+from dyda.commands.work import Progress, attach, bring_about, hand_over, release
 from dyda.engine import Engine
 from dyda.house import House
 from dyda.maintenance import Maintainer, Target
-from dyda.model.algebra import ViewDefinition, scans
+from dyda.model.algebra import ViewDefinition
 from dyda.model.parse import parse_view
-from dyda.model.relation import Relation, RelationName
 from dyda.project import Project
-from dyda.warehouse import RelationState, Warehouse
+from dyda.warehouse import Warehouse
 
 __all__ = ["ApplyPlan", "apply", "execute_apply", "plan_apply"]
 
@@ -77,13 +76,14 @@ def execute_apply(maintainer: Maintainer, project: Project, progress: Progress) 
     definitions = {name: _check(house, name, project.view_files[name]) for name in reasons}
     for definition in definitions.values():
         house.engine.analyse(definition)
-    _attach(maintainer, definitions.values(), progress)
+    for name in plan.drop:
+        maintainer.worker.drop_view(name)
+        maintainer.reload()
+    attach(maintainer, definitions.values(), progress)
     targets = [Target(name, text := project.view_files[name], text, reason) for name, reason in reasons.items()]
     if targets:
         bring_about(maintainer, targets, progress)
-    for name in plan.drop:
-        maintainer.worker.drop_view(name)
-        maintainer.forget()
+    release(maintainer)
     return _answer(house.warehouse, plan)
 
 
@@ -108,23 +108,6 @@ def _plan(project: Project, warehouse: Warehouse) -> ApplyPlan:
 
 def _check(house: House, name: str, text: str) -> ViewDefinition:
     return parse_view(name, text, house.describe, plain_numeric=house.project.settings.spark.numeric)
-
-
-def _attach(maintainer: Maintainer, definitions: Any, progress: Progress) -> None:
-    """Capture first, then everything else (C6). What is attached is known to the catalog before it is polled."""
-    house = maintainer.house
-    wanted: dict[str, dict[RelationName, Relation]] = {}
-    for definition in definitions:
-        for scan in scans(definition.tree):
-            wanted.setdefault(scan.relation.name.source, {})[scan.relation.name] = scan.relation
-    for done, (source, relations) in enumerate(wanted.items()):
-        progress(f"attaching capture at {source}", done, len(wanted))
-        house.source(source).attach(relations.values())
-        known = {name for name, record in maintainer.known.relations.items() if record.captured}
-        maintainer.worker.save_relations(
-            [RelationState(relation) for name, relation in relations.items() if name not in known]
-        )
-    maintainer.forget()
 
 
 def _answer(warehouse: Warehouse, plan: ApplyPlan) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dyda.commands.apply import execute_apply
 from dyda.commands.decisions import DECISIONS
 from dyda.commands.views import execute_resync
 from dyda.embedded import EmbeddedServer
-from dyda.errors import DydaError, WarehouseUnreachable
+from dyda.errors import DydaError, Fenced, WarehouseUnreachable
 from dyda.house import House
 from dyda.maintenance import Maintainer, Outcome
 from dyda.project import Project
@@ -51,7 +51,14 @@ def _serve(folder: Path, until_idle: bool, log: Callable[[str], None], stopping:
         pause, blocked_since = settings.poll_min, None
         while not stopping.is_set():
             asked = _serve_request(folder, maintainer, log)
-            outcome = maintainer.cycle()
+            try:
+                outcome = maintainer.cycle()
+            except (Fenced, WarehouseUnreachable):
+                raise
+            except DydaError as error:  # nobody's view or source: said, and tried again
+                maintainer.obstacle = error
+                log(str(error))
+                outcome = Outcome.BLOCKED
             if outcome is Outcome.WORKED or asked:
                 pause, blocked_since = settings.poll_min, None
                 continue
@@ -83,7 +90,13 @@ def _serve_request(folder: Path, maintainer: Maintainer, log: Callable[[str], No
     try:
         match request.verb:
             case "apply":
-                result = execute_apply(maintainer, Project.load(folder), progress)
+                project = Project.load(folder)
+                if project.settings != maintainer.house.project.settings:
+                    raise DydaError(
+                        "dyda.toml has changed since the daemon was started",
+                        "Restart it, then apply: dyda stop, dyda daemon",
+                    )
+                result = execute_apply(maintainer, project, progress)
             case "resync":
                 result = execute_resync(maintainer, str(request.arguments["name"]), progress)
             case verb if verb in DECISIONS:
@@ -93,7 +106,10 @@ def _serve_request(folder: Path, maintainer: Maintainer, log: Callable[[str], No
         worker.finish(request.id, result=result)
     except DydaError as error:
         worker.finish(request.id, error=error)
-        maintainer.forget()
+        maintainer.reload()
+    except Exception as error:
+        worker.finish(request.id, error={"what": f"unexpected {type(error).__name__}: {error}", "remedy": ""})
+        raise
     return True
 
 

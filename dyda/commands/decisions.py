@@ -160,6 +160,6 @@ def _held_for(maintainer: Maintainer, record: MessageRecord) -> list[ViewRecord]
 
 def _answer(maintainer: Maintainer, record: MessageRecord, views: list[str] | None = None) -> Answer:
     """What became of the message; the catalog is to be read again."""
-    maintainer.forget()
+    maintainer.reload()
     now = maintainer.house.warehouse.message(record.id)
     return {"id": now.id, "state": now.state, "reason": now.reason, "views": views or []}

@@ -22,6 +22,7 @@ def status(folder: Path) -> dict[str, Any]:
     """Daemon, sources and views at a glance."""
     with House.open(folder) as house:
         now = house.warehouse.status()
+        aborted, seconds = house.warehouse.aborts()
         return {
             "daemon": {
                 "running": now.daemon.running and now.daemon.role == "daemon",
@@ -29,6 +30,7 @@ def status(folder: Path) -> dict[str, Any]:
                 "since": time_text(now.daemon.since),
             },
             "sources": [_source(record) for record in now.sources],
+            "aborts": {"units": aborted, "seconds": seconds},
             "views": [_view(record) for record in now.views],
             "blocked_by": [
                 {

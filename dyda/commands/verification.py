@@ -12,7 +12,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from dyda.errors import BrokenUnit, SourceBusy, SourceUnreachable
+from dyda.errors import BrokenUnit, DydaError
 from dyda.house import House
 from dyda.maintenance.live import BuildPlan, Known, LiveView, Target, load
 from dyda.maintenance.poll import Poll
@@ -42,11 +42,13 @@ def verify_view(house: House, name: str) -> dict[str, Any]:
             if name in known.frozen:
                 record = known.frozen[name]
                 return {**answer, "reason": f"{record.stored_state}: {record.reason}"}
+            if name not in known.views:
+                return {**answer, "reason": "the view was dropped meanwhile"}
             found = _verify_once(house, known, known.views[name])
             if found is not None:
                 return {**answer, **found}
         return {**answer, "result": "unverifiable", "reason": "the view keeps moving on while it is being verified"}
-    except (SourceUnreachable, SourceBusy, BrokenUnit) as error:
+    except DydaError as error:
         return {**answer, "result": "unverifiable", "reason": error.what}
 
 

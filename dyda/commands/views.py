@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dyda.commands.verification import verify_view
-from dyda.commands.work import Progress, bring_about, hand_over
+from dyda.commands.work import Progress, attach, bring_about, hand_over
 from dyda.engine import Engine
-from dyda.errors import UnknownView
+from dyda.errors import (
+    DydaError,
+    NotComputable,
+    RelationRefused,
+    UnknownColumn,
+    UnknownRelation,
+    UnknownView,
+    UnsupportedSql,
+)
 from dyda.house import House
 from dyda.maintenance import Maintainer, Target
 from dyda.maintenance.live import load
+from dyda.model.parse import parse_view
 from dyda.warehouse import ViewRecord, Warehouse
 from vm import explain
 
@@ -51,10 +61,24 @@ def views_resync(
 
 
 def execute_resync(maintainer: Maintainer, name: str, progress: Progress) -> dict[str, Any]:
-    record = find_view(maintainer.house.warehouse, name)
-    bring_about(maintainer, [Target(name, record.sql or "", None, "resync was asked for")], progress)
-    after = find_view(maintainer.house.warehouse, name)
+    house = maintainer.house
+    record = find_view(house.warehouse, name)
+    sql = record.sql or ""
+    # Whatever was lost at the sources, triggers among it, is put there again first. Where the text means nothing any
+    # more, the build says so, or follows a rename.
+    with contextlib.suppress(UnknownRelation, UnknownColumn, UnsupportedSql, NotComputable, RelationRefused):
+        attach(maintainer, [parse_view(name, sql, house.describe, plain_numeric=_numeric(house))], progress)
+    bring_about(maintainer, [Target(name, sql, None, "resync was asked for")], progress)
+    after = find_view(house.warehouse, name)
+    if after.stored_state == "broken":
+        raise DydaError(
+            f"view {name} stays broken: {after.reason}", "Correct the view's file or its source, then: dyda apply"
+        )
     return {"name": name, "rows": after.rows, "state": after.state, "reason": after.reason}
+
+
+def _numeric(house: House) -> str:
+    return house.project.settings.spark.numeric
 
 
 def verify(

@@ -2,91 +2,117 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from dyda.errors import DydaError, EvaluationFailed, SourceUnreachable, ValueDoesNotFit
 from dyda.house import House
 from dyda.maintenance.live import BuildPlan, Known, Target
 from dyda.maintenance.poll import Poll
+from dyda.maintenance.present import Present
 from dyda.maintenance.refresh import Refresh
+from dyda.model.algebra import ViewDefinition, scans
+from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.model.render import render_view
 from dyda.warehouse import ViewChange, ViewColumn, ViewVersion, Worker
-from va import Recompute, adapt
 from vm import flatten
-from vs import Broken, read
+from vs import Broken, Holds, Judgement, follow, read
 
-__all__ = ["Builder"]
+__all__ = ["Builder", "Progress"]
 
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass
 class Builder:
-    """Builds targets under the snapshots of one poll. `described` is what the sources said of the relations read."""
+    """Builds under the snapshots of one poll. `described` is what the sources said of the relations read."""
 
     house: House
     worker: Worker
     poll: Poll
     known: Known
+    refresh: Refresh
     progress: Progress
     described: dict[RelationName, Relation] = field(default_factory=dict)
+    forgotten: set[RelationName] = field(default_factory=set)
 
     def build(self, target: Target) -> ViewChange:
         """The change that installs the view as its definition says now, or freezes it as broken.
 
-        A view that was never built has nothing to freeze: its error goes to whoever asked for it.
+        What was asked for by a file is never frozen: its error goes to whoever asked, and what is live stays live.
         """
-        new = target.name not in self.known.views and target.name not in self.known.frozen
-        if new:
-            plan = self._plan(target)
-            return self._recompute(plan)
         try:
-            return self._recompute(self._plan(target))
+            judgement = self._judge(target)
+            if isinstance(judgement, Broken):
+                raise _BrokenView(judgement.reason)
+            return self._at_present(target, judgement)
         except SourceUnreachable:
             raise
-        except _BrokenView as broken:
-            return ViewChange(view=target.name, state="broken", reason=f"{target.reason}: {broken.reason}")
-        except (EvaluationFailed, ValueDoesNotFit) as error:
+        except (_BrokenView, EvaluationFailed, ValueDoesNotFit) as error:
+            if target.file_text is not None:
+                raise
             return ViewChange(view=target.name, state="broken", reason=f"{target.reason}: {error.what}")
 
-    def _plan(self, target: Target) -> BuildPlan:
+    def _judge(self, target: Target) -> Judgement:
+        """A maintained view follows what it means; a text from a file is read as it stands."""
         numeric = self.house.project.settings.spark.numeric
-        judgement = read(target.name, target.sql, self._describe, numeric)
-        if isinstance(judgement, Broken):
-            raise _BrokenView(judgement.reason)
-        adaptation = adapt(judgement.definition, target.reason)
-        match adaptation:
-            case Recompute(definition):
-                outputs = tuple(self.house.engine.analyse(definition))
-                return BuildPlan(target, definition, flatten(definition, numeric), outputs)
+        view = self.known.views.get(target.name)
+        if view is None or target.file_text is not None:
+            return read(target.name, target.sql, self._describe, numeric)
+        now = Present(self.house).of([scan.relation for scan in scans(view.definition.tree)])
+        judgement = follow(view.definition, now, numeric)
+        if isinstance(judgement, Holds):
+            for name, relation in now.items():
+                if relation is not None:
+                    self.described[relation.name] = relation
+                    if relation.name != name:
+                        self.forgotten.add(name)
+        return judgement
 
-    def _recompute(self, plan: BuildPlan) -> ViewChange:
-        target, definition = plan.target, plan.definition
+    def _at_present(self, target: Target, judgement: Holds) -> ViewChange:
+        """The whole view at everything that the snapshots show."""
+        definition = judgement.definition
+        if judgement.followed:
+            target = Target(target.name, definition.sql, None, f"{target.reason}; {'; '.join(judgement.followed)}")
         positions = {}
         for source in sorted(definition.sources):
             if source not in self.poll.snapshots:
                 raise SourceUnreachable(source, self.poll.unreachable.get(source, "capture is not attached"))
             positions[source] = self.poll.snapshots[source].position
+        return self.recompute(self.plan(target, definition), positions)
+
+    def plan(self, target: Target, definition: ViewDefinition) -> BuildPlan:
+        numeric = self.house.project.settings.spark.numeric
+        outputs = tuple(self.house.engine.analyse(definition))
+        return BuildPlan(target, definition, flatten(definition, numeric), outputs)
+
+    def recompute(self, plan: BuildPlan, positions: Mapping[str, Position]) -> ViewChange:
+        """The view at `positions`, merged into its extent by difference; what is visible beyond them is taken away."""
+        target, definition = plan.target, plan.definition
         columns = tuple(
             ViewColumn(output.name, output.warehouse_type, output.spark_type, output.passthrough)
             for output in plan.outputs
         )
+        self.refresh.read_images([plan.block])
         staging = self.worker.staging(len(columns))
-        Refresh(self.house, self.poll).build(
+        self.refresh.build(
             plan, positions, staging, lambda done, total: self.progress(f"building {target.name}", done, total)
         )
-        record = self.known.views[target.name].record if target.name in self.known.views else None
-        record = record or self.known.frozen.get(target.name)
+        view = self.known.views.get(target.name)
+        record = view.record if view is not None else self.known.frozen.get(target.name)
         # A version's text must mean the same for ever; `*` would take in a column that is added later.
-        sql = render_view(definition.tree, definition.preferences) if definition.star else target.sql
+        sql = render_view(definition.tree, definition.preferences) if definition.star else definition.sql
+        evolved = target.file_text is None and (
+            record is None or record.sql != sql or bool(record.details.get("evolved"))
+        )
         version = ViewVersion(
             sql=sql,
             columns=columns,
             relations=tuple(sorted(definition.relations)),
             cause=target.reason,
             file_text=target.file_text,
+            details={"evolved": evolved},
         )
         unchanged = record is not None and record.sql == sql and record.columns == columns
         expected = record.positions if record is not None else {}
@@ -109,7 +135,3 @@ class Builder:
 
 class _BrokenView(DydaError):
     """The definition does not hold over the relations as they are now."""
-
-    @property
-    def reason(self) -> str:
-        return self.what

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dyda.engine import OutputType
-from dyda.errors import UnknownRelation
+from dyda.errors import DydaError, UnknownRelation
 from dyda.house import House
 from dyda.model.algebra import ViewDefinition
 from dyda.model.parse import parse_view
@@ -72,14 +72,16 @@ class Known:
     sources: Mapping[str, SourceRecord]
     frozen: Mapping[str, ViewRecord] = field(default_factory=dict)
     """Views that are broken or held: served, not maintained."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Those of `frozen` whose text means nothing over the relations as the catalog knows them: to be built anew."""
 
     @property
-    def captured(self) -> dict[str, set[RelationName]]:
-        """The relations that capture is attached to, by source."""
-        found: dict[str, set[RelationName]] = {}
+    def captured(self) -> dict[str, dict[RelationName, int]]:
+        """The relations that capture is attached to, by source, each with its oid."""
+        found: dict[str, dict[RelationName, int]] = {}
         for name, record in self.relations.items():
             if record.captured:
-                found.setdefault(name.source, set()).add(name)
+                found.setdefault(name.source, {})[name] = record.relation.oid
         return found
 
 
@@ -97,7 +99,9 @@ def load(house: House, before: Known | None = None) -> Known:
             raise UnknownRelation(f"the catalog knows no relation {name}", "Run: dyda apply")
         return relations[name].relation
 
-    views, frozen = {}, {}
+    views: dict[str, LiveView] = {}
+    frozen: dict[str, ViewRecord] = {}
+    unreadable: dict[str, str] = {}
     for record in house.warehouse.views():
         if record.stored_state not in MAINTAINED or record.sql is None:
             frozen[record.name] = record
@@ -106,11 +110,17 @@ def load(house: House, before: Known | None = None) -> Known:
         if earlier is not None and earlier.definition.sql == record.sql and _same_relations(earlier, relations):
             views[record.name] = replace(earlier, record=record)
             continue
-        definition = parse_view(record.name, record.sql, resolve, plain_numeric=numeric)
+        try:
+            definition = parse_view(record.name, record.sql, resolve, plain_numeric=numeric)
+        except DydaError as error:
+            # The catalog's relations have gone on without this view: it is judged anew, alone.
+            frozen[record.name] = record
+            unreadable[record.name] = error.what
+            continue
         block = flatten(definition, numeric)
         views[record.name] = LiveView(record, definition, block, plan_sweep(block))
     sources = {record.name: record for record in house.warehouse.sources()}
-    return Known(views, relations, sources, frozen)
+    return Known(views, relations, sources, frozen, unreadable)
 
 
 def _same_relations(view: LiveView, relations: Mapping[RelationName, RelationRecord]) -> bool:

@@ -1,20 +1,20 @@
-"""One cycle of maintenance: poll, choose, compute, check, install, acknowledge.
+"""Dyno's loop (paper 001, Section 6.3): poll, choose, compute, check, install, acknowledge.
 
-    poll ──▶ something moved? ──▶ heal capture, poll again, build the views concerned ──┐
-      │                                                                                 ▼
-      └────▶ next unit ─────────▶ sweep the sources, ΔV on Spark ──▶ check ─▶ install ─▶ acknowledge
+    poll ──▶ something moved that nothing explains? ──▶ heal capture, poll again, build the views concerned ──┐
+      │                                                                                                       ▼
+      └────▶ next unit of the schedule ──▶ vs, va, vm ────────────────────────────▶ check ─▶ install ─▶ acknowledge
+                    ▲                                                                 │
+                    └────────────── broken: the schema moved under the reads ─────────┘
 
-In `strong` mode a build takes the whole queue with it, so that all views stand at the same positions after it. In
-`complete` mode the built view is ahead of the others, and joins them when they have gone through the same states.
+Several units of data are processed under one poll; a unit that changes a schema ends it, because the names it was
+opened with may be others now.
 """
 
 from __future__ import annotations
 
-import datetime
 import enum
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from dyda import faults
 from dyda.errors import (
@@ -23,6 +23,9 @@ from dyda.errors import (
     EngineFailed,
     EvaluationFailed,
     InstallBlocked,
+    InvariantViolated,
+    MissingRights,
+    NotInstallable,
     PositionMoved,
     SourceBusy,
     SourceUnreachable,
@@ -30,45 +33,28 @@ from dyda.errors import (
 )
 from dyda.house import House
 from dyda.maintenance.building import Builder, Progress
+from dyda.maintenance.installing import Phases, Positions, acknowledge, everywhere, installation, positions_after
 from dyda.maintenance.live import Known, LiveView, Target, load
 from dyda.maintenance.movement import find_movement
+from dyda.maintenance.planning import Planner
 from dyda.maintenance.poll import Poll, poll
 from dyda.maintenance.refresh import Refresh
+from dyda.maintenance.unit import UnitWork
 from dyda.model.algebra import scans
-from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
-from dyda.warehouse import Installation, RelationState, SourceState, UnitRecord, ViewChange, Worker
-from scheduler import Consistency, Unit, next_unit
+from dyda.warehouse import Installation, ViewChange, ViewRecord, Worker
+from scheduler import Unit, UnitKind
 
 __all__ = ["Maintainer", "Outcome"]
-
-Positions = dict[str, dict[str, Position]]
-
-UNSETTLED = -1
-"""No gap has this number: views built while one was unsettled are built again when it has settled."""
 
 
 class Outcome(enum.Enum):
     """How a cycle ended."""
 
     IDLE = "nothing to do"
-    WORKED = "a unit was installed"
+    WORKED = "at least one unit was installed"
     BROKEN = "the unit was void: a schema moved under it"
     BLOCKED = "something that is needed is out of reach"
-
-
-@dataclass
-class Phases:
-    """Where a unit's time went, in seconds."""
-
-    started_at: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
-    spent: dict[str, float] = field(default_factory=dict)
-    _since: float = field(default_factory=time.perf_counter)
-
-    def done(self, phase: str) -> None:
-        now = time.perf_counter()
-        self.spent[phase] = self.spent.get(phase, 0.0) + now - self._since
-        self._since = now
 
 
 class Maintainer:
@@ -78,13 +64,14 @@ class Maintainer:
         self.house = house
         self.worker = worker
         self.log = log
-        self.consistency = Consistency(house.project.settings.maintenance.consistency)
         self.obstacle: DydaError | None = None
         """What stood in the way of the last cycle that was blocked."""
+        self.planner = Planner(house, log)
         self._known: Known | None = None
         self._loaded: Known | None = None
         self._acknowledged: set[str] = set()
-        self._at_most: int | None = None
+        self._resting: dict[str, tuple[float, float, str]] = {}
+        self._tidy = False
 
     @property
     def known(self) -> Known:
@@ -97,29 +84,78 @@ class Maintainer:
         """Read the catalog again before the next unit."""
         self._known = None
 
+    def reload(self) -> None:
+        """Somebody decided something: read the catalog and plan anew."""
+        self.forget()
+        self.planner.forget()
+
     def cycle(self, targets: Sequence[Target] = (), progress: Progress = lambda text, done, total: None) -> Outcome:
-        """One unit, or none. `targets` are views to build: new ones, changed ones, those to resync."""
+        """One poll and its units. `targets` are views to build: new ones, changed ones, those to resync."""
         requested = {target.name: target for target in targets}
         healed: set[str] = set(requested)
         try:
             while True:
-                phases = Phases()
-                with poll(self.house, self.worker, self.known) as polled:
+                phases = Phases(self.house.engine.jobs)
+                locked = self.planner.locks()
+                with poll(self.house, self.worker, self.known, locked, self._rest()) as polled:
                     phases.done("capture")
                     self._note_sources(polled)
                     movement = find_movement(polled, self.known)
-                    again = {name: self._again(name, reason) for name, reason in movement.again.items()}
+                    again = {
+                        name: self._again(name, reason)
+                        for name, reason in {**self.known.unreadable, **movement.again}.items()
+                        if not set(self._record(name).positions) & set(polled.unreachable)
+                    }
                     if set(again) <= healed:
-                        return self._run(polled, {**again, **requested}, movement.waiting, progress, phases)
-                self._heal(self.known.views[name] for name in again)
+                        self._wait(movement.waiting)
+                        builds = {**again, **requested}
+                        if builds:
+                            return self._build(polled, builds, movement.waiting, progress, phases)
+                        return self._work(polled, movement.waiting, progress, phases)
+                self._heal(self.known.views[name] for name in again if name in self.known.views)
                 healed |= set(again)
         except (BrokenUnit, PositionMoved) as error:
             self.log(f"unit abandoned: {error.what}")
             self._abandon()
             return Outcome.BROKEN
-        except (SourceUnreachable, SourceBusy, InstallBlocked, EngineFailed) as error:
+        except (SourceUnreachable, SourceBusy, MissingRights) as error:
+            self._abandon()
+            self._let_rest(error)
+            return self._blocked(error)
+        except (InstallBlocked, EngineFailed) as error:
             self._abandon()
             return self._blocked(error)
+        except InvariantViolated as error:
+            self._abandon()
+            return self._put_aside(error.view, "resync", error, requested)
+        except NotInstallable as error:
+            self._abandon()
+            return self._put_aside(error.view, "held", error, requested)
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _record(self, name: str) -> ViewRecord:
+        view = self.known.views.get(name)
+        return view.record if view is not None else self.known.frozen[name]
+
+    def _put_aside(self, view: str, state: str, error: DydaError, requested: Mapping[str, Target]) -> Outcome:
+        """One view cannot be installed: it stays as it is and says why, and the others go on without it."""
+        if view in requested:
+            raise error
+        self.log(f"view {view} is {state}: {error.what}")
+        self.worker.set_state(view, state, error.what)
+        self.reload()
+        return Outcome.BROKEN
+
+    def _let_rest(self, error: SourceUnreachable | SourceBusy | MissingRights) -> None:
+        """Leave a source alone for a while, so that the views that do not need it go on."""
+        _, pause, _ = self._resting.get(error.source, (0.0, 0.25, ""))
+        self._resting[error.source] = (time.monotonic() + pause, min(pause * 2, 8.0), error.what)
+
+    def _rest(self) -> dict[str, str]:
+        now = time.monotonic()
+        return {source: why for source, (until, _, why) in self._resting.items() if until > now}
 
     def _abandon(self) -> None:
         """A unit that is not installed leaves no trace."""
@@ -133,13 +169,19 @@ class Maintainer:
         return Outcome.BLOCKED
 
     def _again(self, name: str, reason: str) -> Target:
-        return Target(name, self.known.views[name].record.sql or "", None, reason)
+        return Target(name, self._record(name).sql or "", None, reason)
 
     def _note_sources(self, polled: Poll) -> None:
         for name in polled.snapshots:
             self.worker.note_source(name, reachable=True)
         for name, error in polled.unreachable.items():
             self.worker.note_source(name, reachable=False, error=error)
+
+    def _wait(self, waiting: Mapping[str, str]) -> None:
+        for name, reason in waiting.items():
+            if self.known.views[name].record.stored_state != "resync":
+                self.worker.set_state(name, "resync", reason)
+                self.forget()
 
     def _heal(self, views: Iterable[LiveView]) -> None:
         """Attach capture again to whatever these views read and still exists (C5); before the next snapshot (C6)."""
@@ -155,9 +197,21 @@ class Maintainer:
                     continue  # gone or no longer to be captured: building the view will say so
                 wanted.setdefault(name.source, {})[name] = relation
         for source, relations in wanted.items():
-            self.house.source(source).attach(relations.values())
+            try:
+                self.house.source(source).attach(relations.values())
+            except MissingRights as error:
+                raise MissingRights(error.what, error.remedy, source) from None
 
-    def _run(
+    def _current(self, polled: Poll, excluded: Iterable[str]) -> list[LiveView]:
+        """The views that can be maintained now: not excluded, and every source of theirs in reach."""
+        away, left_out = set(polled.unreachable), set(excluded)
+        return [
+            view for view in self.known.views.values() if view.name not in left_out and not away & set(view.positions)
+        ]
+
+    # --- views that are built whole
+
+    def _build(
         self,
         polled: Poll,
         targets: Mapping[str, Target],
@@ -165,180 +219,164 @@ class Maintainer:
         progress: Progress,
         phases: Phases,
     ) -> Outcome:
-        for name, reason in waiting.items():
-            if self.known.views[name].record.stored_state != "resync":
-                self.worker.set_state(name, "resync", reason)
-                self.forget()
-        away = set(polled.unreachable)
-        current = [
-            view
-            for view in self.known.views.values()
-            if view.name not in targets and view.name not in waiting and not away & set(view.positions)
-        ]
-        unit = self._choose(polled, current, building=bool(targets))
-        if unit is None and not targets:
-            self._acknowledge(polled, self._positions(()))
-            for source in sorted(away & {name for view in self.known.views.values() for name in view.positions}):
+        """Build the targets at the snapshots; in `strong` mode the others come along, so that all stand alike."""
+        refresh = Refresh(self.house, polled)
+        builder = Builder(self.house, self.worker, polled, self.known, refresh, progress)
+        changes = [builder.build(target) for target in targets.values()]
+        current = self._current(polled, [*targets, *waiting])
+        unit = self.planner.everything(polled, current)
+        if unit is not None:
+            work = UnitWork(self.house, builder, polled, self.known, refresh, unit)
+            try:
+                changes += work.changes(current, phases.done)
+            except (ValueDoesNotFit, EvaluationFailed):
+                unit = None  # those views find their poisoned message in a unit of their own
+            else:
+                builder.described |= work.described
+                builder.forgotten |= work.forgotten
+        self._install(polled, unit, changes, builder, current, phases, set(targets))
+        self.planner.forget()
+        return Outcome.WORKED
+
+    # --- units of the schedule
+
+    def _work(self, polled: Poll, waiting: Mapping[str, str], progress: Progress, phases: Phases) -> Outcome:
+        refresh = Refresh(self.house, polled, self.planner.early_check(polled))
+        outcome = Outcome.IDLE
+        while True:
+            current = self._current(polled, waiting)
+            unit = self.planner.next_unit(polled, current)
+            if unit is None:
+                break
+            outcome = Outcome.WORKED
+            try:
+                if not self._process(polled, unit, current, refresh, progress, phases):
+                    return outcome
+            except BrokenUnit as error:
+                self.planner.broken(unit, error, self.known)
+                self.worker.record_abort(unit.numbers, error.what, phases.total)
+                raise
+            phases = Phases(self.house.engine.jobs, polled.queries)
+        if outcome is Outcome.IDLE:
+            self._tidy_queue(polled)
+            acknowledge(self.house, polled, positions_after(self.known, ()), self._acknowledged)
+            for source in sorted(set(polled.unreachable) & _sources(self.known.views.values())):
                 return self._blocked(SourceUnreachable(source, polled.unreachable[source]))
             self.obstacle = None
-            return Outcome.IDLE
-        jobs = self.house.engine.jobs
-        builder = Builder(self.house, self.worker, polled, self.known, progress)
-        changes = [builder.build(target) for target in targets.values()]
+        return outcome
+
+    def _tidy_queue(self, polled: Poll) -> None:
+        """Messages that no view waits for any more leave the queue: their readers were dropped, broke or rebuilt."""
+        if self._tidy:
+            return
+        self._tidy = True
+        positions = positions_after(self.known, ())
+        waiting = {
+            queued.number
+            for queued in polled.queue
+            if not everywhere(positions, queued.message.source, queued.message.xid)
+        }
+        left = [
+            record.id
+            for record in self.house.warehouse.messages()
+            if record.source in polled.snapshots and record.id not in waiting
+        ]
+        if left:
+            self.worker.install(Installation(done=tuple(left)))
+
+    def _process(
+        self,
+        polled: Poll,
+        unit: Unit,
+        current: Sequence[LiveView],
+        refresh: Refresh,
+        progress: Progress,
+        phases: Phases,
+    ) -> bool:
+        """One unit, from the sources to the warehouse; whether this poll may be used for another."""
+        builder = Builder(self.house, self.worker, polled, self.known, refresh, progress)
+        work = UnitWork(self.house, builder, polled, self.known, refresh, unit)
         try:
-            changes += self._maintain(polled, unit, current, phases) if unit else []
+            changes = work.changes(current, phases.done)
         except (ValueDoesNotFit, EvaluationFailed) as error:
-            return self._poisoned(polled, unit, current, error)
+            self._poisoned(polled, unit, current, refresh, progress, error)
+            return False
+        builder.described |= work.described
+        builder.forgotten |= work.forgotten
+        self._install(polled, unit, changes, builder, current, phases, set())
+        self.planner.installed(unit)
+        return unit.kind in (UnitKind.DATA, UnitKind.IDLE)
+
+    def _install(
+        self,
+        polled: Poll,
+        unit: Unit | None,
+        changes: Sequence[ViewChange],
+        builder: Builder,
+        current: Sequence[LiveView],
+        phases: Phases,
+        built: set[str],
+    ) -> None:
         faults.point("unit.evaluated")
-        self._check(polled, {name for view in current for name in view.definition.relations} | set(builder.described))
+        read = {name for view in current for name in view.definition.relations} | set(builder.described)
+        self._check(polled, read | builder.forgotten)
         faults.point("unit.checked")
         phases.done("check")
-        positions = self._positions(changes)
-        queries = sum(snapshot.queries for snapshot in polled.snapshots.values())
-        messages = unit.messages if unit else ()
+        positions: Positions = positions_after(self.known, changes)
         self.worker.install(
-            Installation(
-                changes=tuple(changes),
-                done=tuple(
-                    queued.number
-                    for queued in polled.queue
-                    if _installed_everywhere(positions, queued.message.source, queued.message.xid)
-                ),
-                sources=tuple(self._source_update(polled, name, targets) for name in polled.snapshots),
-                relations=tuple(
-                    RelationState(relation, polled.snapshots[name.source].fingerprints.get(name))
-                    for name, relation in builder.described.items()
-                ),
-                unit=UnitRecord(
-                    started_at=phases.started_at,
-                    mode=self.consistency.value,
-                    messages=len(messages),
-                    rows=sum(queued.message.rows for queued in messages),
-                    queries=queries,
-                    jobs=self.house.engine.jobs - jobs,
-                    phases=phases.spent,
-                ),
-            )
+            installation(self.house, self.known, polled, unit, changes, builder, positions, phases, built)
         )
+        for name, relation in builder.described.items():
+            if name not in self.known.relations:
+                self.house.source(name.source).attach([relation])  # the same table, watched under its new name
         self.forget()
-        self._at_most = None
-        self._acknowledge(polled, positions)
-        return Outcome.WORKED
-
-    def _choose(self, polled: Poll, current: Sequence[LiveView], building: bool) -> Unit | None:
-        queue = [
-            queued
-            for queued in polled.queue
-            if any(not view.has(queued.message.source, queued.message.xid) for view in current)
-        ]
-        if building:
-            if self.consistency is Consistency.COMPLETE or not queue:
-                return None
-            return Unit(tuple(queue), "all messages received: the views being built contain them too")
-        batch_rows = self.house.project.settings.maintenance.batch_rows
-        return next_unit(queue[: self._at_most], self.consistency, batch_rows)
-
-    def _maintain(self, polled: Poll, unit: Unit, views: Sequence[LiveView], phases: Phases) -> list[ViewChange]:
-        """ΔV of every view, and the positions that the unit's messages take it to (P3: what is left out is listed)."""
-        ours: dict[str, set[int]] = {}
-        for queued in unit.messages:
-            ours.setdefault(queued.message.source, set()).add(queued.message.xid)
-        refresh = Refresh(self.house, polled)
-        refresh.read_images(view.block for view in views)
-        phases.done("images")
-        deltas = refresh.changes(views, ours, phases.done)
-        changes = []
-        for view in views:
-            positions = {}
-            for source, xids in ours.items():
-                if all(view.has(source, xid) for xid in xids):
-                    continue
-                left = [
-                    queued.message.xid
-                    for queued in polled.queue
-                    if queued.message.source == source
-                    and queued.message.xid not in xids
-                    and not view.has(source, queued.message.xid)
-                ]
-                positions[source] = (view.positions[source], polled.snapshots[source].position.without(left))
-            if positions:
-                changes.append(ViewChange(view=view.name, delta=deltas.get(view.name), positions=positions))
-        return changes
-
-    def _poisoned(self, polled: Poll, unit: Unit | None, views: Sequence[LiveView], error: DydaError) -> Outcome:
-        """A value that Spark cannot hold or compute: narrow the unit down to its message, then quarantine that.
-
-        The views that need the message are held where they are, and say why; everything else goes on.
-        """
-        if unit is None:
-            raise error
-        if len(unit.messages) > 1:
-            self._at_most = len(unit.messages) // 2
-            return Outcome.WORKED
-        (queued,) = unit.messages
-        self._at_most = None
-        phases = Phases()
-        for view in views:
-            if view.has(queued.message.source, queued.message.xid):
-                continue
-            try:
-                self._maintain(polled, unit, [view], phases)
-            except (ValueDoesNotFit, EvaluationFailed) as own:
-                reason = f"message {queued.number} is quarantined: {own.what}"
-                self.log(f"view {view.name} is held: {reason}")
-                self.worker.mark_messages([queued.number], "quarantined", own.what)
-                self.worker.set_state(view.name, "held", reason)
-        self.forget()
-        return Outcome.WORKED
+        self._tidy = False
+        self._resting = {source: rest for source, rest in self._resting.items() if source not in polled.snapshots}
+        acknowledge(self.house, polled, positions, self._acknowledged)
 
     def _check(self, polled: Poll, read: set[RelationName]) -> None:
         """R2: the schemas are what they were before the snapshots. P2: what was read cannot be lost any more."""
         for source, snapshot in polled.snapshots.items():
             after = snapshot.fingerprint_again()
-            moved = {
-                name for name in read if name.source == source and after.get(name) != snapshot.fingerprints.get(name)
-            }
+            before = snapshot.fingerprints
+            moved = {name for name in read if name.source == source and after.get(name) != before.get(name)}
             if moved:
                 raise BrokenUnit(source, frozenset(map(str, moved)), "the schema moved while it was being read")
             snapshot.make_durable()
 
-    def _positions(self, changes: Iterable[ViewChange]) -> Positions:
-        """Where each maintained view stands once `changes` are installed."""
-        positions = {view.name: dict(view.positions) for view in self.known.views.values()}
-        for change in changes:
-            if change.state == "broken":
-                positions.pop(change.view, None)
-            else:
-                at = positions.setdefault(change.view, {})
-                at.update({source: new for source, (_, new) in change.positions.items() if new is not None})
-        return positions
+    def _poisoned(
+        self,
+        polled: Poll,
+        unit: Unit,
+        views: Sequence[LiveView],
+        refresh: Refresh,
+        progress: Progress,
+        error: DydaError,
+    ) -> None:
+        """A value that Spark cannot hold or compute: narrow the unit down to its message, then quarantine that.
 
-    def _source_update(self, polled: Poll, name: str, targets: Mapping[str, Target]) -> SourceState:
-        """What is now known of a source. Its identity and its gaps count as seen once every reader is built anew."""
-        readers = {view.name for view in self.known.views.values() if name in view.positions}
-        record = self.known.sources.get(name)
-        if record is not None and record.gap is not None and not readers <= set(targets):
-            return SourceState(name)
-        snapshot = polled.snapshots[name]
-        source = self.house.source(name)
-        return SourceState(
-            name,
-            identity=snapshot.identity,
-            gap=snapshot.gap if snapshot.gap_settled else UNSETTLED,
-            capture=source.capture_state(),
-            order=source.order(),
-        )
-
-    def _acknowledge(self, polled: Poll, positions: Positions) -> None:
-        """Let the sources forget what every view has. A crash before this is harmless: positions tell."""
-        for source, snapshot in polled.snapshots.items():
-            common = Position.meet(at[source] for at in positions.values() if source in at) or snapshot.position
-            covered = any(q.message.source == source and common.includes(q.message.xid) for q in polled.queue)
-            if not covered and source in self._acknowledged:
-                continue
-            self.house.source(source).acknowledge(common)
-            self._acknowledged.add(source)
+        The views that need the message are held where they are, and say why; everything else goes on.
+        """
+        self.worker.discard_stagings()
+        if len(unit.messages) > 1 and unit.kind is UnitKind.DATA:
+            self.planner.narrow(unit)
+            return
+        numbers = [queued.number for queued in unit.messages]
+        for view in views:
+            builder = Builder(self.house, self.worker, polled, self.known, refresh, progress)
+            work = UnitWork(self.house, builder, polled, self.known, refresh, unit)
+            try:
+                work.changes([view], lambda phase: None)
+            except (ValueDoesNotFit, EvaluationFailed) as own:
+                told = ", ".join(map(str, numbers))
+                reason = f"message {told} is quarantined: {own.what}"
+                self.log(f"view {view.name} is held: {reason}")
+                self.worker.mark_messages(numbers, "quarantined", own.what)
+                self.worker.set_state(view.name, "held", reason)
+        self.worker.discard_stagings()
+        self.planner.forget()
+        self.forget()
 
 
-def _installed_everywhere(positions: Positions, source: str, xid: int) -> bool:
-    return all(at[source].includes(xid) for at in positions.values() if source in at)
+def _sources(views: Iterable[LiveView]) -> set[str]:
+    return {source for view in views for source in view.positions}

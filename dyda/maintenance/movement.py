@@ -1,8 +1,9 @@
-"""Which views must be read again, because something moved that no row image shows.
+"""Which views must be read again, because something moved that neither a row image nor a message shows.
 
-The causes: a TRUNCATE or a schema change in the log; a fingerprint that is not the one the view was planned with (R2,
+The causes: a fingerprint that is not the one the view was planned with and that no logged schema change explains (R2,
 C5); a gap in the log; a source that is not the one it was (P2). The views concerned are built again where their
-definition still holds, and frozen as broken where it does not; until then their rows stay what they were.
+definition still holds, and frozen as broken where it does not; until then their rows stay what they were. Logged
+schema changes and truncations are no movement: they are messages, and the schedule has a place for them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from dataclasses import dataclass
 
 from dyda.maintenance.live import Known, LiveView
 from dyda.maintenance.poll import Poll
-from dyda.model.message import DataUpdate, SchemaChange, Truncation
 from dyda.model.relation import RelationName
 
 __all__ = ["Movement", "find_movement"]
@@ -47,34 +47,26 @@ def find_movement(poll: Poll, known: Known) -> Movement:
             reason = f"source {source} has changes that were not captured"
             (again if snapshot.gap_settled else waiting).update({view.name: reason for view in readers})
     for view in known.views.values():
+        if view.record.stored_state == "resync":
+            again.setdefault(view.name, view.record.reason or "a resync is due")
         for relation in sorted(view.definition.relations):
             if relation.source not in poll.snapshots or view.name in again:
                 continue
             record_of_relation = known.relations.get(relation)
-            fingerprint = record_of_relation.fingerprint if record_of_relation else None
-            explained = _explained(poll, view, relation)
-            if explained is not None:
-                again[view.name] = explained
-            elif fingerprint != poll.snapshots[relation.source].fingerprints.get(relation):
+            expected = record_of_relation.fingerprint if record_of_relation else None
+            found = poll.snapshots[relation.source].fingerprints.get(relation)
+            if found != expected and not _explained(poll, view, relation):
                 again[view.name] = f"{relation} is not as it was, and no logged change explains it"
     return Movement({name: reason for name, reason in again.items() if name not in waiting}, waiting)
 
 
-def _explained(poll: Poll, view: LiveView, relation: RelationName) -> str | None:
-    """The last logged change of this relation, not yet in the view, that no row image shows."""
-    found = None
-    for queued in poll.queue:
-        message = queued.message
-        if message.source != relation.source or view.has(message.source, message.xid):
-            continue
-        for change in message.changes:
-            if change.relation != relation:
-                continue
-            match change:
-                case Truncation():
-                    found = f"{relation} was truncated"
-                case SchemaChange():
-                    found = f"{change.command} on {relation}" + (f": {change.ddl}" if change.ddl else "")
-                case DataUpdate():
-                    pass
-    return found
+def _explained(poll: Poll, view: LiveView, relation: RelationName) -> bool:
+    """Whether a logged schema change that the view has yet to see left the relation just as it is found (C5)."""
+    pending = any(
+        change.relation == relation
+        for queued in poll.queue
+        if queued.message.source == relation.source and not view.has(relation.source, queued.message.xid)
+        for change in queued.message.schema_changes
+    )
+    snapshot = poll.snapshots[relation.source]
+    return pending and snapshot.logged_fingerprints.get(relation) == snapshot.fingerprints.get(relation)

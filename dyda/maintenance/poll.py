@@ -6,15 +6,16 @@ own, and a warehouse state names one position per source.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from dyda import faults
-from dyda.errors import SourceUnreachable
+from dyda.errors import MissingRights, SourceBusy, SourceUnreachable
 from dyda.house import House
 from dyda.maintenance.live import Known
 from dyda.model.position import Position
+from dyda.model.relation import RelationName
 from dyda.sources import SourceSnapshot
 from dyda.warehouse import Worker
 from scheduler import Queued
@@ -31,23 +32,39 @@ class Poll:
     queue: list[Queued] = field(default_factory=list)
     after: dict[str, Position | None] = field(default_factory=dict)
 
+    @property
+    def queries(self) -> int:
+        """Maintenance queries asked so far under this poll."""
+        return sum(snapshot.queries for snapshot in self.snapshots.values())
+
 
 @contextmanager
-def poll(house: House, worker: Worker, known: Known) -> Iterator[Poll]:
-    """Open every source that is captured, and put what is new there into the queue. Closed again at the end."""
+def poll(
+    house: House,
+    worker: Worker,
+    known: Known,
+    locked: Collection[RelationName] = (),
+    resting: Mapping[str, str] | None = None,
+) -> Iterator[Poll]:
+    """Open every source that is captured, and put what is new there into the queue. Closed again at the end.
+
+    `locked` are relations that must stay as they are until then; `resting` are sources to leave alone for now, with
+    the reason: they count as out of reach.
+    """
     with ExitStack() as stack:
-        found = Poll()
+        found = Poll(unreachable={n: why for n, why in (resting or {}).items() if n in known.captured})
         for name, relations in sorted(known.captured.items()):
-            if name not in house.sources:
-                continue
-            try:
-                found.snapshots[name] = stack.enter_context(house.source(name).open(relations))
-            except SourceUnreachable as error:
-                found.unreachable[name] = error.what
+            if name in house.sources and name not in found.unreachable:
+                try:
+                    locks = [relation for relation in locked if relation.source == name]
+                    found.snapshots[name] = stack.enter_context(house.source(name).open(relations, lock=locks))
+                except (SourceUnreachable, SourceBusy, MissingRights) as error:
+                    found.unreachable[name] = error.what
         faults.point("unit.snapshots-open")
         for name, snapshot in found.snapshots.items():
-            positions = [view.positions[name] for view in known.views.values() if name in view.positions]
-            found.after[name] = Position.meet(positions)
+            found.after[name] = Position.meet(
+                view.positions[name] for view in known.views.values() if name in view.positions
+            )
             messages = snapshot.messages(found.after[name])
             if messages:
                 numbers = worker.receive(name, messages)

@@ -21,7 +21,7 @@ from dyda.maintenance.live import BuildPlan, LiveView
 from dyda.maintenance.poll import Poll
 from dyda.model.bag import COUNT, Bag
 from dyda.model.position import Position
-from dyda.model.relation import RelationName
+from dyda.model.relation import Relation, RelationName
 from dyda.sources import ScanPartition
 from dyda.sources.connection import translated
 from dyda.sources.reader import ReadFailed, read_partition
@@ -48,22 +48,35 @@ def _scanning() -> Iterator[None]:
 class Refresh:
     """Computes under one poll; the images in the log are read once per source, for all views together."""
 
-    def __init__(self, house: House, poll: Poll) -> None:
+    def __init__(self, house: House, poll: Poll, early_check: Callable[[], None] = lambda: None) -> None:
         self.house = house
         self.poll = poll
+        self.early_check = early_check
+        """Raises if the unit has become pointless; called before each hop and before Spark."""
+        self.known_as: dict[RelationName, RelationName] = {}
+        """Names that the poll knows by another one: a rename is being followed."""
         self._images: dict[RelationName, pa.Table] = {}
 
     def read_images(self, blocks: Iterable[JoinBlock]) -> None:
         """Fetch the row images of every relation these views read, with all the columns any of them needs."""
         touched = {name for queued in self.poll.queue for name in queued.message.relations}
         wanted: dict[str, dict[RelationName, dict[str, None]]] = {}
+        meant: dict[RelationName, Relation] = {}
         for block in blocks:
+            meant |= {occurrence.relation.name: occurrence.relation for occurrence in block.occurrences}
             for name, columns in block.wanted.items():
-                if name in touched and name.source in self.poll.snapshots:
+                known = self.known_as.get(name, name)
+                if known in touched and name.source in self.poll.snapshots and not self._has(name, columns):
                     wanted.setdefault(name.source, {}).setdefault(name, {}).update(dict.fromkeys(columns))
         for source, relations in wanted.items():
-            columns_by_relation = {name: list(columns) for name, columns in relations.items()}
-            self._images |= self.poll.snapshots[source].changes(columns_by_relation, self.poll.after.get(source))
+            asked = {self.known_as.get(name, name): list(columns) for name, columns in relations.items()}
+            tables = {self.known_as.get(name, name): meant[name] for name in relations}
+            images = self.poll.snapshots[source].changes(asked, self.poll.after.get(source), tables)
+            self._images |= {name: images[self.known_as.get(name, name)] for name in relations}
+
+    def _has(self, name: RelationName, columns: Iterable[str]) -> bool:
+        images = self._images.get(name)
+        return images is not None and set(columns) <= set(images.column_names)
 
     def changes(
         self, views: Sequence[LiveView], ours: Mapping[str, Collection[int]], phase: Callable[[str], None]
@@ -84,6 +97,7 @@ class Refresh:
                 evaluations.append(delta_evaluation(view.block, worlds, self._scan))
         phase("sweep")
         faults.point("unit.swept")
+        self.early_check()
         with _scanning():
             changed = self.house.engine.evaluate(evaluations, read_partition) if evaluations else {}
         phase("spark")
@@ -115,6 +129,7 @@ class Refresh:
 
     def _ask(self, block: JoinBlock) -> Ask:
         def ask(alias: str, columns: Sequence[str], key: Sequence[str], values: pa.Table) -> Bag:
+            self.early_check()
             relation = block.by_alias[alias].relation
             return self.poll.snapshots[relation.name.source].lookup(relation, columns, key, values)
 

@@ -1,0 +1,125 @@
+"""From a unit's changes to one installation, and the acknowledgement after it."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from dyda.house import House
+from dyda.maintenance.building import Builder
+from dyda.maintenance.live import Known
+from dyda.maintenance.poll import Poll
+from dyda.model.position import Position
+from dyda.warehouse import Installation, RelationState, SourceState, UnitRecord, ViewChange
+from scheduler import Unit
+
+__all__ = ["Phases", "Positions", "acknowledge", "everywhere", "installation", "positions_after"]
+
+Positions = dict[str, dict[str, Position]]
+
+UNSETTLED = -1
+"""No gap has this number: views built while one was unsettled are built again when it has settled."""
+
+
+@dataclass
+class Phases:
+    """Where a unit's time went, in seconds; `jobs` and `queries` are the counters' state when it began."""
+
+    jobs: int = 0
+    queries: int = 0
+    started_at: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
+    spent: dict[str, float] = field(default_factory=dict)
+    _since: float = field(default_factory=time.perf_counter)
+
+    def done(self, phase: str) -> None:
+        now = time.perf_counter()
+        self.spent[phase] = self.spent.get(phase, 0.0) + now - self._since
+        self._since = now
+
+    @property
+    def total(self) -> float:
+        return sum(self.spent.values()) + time.perf_counter() - self._since
+
+
+def positions_after(known: Known, changes: Iterable[ViewChange]) -> Positions:
+    """Where each view stands once `changes` are installed, those included that are held and go on from there later."""
+    positions = {view.name: dict(view.positions) for view in known.views.values()}
+    positions |= {
+        name: dict(record.positions) for name, record in known.frozen.items() if record.stored_state == "held"
+    }
+    for change in changes:
+        if change.state == "broken":
+            positions.pop(change.view, None)
+        else:
+            at = positions.setdefault(change.view, {})
+            at.update({source: new for source, (_, new) in change.positions.items() if new is not None})
+    return positions
+
+
+def installation(
+    house: House,
+    known: Known,
+    polled: Poll,
+    unit: Unit | None,
+    changes: Sequence[ViewChange],
+    builder: Builder,
+    positions: Positions,
+    phases: Phases,
+    built: set[str],
+) -> Installation:
+    """Everything that one transaction installs."""
+    messages = unit.messages if unit else ()
+    return Installation(
+        changes=tuple(changes),
+        done=tuple(
+            queued.number for queued in polled.queue if everywhere(positions, queued.message.source, queued.message.xid)
+        ),
+        sources=tuple(_source_state(house, known, polled, name, built) for name in polled.snapshots),
+        relations=tuple(
+            RelationState(relation, polled.snapshots[relation.name.source].fingerprints.get(relation.name))
+            for relation in builder.described.values()
+        ),
+        forgotten=tuple(sorted(builder.forgotten - set(builder.described))),
+        unit=UnitRecord(
+            started_at=phases.started_at,
+            mode=house.project.settings.maintenance.consistency,
+            messages=len(messages),
+            rows=sum(queued.message.rows for queued in messages),
+            queries=polled.queries - phases.queries,
+            jobs=house.engine.jobs - phases.jobs,
+            phases=phases.spent,
+        ),
+    )
+
+
+def acknowledge(house: House, polled: Poll, positions: Positions, acknowledged: set[str]) -> None:
+    """Let the sources forget what every view has. A crash before this is harmless: positions tell."""
+    for source, snapshot in polled.snapshots.items():
+        common = Position.meet(at[source] for at in positions.values() if source in at) or snapshot.position
+        covered = any(q.message.source == source and common.includes(q.message.xid) for q in polled.queue)
+        if covered or source not in acknowledged:
+            house.source(source).acknowledge(common)
+            acknowledged.add(source)
+
+
+def everywhere(positions: Positions, source: str, xid: int) -> bool:
+    """Whether nobody who reads the source waits for the transaction."""
+    return all(at[source].includes(xid) for at in positions.values() if source in at)
+
+
+def _source_state(house: House, known: Known, polled: Poll, name: str, built: set[str]) -> SourceState:
+    """What is now known of a source. Its identity and its gaps count as seen once every reader is built anew."""
+    readers = {view.name for view in known.views.values() if name in view.positions}
+    record = known.sources.get(name)
+    if record is not None and record.gap is not None and not readers <= built:
+        return SourceState(name)
+    snapshot, source = polled.snapshots[name], house.source(name)
+    return SourceState(
+        name,
+        identity=snapshot.identity,
+        gap=snapshot.gap if snapshot.gap_settled else UNSETTLED,
+        capture=source.capture_state(),
+        order=source.order(),
+    )

@@ -1,0 +1,147 @@
+"""What to process next: the schedule over the views that can be maintained now, its breaks, and locks when need be.
+
+Paper 001 leaves one hole: an endless stream of schema changes can void the same unit for ever. After `max_aborts` of
+them, the next poll takes ACCESS SHARE locks on exactly the relations that the unit reads, for one attempt.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from dyda.errors import BrokenUnit
+from dyda.house import House
+from dyda.maintenance.live import Known, LiveView
+from dyda.maintenance.poll import Poll
+from dyda.maintenance.reads import view_reads
+from dyda.model.relation import RelationName
+from scheduler import Consistency, Detection, Queued, Schedule, State, Unit, UnitKind
+
+__all__ = ["Planner"]
+
+OPERATOR = {"held": State.HELD, "approval": State.APPROVAL}
+"""States of messages that an operator decides about. What quarantine holds is the view, not the message."""
+
+
+class Planner:
+    """Dyno's memory between units. It survives polls and is made anew when other views can be maintained."""
+
+    def __init__(self, house: House, log: Callable[[str], None]) -> None:
+        settings = house.project.settings.maintenance
+        self.house = house
+        self.log = log
+        self.consistency = Consistency(settings.consistency)
+        self.detection = Detection(settings.detection)
+        self.aborts = 0
+        self._schedule: Schedule | None = None
+        self._over: frozenset[str] = frozenset()
+        self._scheduled: set[int] = set()
+        self._broken: Counter[int] = Counter()
+        self._lock: frozenset[RelationName] = frozenset()
+        self._at_most: int | None = None
+
+    def forget(self) -> None:
+        """An operator decided something, or a view was frozen: plan anew."""
+        self._schedule = None
+
+    def next_unit(self, polled: Poll, current: Sequence[LiveView]) -> Unit | None:
+        """The next unit of what the poll shows and some view of `current` lacks."""
+        missing = self._missing(polled, current)
+        schedule = self._refreshed(missing, current)
+        batch_rows = self.house.project.settings.maintenance.batch_rows
+        unit = schedule.next_unit(self.consistency, batch_rows)
+        if unit is not None and self._at_most is not None and unit.kind is UnitKind.DATA:
+            return Unit(unit.messages[: self._at_most], unit.reason, unit.kind, unit.idle)
+        return unit
+
+    def everything(self, polled: Poll, current: Sequence[LiveView]) -> Unit | None:
+        """All messages at once, for views that come along with a build. None in `complete` mode: they go by steps."""
+        missing = self._missing(polled, current)
+        if self.consistency is Consistency.COMPLETE or not missing or self._held(missing):
+            return None
+        return Unit(tuple(missing), "all messages received: the views being built contain them too", UnitKind.MERGED)
+
+    def installed(self, unit: Unit) -> None:
+        if self._schedule is not None:
+            self._schedule.remove(unit.numbers)
+        for number in unit.numbers:
+            self._broken.pop(number, None)
+        self._lock = frozenset()
+        self._at_most = None
+
+    def narrow(self, unit: Unit) -> None:
+        """A value in one of these messages cannot be computed: look for it in the first half."""
+        self._at_most = max(1, len(unit.messages) // 2)
+
+    def broken(self, unit: Unit, error: BrokenUnit, known: Known) -> None:
+        """The unit was void. Remember the edge that was observed (S3), and lock after too many times."""
+        self.aborts += 1
+        named = {str(name): name for name in known.relations}
+        relations = {named[text] for text in error.relations if text in named}
+        if self._schedule is not None:
+            self._schedule.broken(unit.numbers, relations)
+        self._broken.update(unit.numbers)
+        most = max(self._broken[number] for number in unit.numbers)
+        if most >= self.house.project.settings.maintenance.max_aborts:
+            touched = {relation for queued in unit.messages for relation in queued.message.relations}
+            self._lock = frozenset(
+                relation
+                for view in known.views.values()
+                if touched & view.definition.relations
+                for relation in view.definition.relations
+            )
+            self.log(f"broken {most} times: the next attempt locks {', '.join(sorted(map(str, self._lock)))}")
+
+    def locks(self) -> frozenset[RelationName]:
+        """The relations that the next poll must hold still, for one attempt."""
+        locked, self._lock = self._lock, frozenset()
+        return locked
+
+    def early_check(self, polled: Poll) -> Callable[[], None]:
+        """In-exec detection by arrival: a unit that takes long asks now and then whether it is still worth it.
+
+        A unit that is quicker than a poll never asks, so detection costs it no query.
+        """
+        patience = self.house.project.settings.maintenance.poll_max
+        last = time.monotonic()
+
+        def check() -> None:
+            nonlocal last
+            if time.monotonic() - last < patience:
+                return
+            last = time.monotonic()
+            for source, snapshot in polled.snapshots.items():
+                arrived = snapshot.arrivals()
+                if arrived:
+                    raise BrokenUnit(source, frozenset(map(str, arrived)), "a schema change arrived")
+
+        return check
+
+    def _missing(self, polled: Poll, current: Sequence[LiveView]) -> list[Queued]:
+        return [
+            queued
+            for queued in polled.queue
+            if any(not view.has(queued.message.source, queued.message.xid) for view in current)
+        ]
+
+    def _held(self, missing: Sequence[Queued]) -> bool:
+        states = {record.id: record.state for record in self.house.warehouse.messages()}
+        return any(states.get(queued.number) in OPERATOR for queued in missing)
+
+    def _refreshed(self, missing: Sequence[Queued], current: Sequence[LiveView]) -> Schedule:
+        names = frozenset(view.name for view in current)
+        reads = [view_reads(view) for view in current]
+        present = {queued.number for queued in missing}
+        if self._schedule is None or self._over != names:
+            self._schedule, self._over = Schedule(reads, self.detection), names
+            self._schedule.add(missing)
+            for record in self.house.warehouse.messages():
+                if record.id in present and record.state in OPERATOR:
+                    self._schedule.mark(record.id, OPERATOR[record.state])
+        else:
+            self._schedule.change_views(reads)
+            self._schedule.remove(self._scheduled - present)
+            self._schedule.add(missing)
+        self._scheduled = present
+        return self._schedule
