@@ -1,0 +1,185 @@
+"""Dyno at work: breaks are survived, starvation ends, decisions hold, and detection costs nothing in peace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import psycopg2
+import pytest
+
+from dyda import commands, faults
+from dyda.maintenance import Outcome
+from tests.judge import printed
+from tests.town import Town
+
+VIEW = "SELECT c.name, f.no FROM crm.customer c JOIN booking.flight f ON c.name = f.name"
+
+
+def joined(town: Town) -> Town:
+    town.source("crm", "CREATE TABLE customer (name text, city text)", "INSERT INTO customer VALUES ('Ann', 'Rome')")
+    town.source(
+        "booking", "CREATE TABLE flight (name text, no int)", "INSERT INTO flight VALUES ('Ann', 1), ('Bob', 2)"
+    )
+    town.view("joined", VIEW)
+    town.apply()
+    return town
+
+
+def rewrite(town: Town, done: list[bool]) -> Callable[[], None]:
+    """A schema change that commits in the middle of every attempt, unless something holds the table still."""
+
+    def alter() -> None:
+        try:
+            town.execute(
+                "booking",
+                "SET lock_timeout = '200ms'",
+                "ALTER TABLE flight ALTER COLUMN no TYPE int USING no + 1",
+            )
+            done.append(True)
+        except psycopg2.errors.LockNotAvailable:
+            done.append(False)
+
+    return alter
+
+
+def test_termination_locks_end_starvation(new_town: Callable[..., Town]) -> None:
+    town = joined(new_town("max_aborts = 3"))
+    town.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
+    done: list[bool] = []
+    with town.maintainer() as maintainer:
+        with faults.on("unit.evaluated", rewrite(town, done)):
+            outcomes = [maintainer.cycle()]
+            while outcomes[-1] is not Outcome.WORKED and len(outcomes) < 20:
+                outcomes.append(maintainer.cycle())
+        assert outcomes[-1] is Outcome.WORKED
+        broken = outcomes.count(Outcome.BROKEN)
+        assert 3 <= broken <= 6, "the schema changes that broke it join the unit, and then it is another one"
+        assert done == [True] * broken + [False], "the last attempt held the table still"
+        while maintainer.cycle() is not Outcome.IDLE:
+            pass
+    town.check()
+    assert commands.status(town.folder)["aborts"]["units"] == broken
+
+
+def test_without_the_locks_it_starves(new_town: Callable[..., Town]) -> None:
+    town = joined(new_town("max_aborts = 1000"))
+    town.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
+    done: list[bool] = []
+    with town.maintainer() as maintainer:
+        with faults.on("unit.evaluated", rewrite(town, done)):
+            assert [maintainer.cycle() for _ in range(8)] == [Outcome.BROKEN] * 8
+        assert all(done)
+        while maintainer.cycle() is not Outcome.IDLE:
+            pass
+    town.check()
+
+
+def test_S3_after_a_break_the_same_unit_does_not_break_again(town: Town) -> None:
+    """The schema change that broke a unit is received by the next poll and goes first."""
+    joined(town)
+    town.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
+    done: list[bool] = []
+    alter = rewrite(town, done)
+    with faults.on("sweep.before-hop", lambda: None if done else alter()), town.maintainer() as maintainer:
+        outcomes = [maintainer.cycle()]
+        while outcomes[-1] is not Outcome.IDLE:
+            outcomes.append(maintainer.cycle())
+            assert len(outcomes) < 10, outcomes
+    assert outcomes.count(Outcome.BROKEN) == 1
+    town.check()
+
+
+def test_P3_a_held_message_holds_what_depends_on_it_and_nothing_else(town: Town) -> None:
+    joined(town)
+    town.source("tours", "CREATE TABLE tour (id int)")
+    town.view("tours", "SELECT t.id FROM tours.tour t")
+    town.apply()
+    town.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
+    with town.house() as house, house.warehouse.lock() as worker:
+        # The message is received without being processed, as if the daemon had just polled.
+        from dyda.maintenance.live import load
+        from dyda.maintenance.poll import poll
+
+        with poll(house, worker, load(house)) as polled:
+            (held,) = polled.queue
+    commands.pending_hold(town.folder, held.number)
+    later = town.execute("crm", "INSERT INTO customer VALUES ('Ann', 'Bonn')")
+    town.execute("tours", "INSERT INTO tour VALUES (1)")
+    town.execute("booking", "INSERT INTO flight VALUES ('Ann', 3)")
+    town.settle()
+    assert town.extent("tours") == Counter({"1": 1})
+    assert town.extent("joined") == Counter({"Ann\t1": 1, "Ann\t3": 1}), "booking goes on, crm waits behind its message"
+    position = town.state("joined")["positions"]["crm"]
+    assert str(held.message.xid) in position or not _includes(position, held.message.xid)
+    assert not _includes(position, later)
+    commands.pending_release(town.folder, held.number)
+    town.settle()
+    town.check()
+
+
+def _includes(position: str, xid: int) -> bool:
+    from dyda.model.position import Position
+
+    return Position.parse(position).includes(xid)
+
+
+def test_detection_costs_nothing_while_no_schema_change_is_pending(new_town: Callable[..., Town]) -> None:
+    """The same source queries and Spark jobs, whether schema changes are looked for before or only after a break."""
+    costs = []
+    for detection in ("pessimistic", "optimistic"):
+        town = joined(new_town(f'detection = "{detection}"'))
+        town.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
+        with town.house() as house, house.warehouse.lock() as worker:
+            from dyda.maintenance import Maintainer
+
+            maintainer = Maintainer(house, worker)
+            while maintainer.cycle() is not Outcome.IDLE:
+                pass
+            unit = house.warehouse.units(1)[0]
+            costs.append((unit.queries, unit.jobs))
+    assert costs[0] == costs[1]
+
+
+def test_a_message_for_no_view_is_acknowledged_without_work(town: Town) -> None:
+    joined(town)
+    town.view("other", "SELECT c.city FROM crm.customer c")
+    town.apply()
+    (town.folder / "views" / "other.sql").unlink()
+    (town.folder / "views" / "joined.sql").unlink()
+    town.view("flights", "SELECT f.no FROM booking.flight f")
+    town.apply()
+    town.execute("crm", "INSERT INTO customer VALUES ('Zoe', 'Bern')")
+    town.settle()
+    assert not commands.pending(town.folder)
+
+
+@pytest.mark.parametrize("detection", ["pessimistic", "optimistic"])
+def test_two_sides_of_a_join_are_renamed_at_the_same_moment(new_town: Callable[..., Town], detection: str) -> None:
+    town = joined(new_town(f'detection = "{detection}"'))
+    town.execute("crm", "ALTER TABLE customer RENAME COLUMN name TO full_name")
+    town.execute("booking", "ALTER TABLE flight RENAME COLUMN name TO passenger")
+    town.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
+    town.settle()
+    assert [column["name"] for column in town.state("joined")["columns"]] == ["name", "no"]
+    town.check_definitions("joined")
+    assert town.extent("joined") == Counter({"Ann\t1": 1, "Bob\t2": 1})
+
+
+def test_a_rename_that_no_event_told_is_found_by_comparison(town: Town) -> None:
+    """Where event triggers are not permitted or were dropped, columns are compared by number on every poll."""
+    joined(town)
+    triggers = printed(town.sources["booking"], "SELECT evtname FROM pg_event_trigger")
+    town.execute(
+        "booking",
+        *(f'DROP EVENT TRIGGER "{name}"' for name in triggers),
+        "ALTER TABLE flight RENAME COLUMN no TO number",
+        "INSERT INTO flight VALUES ('Ann', 7)",
+    )
+    town.settle()
+    assert [column["name"] for column in town.state("joined")["columns"]] == ["name", "no"]
+    assert town.extent("joined") == Counter({"Ann\t1": 1, "Ann\t7": 1})
+    town.execute("booking", "ALTER TABLE flight RENAME TO trip")
+    town.execute("booking", "INSERT INTO trip VALUES ('Ann', 8)")
+    town.settle()
+    assert town.extent("joined") == Counter({"Ann\t1": 1, "Ann\t7": 1, "Ann\t8": 1})
