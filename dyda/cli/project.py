@@ -94,8 +94,9 @@ def sources_detach(name: str) -> None:
 def apply_command(yes: bool) -> None:
     """Make the warehouse match views/.
 
-    Shows the plan and asks; then attaches capture at the sources, builds new views, rebuilds changed ones and
-    drops those whose file is gone.
+    Shows the plan and asks; then attaches capture at the sources, builds new views, rebuilds changed and broken
+    ones and drops those whose file is gone. If a changed file cannot be built, the old version stays live. Capture is
+    released where no view is left.
     """
     from dyda import commands
 

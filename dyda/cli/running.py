@@ -29,7 +29,8 @@ def daemon_command(until_idle: bool) -> None:
     """Run maintenance until SIGTERM or Ctrl-C.
 
     SIGTERM finishes or abandons the running unit; nothing is lost. With --until-idle it ends with 0 when nothing
-    that can run is pending, and with 1 when a source or the warehouse stays out of reach.
+    that can run is pending, and with 1 when a source or the warehouse stays out of reach. It keeps the settings it
+    started with: restart it when dyda.toml changes.
     """
     from dyda import commands
 

@@ -33,7 +33,7 @@ def views_group(context: click.Context) -> None:
 @click.argument("name")
 @click.option("--sql", is_flag=True, help="The current SQL alone.")
 def views_show(name: str, sql: bool) -> None:
-    """Show the definition, columns and positions of a view."""
+    """Show the definition, columns, positions and effective preferences of a view."""
     from dyda import commands
 
     answer = commands.views_show(common().folder, name)
@@ -71,7 +71,10 @@ def views_explain(name: str) -> None:
 @views_group.command("resync")
 @click.argument("name")
 def views_resync(name: str) -> None:
-    """Rebuild a view from its sources and swap it in; readers keep what they see meanwhile."""
+    """Rebuild a view from its sources and swap it in; readers keep what they see meanwhile.
+
+    Capture is attached again first, where it was lost. This is also the way out for a view that is held.
+    """
     from dyda import commands
 
     with progress() as report:
@@ -89,7 +92,7 @@ def verify_command(names: tuple[str, ...]) -> None:
 
     The sources are read as they are now, minus what is logged and not yet installed. Exit code 3: a difference was
     found, and the differing rows are shown. Exit code 1: a view cannot be verified now (a schema change is pending,
-    a source is away).
+    a source is away). Broken and held views are skipped.
     """
     from dyda import commands
 
