@@ -94,7 +94,8 @@ class Builder:
             ViewColumn(output.name, output.warehouse_type, output.spark_type, output.passthrough)
             for output in plan.outputs
         )
-        self.refresh.read_images([plan.block])
+        if self._lies_beyond(positions, definition):
+            self.refresh.read_images([plan.block])
         staging = self.worker.staging(len(columns))
         self.refresh.build(
             plan, positions, staging, lambda done, total: self.progress(f"building {target.name}", done, total)
@@ -123,6 +124,15 @@ class Builder:
             version=None if unchanged and target.file_text is None else version,
             state="live",
             positions={source: (expected.get(source), position) for source, position in positions.items()},
+        )
+
+    def _lies_beyond(self, positions: Mapping[str, Position], definition: ViewDefinition) -> bool:
+        """Whether the snapshots show rows of this view that `positions` leave out. Otherwise no image is needed, and
+        none is read: it may be older than a column that the view reads."""
+        return any(
+            not positions[queued.message.source].includes(queued.message.xid)
+            for queued in self.poll.queue
+            if queued.message.relations & definition.relations
         )
 
     def _describe(self, source: str, schema: str | None, table: str) -> Relation:
