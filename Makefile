@@ -3,12 +3,15 @@
 
 VENV := .venv
 WORKERS ?= 2
-.PHONY: help demo test check format clean
+SECONDS ?= 1800
+SEED ?= 1
+.PHONY: help demo test churn check format clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo    the travel example on embedded databases, from nothing to a verified warehouse"
 	@echo "make test    all tests"
+	@echo "make churn   random changes while the daemon is killed again and again: SECONDS=1800 SEED=1"
 	@echo "make check   format, lint, types and import contracts"
 	@echo "make format  let ruff format and fix the code"
 	@echo "make clean   remove $(VENV) and caches"
@@ -18,6 +21,9 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready-dev
 	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadscope
+
+churn: $(VENV)/.ready-dev
+	$(VENV)/bin/python -m tests.torture.churn --seconds $(SECONDS) --seed $(SEED)
 
 check: $(VENV)/.ready-dev
 	$(VENV)/bin/ruff format --check .
