@@ -51,6 +51,7 @@ for command in (
 
 def main() -> NoReturn:
     """Runs the command line and exits."""
+    output = sys.stdout
     try:
         code = cli.main(prog_name="dyda", standalone_mode=False)
         sys.stdout.flush()
@@ -62,15 +63,22 @@ def main() -> NoReturn:
     except (click.exceptions.Abort, KeyboardInterrupt):
         code = _failed("interrupted", 130)
     except BrokenPipeError:
-        # The reader of our output has gone (`dyda views | head`): nothing is wrong, and nobody is there to be told.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+        code = _reader_gone()
+    except SystemExit as end:
+        # click ends with 1 when it writes to a reader that has gone, and puts a wrapper around the output.
+        code = end.code if sys.stdout is output else _reader_gone()
     except Exception as error:
         if os.environ.get("DYDA_DEBUG"):
             traceback.print_exc()
         message = f"unexpected {type(error).__name__}: {error}".strip()
         code = _failed(f"{message}\nThis is a fault in DyDa. With DYDA_DEBUG=1 it shows where it happened.", 1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _reader_gone() -> int:
+    """The reader of our output has gone (`dyda views | head`): nothing is wrong, and nobody is there to be told."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0
 
 
 def _failed(message: str, code: int) -> int:

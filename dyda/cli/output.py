@@ -41,11 +41,18 @@ COLOURS = {
 }
 
 
+class _Output(Console):
+    """rich ends the program with 1 when the reader of its output goes away; for us nothing is wrong then."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console(stream: TextIO | None = None) -> Console:
     """A console on standard output, or on `stream`."""
     stream = stream or sys.stdout
     width = None if stream.isatty() else WIDE
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    return _Output(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
 def say(text: str) -> None:
