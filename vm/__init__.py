@@ -7,7 +7,7 @@ lose a row is asked of a source (rule R4); a row's counts before and after are e
     plan = plan_sweep(block)                                      # join tree; `explain(plan)` prints the same plan
     changes = snapshot.changes(block.wanted, after)               # {RelationName: texts, "#xid", "#count"}
     ours, pending = split(changes)                                # by transaction; the caller's business
-    worlds = sweep(plan, bags_by_alias(block, ours), bags_by_alias(block, pending), ask)
+    worlds = sweep(plan, ours, pending, ask)                      # {alias: Bag} each
     #   ask(alias, columns, key, values) -> Bag: at least the rows of block.by_alias[alias].relation with such a key
     #   -> {alias: Worlds(table) | Whole(table, reason)}; Whole must be scanned
     evaluation = delta_evaluation(block, worlds, scanner)         # scanner(occurrence) -> partitions, for Whole only
@@ -18,7 +18,7 @@ lose a row is asked of a source (rule R4); a row's counts before and after are e
 from vm.block import JoinBlock, Occurrence, flatten
 from vm.evaluation import Evaluation, Frame, build_evaluation, delta_evaluation, render
 from vm.explain import ExplainRow, explain
-from vm.sweep import Ask, SweepLimits, SweepPlan, Whole, Worlds, bags_by_alias, plan_sweep, sweep
+from vm.sweep import Ask, SweepLimits, SweepPlan, Whole, Worlds, plan_sweep, sweep
 
 __all__ = [
     "Ask",
@@ -31,7 +31,6 @@ __all__ = [
     "SweepPlan",
     "Whole",
     "Worlds",
-    "bags_by_alias",
     "build_evaluation",
     "delta_evaluation",
     "explain",

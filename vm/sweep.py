@@ -32,7 +32,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dyda.model.bag import COUNT, Bag
-from dyda.model.relation import RelationName
 from vm.block import JoinBlock, Occurrence
 from vm.keys import KeyPredicate, distinct_keys
 
@@ -46,7 +45,6 @@ __all__ = [
     "SweepPlan",
     "Whole",
     "Worlds",
-    "bags_by_alias",
     "plan_sweep",
     "sweep",
 ]
@@ -175,16 +173,6 @@ def _directed(edge: Edge, child: str) -> Edge:
     if edge.right == child:
         return edge
     return Edge(edge.right, edge.left, tuple((right, left) for left, right in edge.pairs), edge.families)
-
-
-def bags_by_alias(block: JoinBlock, changes: Mapping[RelationName, pa.Table]) -> dict[str, Bag]:
-    """Captured changes per relation as a bag per occurrence: a self-joined relation changes in each of them."""
-    bags = {}
-    for occurrence in block.occurrences:
-        table = changes.get(occurrence.relation.name)
-        if table is not None and table.num_rows:
-            bags[occurrence.alias] = Bag(table.select([*occurrence.columns, COUNT]))
-    return bags
 
 
 def sweep(

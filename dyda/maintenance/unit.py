@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from dyda.house import House
 from dyda.maintenance.building import Builder
-from dyda.maintenance.live import BuildPlan, Known, LiveView, Target
+from dyda.maintenance.live import Known, LiveView, Target
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.present import Present
 from dyda.maintenance.refresh import Refresh
@@ -67,15 +67,15 @@ class UnitWork:
                     frozen.append(ViewChange(view=view.name, state="broken", reason=_because(gone, moved)))
                 case Holds(definition, followed):
                     self._learn(now)
-                    block = flatten(definition, self.house.project.settings.spark.numeric)
                     adaptation = adapt(view.definition, definition, moved)
                     if isinstance(adaptation, MetadataOnly):
+                        block = flatten(definition, self.house.project.settings.spark.numeric)
                         following = replace(view, definition=definition, block=block, plan=plan_sweep(block))
                         maintained.append(following)
                         if followed:
                             versions[view.name] = _version(view, following, "; ".join(followed))
                     else:
-                        built.append(self._recompute(view, adaptation, block))
+                        built.append(self._recompute(view, adaptation))
         return [*frozen, *built, *self._maintain(maintained, versions, phase)]
 
     def _moved(self, view: LiveView) -> list[SchemaChange | Truncation]:
@@ -96,13 +96,11 @@ class UnitWork:
                 if relation.name != name:
                     self.forgotten.add(name)
 
-    def _recompute(self, view: LiveView, adaptation: Recompute, block: object) -> ViewChange:
+    def _recompute(self, view: LiveView, adaptation: Recompute) -> ViewChange:
         definition = adaptation.definition
         target = Target(view.name, definition.sql, None, adaptation.reason)
-        numeric = self.house.project.settings.spark.numeric
-        plan = BuildPlan(target, definition, flatten(definition, numeric), tuple(self.house.engine.analyse(definition)))
         positions = {source: self._position(view, source) for source in sorted(definition.sources)}
-        return self.builder.recompute(plan, positions)
+        return self.builder.recompute(self.builder.plan(target, definition), positions)
 
     def _maintain(
         self, views: Sequence[LiveView], versions: dict[str, ViewVersion], phase: Callable[[str], None]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import psycopg2
 import pytest
 
-from dyda import commands, faults
+from dyda import commands
 from dyda.errors import DydaError
 from tests.judge import printed
 from tests.town import Town
@@ -200,10 +200,9 @@ def test_verify_answers_for_every_view(two: Town) -> None:
     two.view("ratio", "SELECT r.k / r.d AS q FROM one.r")
     two.apply()
     two.execute("one", "INSERT INTO r VALUES (5, 0)")
-    with faults.on("unit.messages-received", lambda: None):
-        answers = {answer["name"]: answer for answer in commands.verify(two.folder, engine=two.engine)}
+    answers = {answer["name"]: answer for answer in commands.verify(two.folder, engine=two.engine)}
     assert answers["plain"]["result"] == answers["other"]["result"] == "equal"
-    assert answers["ratio"]["result"] in ("equal", "unverifiable")
+    assert answers["ratio"]["result"] == "unverifiable"
 
 
 def test_capture_ends_with_its_last_view(two: Town) -> None:
