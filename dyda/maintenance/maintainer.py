@@ -304,6 +304,8 @@ class Maintainer:
         builder.described |= work.described
         builder.forgotten |= work.forgotten
         self._install(polled, unit, changes, builder, current, phases, set())
+        if builder.forgotten:
+            self.planner.forget()  # messages that wait are told by the new names from now on
         self.planner.installed(unit)
         return unit.kind in (UnitKind.DATA, UnitKind.IDLE)
 
