@@ -6,7 +6,19 @@ anything else must leave the definition meaningful as it stands (reading.py).
 """
 
 from vs.following import follow
-from vs.judgement import Broken, Holds, Judgement
+from vs.judgement import Alternative, Broken, Holds, Judgement, Rewritten
 from vs.reading import read
+from vs.synchronization import Defaults, World, synchronize
 
-__all__ = ["Broken", "Holds", "Judgement", "follow", "read"]
+__all__ = [
+    "Alternative",
+    "Broken",
+    "Defaults",
+    "Holds",
+    "Judgement",
+    "Rewritten",
+    "World",
+    "follow",
+    "read",
+    "synchronize",
+]

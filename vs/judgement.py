@@ -1,12 +1,12 @@
-"""What becomes of a definition: it holds, it follows a rename, or it is broken."""
+"""What becomes of a definition: it holds, it is rewritten, or it is broken."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dyda.model.algebra import ViewDefinition
 
-__all__ = ["Broken", "Holds", "Judgement"]
+__all__ = ["Alternative", "Broken", "Holds", "Judgement", "Rewritten"]
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,43 @@ class Holds:
 
 
 @dataclass(frozen=True)
-class Broken:
-    """No legal form of the view is known: it is frozen at its last correct extent, with this reason."""
+class Alternative:
+    """A legal rewriting that another one was preferred to."""
 
+    sql: str
+    extent: str
+    cost: int
     reason: str
 
 
-Judgement = Holds | Broken
+@dataclass(frozen=True)
+class Rewritten:
+    """The best legal rewriting. Occurrences that stay keep their aliases, output columns that stay their names.
+
+    `extent`: how its distinct rows relate to the old ones by what the constraints promise: `equivalent`, `superset`,
+    `subset` or `unknown`. `cost`: maintenance queries per update. `reason`: why this one, in words. `changes`: what
+    became of each component, in words.
+    """
+
+    definition: ViewDefinition
+    extent: str
+    cost: int
+    reason: str
+    changes: tuple[str, ...] = ()
+    followed: tuple[str, ...] = ()
+    runners_up: tuple[Alternative, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class Broken:
+    """No legal form of the view is known: it is frozen at its last correct extent, with this reason.
+
+    `component` is what cannot be kept, `remedy` the preference or constraint that would have saved it.
+    """
+
+    reason: str
+    component: str = ""
+    remedy: str = ""
+
+
+Judgement = Holds | Rewritten | Broken

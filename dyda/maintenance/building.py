@@ -17,7 +17,7 @@ from dyda.model.relation import Relation, RelationName
 from dyda.model.render import render_view
 from dyda.warehouse import ViewChange, ViewColumn, ViewVersion, Worker
 from vm import flatten
-from vs import Broken, Holds, Judgement, follow, read
+from vs import Broken, Holds, Judgement, Rewritten, follow, read
 
 __all__ = ["Builder", "Progress"]
 
@@ -70,7 +70,7 @@ class Builder:
                         self.forgotten.add(name)
         return judgement
 
-    def _at_present(self, target: Target, judgement: Holds) -> ViewChange:
+    def _at_present(self, target: Target, judgement: Holds | Rewritten) -> ViewChange:
         """The whole view at everything that the snapshots show."""
         definition = judgement.definition
         if judgement.followed:

@@ -27,7 +27,7 @@ from dyda.warehouse import ViewChange, ViewVersion
 from scheduler import Unit
 from va import MetadataOnly, Recompute, adapt
 from vm import flatten, plan_sweep
-from vs import Broken, Holds, follow
+from vs import Broken, Holds, Rewritten, follow
 
 __all__ = ["UnitWork"]
 
@@ -62,6 +62,8 @@ class UnitWork:
             now = present.of([relation for relation in relations if relation.name in touched])
             judgement = follow(view.definition, now, self.house.project.settings.spark.numeric)
             match judgement:
+                case Rewritten():
+                    raise NotImplementedError
                 case Broken(reason):
                     gone = next((present.refused[name] for name in now if name in present.refused), reason)
                     frozen.append(ViewChange(view=view.name, state="broken", reason=_because(gone, moved)))
