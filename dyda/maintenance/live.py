@@ -9,11 +9,14 @@ from dyda.engine import OutputType
 from dyda.errors import DydaError, UnknownRelation
 from dyda.house import House
 from dyda.model.algebra import ViewDefinition
+from dyda.model.knowledge import Knowledge
 from dyda.model.parse import parse_view
 from dyda.model.position import Position
+from dyda.model.preferences import Preference
 from dyda.model.relation import Relation, RelationName
 from dyda.warehouse import RelationRecord, SourceRecord, ViewRecord
 from vm import JoinBlock, SweepPlan, flatten, plan_sweep
+from vs import Defaults
 
 __all__ = ["BuildPlan", "Known", "LiveView", "Target", "load"]
 
@@ -74,6 +77,10 @@ class Known:
     """Views that are broken or held: served, not maintained."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Those of `frozen` whose text means nothing over the relations as the catalog knows them: to be built anew."""
+    knowledge: Knowledge = field(default_factory=Knowledge)
+    """The constraints that hold over the relations as the catalog knows them."""
+    defaults: Defaults = field(default_factory=Defaults)
+    """What a view or a component prefers whose file says nothing."""
 
     @property
     def captured(self) -> dict[str, dict[RelationName, int]]:
@@ -120,7 +127,14 @@ def load(house: House, before: Known | None = None) -> Known:
         block = flatten(definition, numeric)
         views[record.name] = LiveView(record, definition, block, plan_sweep(block))
     sources = {record.name: record for record in house.warehouse.sources()}
-    return Known(views, relations, sources, frozen, unreadable)
+    return Known(views, relations, sources, frozen, unreadable, Knowledge(), defaults(house))
+
+
+def defaults(house: House) -> Defaults:
+    """`[preferences]` of dyda.toml."""
+    settings = house.project.settings.preferences
+    component = Preference(settings.dispensable, settings.replaceable)
+    return Defaults(component, settings.extent, settings.new_columns)
 
 
 def _same_relations(view: LiveView, relations: Mapping[RelationName, RelationRecord]) -> bool:

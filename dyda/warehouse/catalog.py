@@ -17,6 +17,7 @@ from dyda.warehouse.records import (
     Blocker,
     DaemonRecord,
     Identity,
+    KnowledgeRecord,
     MessageRecord,
     RelationRecord,
     RequestRecord,
@@ -29,6 +30,7 @@ from dyda.warehouse.records import (
 __all__ = [
     "blockers",
     "holder",
+    "knowledge",
     "messages",
     "positions",
     "relations",
@@ -136,7 +138,7 @@ def _message(row: Row[Any]) -> MessageRecord:
     header = UpdateMessage(
         row.source, row.xid, row.last_sequence, changes_from_json(row.source, row.changes), row.committed_at
     )
-    return MessageRecord(row.id, header, row.state, row.reason, row.unit, row.received_at)
+    return MessageRecord(row.id, header, row.state, row.reason, row.unit, row.received_at, row.approved)
 
 
 def sources(connection: Connection) -> list[SourceRecord]:
@@ -161,6 +163,12 @@ def relations(connection: Connection) -> list[RelationRecord]:
     table = models.relation
     rows = connection.execute(select(table).order_by(table.c.source, table.c.schema, table.c.table))
     return [RelationRecord(relation_from_json(dict(row._mapping)), row.fingerprint, row.captured) for row in rows]
+
+
+def knowledge(connection: Connection) -> KnowledgeRecord:
+    table = models.project
+    row = connection.execute(select(table.c.knowledge, table.c.knowledge_file, table.c.knowledge_retired)).one()
+    return KnowledgeRecord(row.knowledge, row.knowledge_file, tuple(row.knowledge_retired))
 
 
 def units(connection: Connection, limit: int) -> list[UnitRecord]:

@@ -83,6 +83,10 @@ class Installation:
     forgotten: tuple[RelationName, ...] = ()
     """Names under which no view knows a relation any more: renamed, or dropped."""
     unit: UnitRecord | None = None
+    knowledge: Mapping[str, Any] | None = None
+    """The whole knowledge as it has evolved (`render_knowledge`); None leaves it alone."""
+    retired: tuple[Mapping[str, Any], ...] = ()
+    """Constraints that ended now: each a document of one entry, with its `reason`."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,11 @@ def carry_out(cursor: Any, installation: Installation, schema: str, patience: fl
         save_relation(cursor, relation)
     if installation.done:
         cursor.execute("DELETE FROM dyda.message WHERE id = ANY(%s)", (list(installation.done),))
+    if installation.knowledge is not None:
+        cursor.execute(
+            "UPDATE dyda.project SET knowledge = %s, knowledge_retired = knowledge_retired || %s",
+            (Json(dict(installation.knowledge)), Json([dict(entry) for entry in installation.retired])),
+        )
     if installation.unit is not None:
         _save_unit(cursor, installation.unit)
     faults.point("install.before-commit")

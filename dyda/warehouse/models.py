@@ -1,6 +1,6 @@
 """The catalog's tables in schema `dyda` of the warehouse. Migrations from empty give exactly these (tested).
 
-project ── fence           one row: who may write
+project                    one row: who may write (fence), and what the sources mean to each other (knowledge)
 source, relation           what is known of the sources
 view ── view_version ── extent        definitions and the tables that hold their rows
    └─── position           which transactions are in the extent, per view and source (P5)
@@ -84,6 +84,9 @@ project = Table(
     Column("id", UUID(as_uuid=True), primary_key=True, server_default=text("gen_random_uuid()")),
     _number("fence"),
     _moment("created_at", nullable=False, now=True),
+    Column("knowledge", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("knowledge_file", Text),
+    Column("knowledge_retired", JSONB, nullable=False, server_default=text("'[]'")),
 )
 
 source = Table(
@@ -173,6 +176,7 @@ message = Table(
     Column("unit", BigInteger),
     _moment("committed_at"),
     _moment("received_at", nullable=False, now=True),
+    Column("approved", Boolean, nullable=False, server_default=text("false")),
     UniqueConstraint("source", "xid"),
 )
 

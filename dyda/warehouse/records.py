@@ -15,6 +15,7 @@ __all__ = [
     "Blocker",
     "DaemonRecord",
     "Identity",
+    "KnowledgeRecord",
     "MessageRecord",
     "RelationRecord",
     "RelationState",
@@ -107,6 +108,8 @@ class MessageRecord:
     reason: str | None
     unit: int | None
     received_at: datetime.datetime
+    approved: bool = False
+    """An operator has let it go, so it is not stopped again."""
 
     @property
     def source(self) -> str:
@@ -203,6 +206,19 @@ class RelationRecord:
     relation: Relation
     fingerprint: str | None
     captured: bool
+
+
+@dataclass(frozen=True)
+class KnowledgeRecord:
+    """What the sources mean to each other. `document` is knowledge.toml's form with full names, as it has evolved.
+
+    `file_text` is the file last applied; `retired` are the constraints that schema changes have ended since then,
+    each a document of one entry with its `reason`.
+    """
+
+    document: Mapping[str, Any] = field(default_factory=dict)
+    file_text: str | None = None
+    retired: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

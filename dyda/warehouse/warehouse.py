@@ -27,6 +27,7 @@ from dyda.warehouse.frozen import FrozenWarehouse, acknowledgement_held, frozen
 from dyda.warehouse.records import (
     Blocker,
     DaemonRecord,
+    KnowledgeRecord,
     MessageRecord,
     RelationRecord,
     RequestRecord,
@@ -172,6 +173,11 @@ class Warehouse:
     def relations(self) -> list[RelationRecord]:
         with self._reading() as connection:
             return catalog.relations(connection)
+
+    def knowledge(self) -> KnowledgeRecord:
+        """What the sources mean to each other, as it has evolved since its file was applied."""
+        with self._reading() as connection:
+            return catalog.knowledge(connection)
 
     def units(self, limit: int = 20) -> list[UnitRecord]:
         with self._reading() as connection:

@@ -208,6 +208,14 @@ class Worker:
             for state in states:
                 save_relation(cursor, state)
 
+    def save_knowledge(self, document: Mapping[str, Any], file_text: str | None) -> None:
+        """The knowledge of a file as it is applied; nothing of it is retired yet."""
+        with self._writing() as cursor:
+            cursor.execute(
+                "UPDATE dyda.project SET knowledge = %s, knowledge_file = %s, knowledge_retired = '[]'",
+                (Json(dict(document)), file_text),
+            )
+
     def forget_source(self, name: str) -> None:
         """Removes a source, its relations and its queue from the catalog; views' positions stay until they go."""
         with self._writing() as cursor:
