@@ -38,10 +38,10 @@ from dyda.maintenance.live import Known, LiveView, Target, load
 from dyda.maintenance.movement import find_movement
 from dyda.maintenance.planning import Planner
 from dyda.maintenance.poll import Poll, poll
+from dyda.maintenance.recovery import Recovery
 from dyda.maintenance.refresh import Refresh
 from dyda.maintenance.unit import UnitWork
-from dyda.model.algebra import scans
-from dyda.model.relation import Relation, RelationName
+from dyda.model.relation import RelationName
 from dyda.warehouse import Installation, ViewChange, ViewRecord, Worker
 from scheduler import Unit, UnitKind
 
@@ -67,6 +67,7 @@ class Maintainer:
         self.obstacle: DydaError | None = None
         """What stood in the way of the last cycle that was blocked."""
         self.planner = Planner(house, log)
+        self.recovery = Recovery(house)
         self._known: Known | None = None
         self._loaded: Known | None = None
         self._acknowledged: set[str] = set()
@@ -93,6 +94,7 @@ class Maintainer:
         """One poll and its units. `targets` are views to build: new ones, changed ones, those to resync."""
         requested = {target.name: target for target in targets}
         healed: set[str] = set(requested)
+        returning: dict[str, Target] = {}
         try:
             while True:
                 phases = Phases(self.house.engine.jobs)
@@ -106,17 +108,20 @@ class Maintainer:
                         for name, reason in {**self.known.unreadable, **movement.again}.items()
                         if not set(self._record(name).positions) & set(polled.unreachable)
                     }
+                    returning |= self.recovery.returning(polled, self.known)
+                    again |= returning
                     if set(again) <= healed:
                         self._wait(movement.waiting)
                         builds = {**again, **requested}
                         if builds:
                             return self._build(polled, builds, movement.waiting, progress, phases)
                         return self._work(polled, movement.waiting, progress, phases)
-                self._heal(self.known.views[name] for name in again if name in self.known.views)
+                self.recovery.heal({relation for name in again for relation in self._record(name).relations})
                 healed |= set(again)
         except (BrokenUnit, PositionMoved) as error:
             self.log(f"unit abandoned: {error.what}")
             self._abandon()
+            self.recovery.forget(returning)
             return Outcome.BROKEN
         except (SourceUnreachable, SourceBusy, MissingRights) as error:
             self._abandon()
@@ -182,25 +187,6 @@ class Maintainer:
             if self.known.views[name].record.stored_state != "resync":
                 self.worker.set_state(name, "resync", reason)
                 self.forget()
-
-    def _heal(self, views: Iterable[LiveView]) -> None:
-        """Attach capture again to whatever these views read and still exists (C5); before the next snapshot (C6)."""
-        wanted: dict[str, dict[RelationName, Relation]] = {}
-        for view in views:
-            for scan in scans(view.definition.tree):
-                name = scan.relation.name
-                try:
-                    relation = self.house.describe(name.source, name.schema, name.table)
-                except SourceUnreachable:
-                    raise
-                except DydaError:
-                    continue  # gone or no longer to be captured: building the view will say so
-                wanted.setdefault(name.source, {})[name] = relation
-        for source, relations in wanted.items():
-            try:
-                self.house.source(source).attach(relations.values())
-            except MissingRights as error:
-                raise MissingRights(error.what, error.remedy, source) from None
 
     def _current(self, polled: Poll, excluded: Iterable[str]) -> list[LiveView]:
         """The views that can be maintained now: not excluded, and every source of theirs in reach."""

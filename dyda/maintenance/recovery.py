@@ -1,0 +1,82 @@
+"""Broken views that mean something again: what they read has come back, and they recover by themselves.
+
+A broken view keeps its relations watched. Its definition is read again when one of them is not as it was at the last
+attempt, so a view that stays broken costs no query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dyda.errors import DydaError, MissingRights, SourceUnreachable
+from dyda.house import House
+from dyda.maintenance.live import Known, Target
+from dyda.maintenance.poll import Poll
+from dyda.model.relation import Relation, RelationName
+from dyda.sources.catalog import UNCAPTURED
+from dyda.warehouse import ViewRecord
+from vs import Broken, read
+
+__all__ = ["REJECTED", "Recovery"]
+
+REJECTED = "rejected by an operator"
+"""How the reason of a view begins that an operator let break: it waits for its file, not for its relations."""
+
+Look = tuple[str | None, ...]
+
+
+class Recovery:
+    """Remembers under which fingerprints each broken view was judged last; made anew with the process."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self._judged: dict[str, Look] = {}
+
+    def returning(self, polled: Poll, known: Known) -> dict[str, Target]:
+        """The broken views to build now."""
+        found = {}
+        for name, record in known.frozen.items():
+            if record.stored_state != "broken" or record.sql is None or (record.reason or "").startswith(REJECTED):
+                continue
+            look = _look(polled, record)
+            if look is None or self._judged.get(name) == look:
+                continue
+            self._judged[name] = look
+            judgement = read(name, record.sql, self.house.describe, self.house.project.settings.spark.numeric)
+            if not isinstance(judgement, Broken):
+                found[name] = Target(name, record.sql, None, "what it reads is back")
+        return found
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Judge these again at the next poll: their build was void."""
+        for name in names:
+            self._judged.pop(name, None)
+
+    def heal(self, relations: Iterable[RelationName]) -> None:
+        """Attach capture again to those that still exist (C5); before the next snapshot (C6)."""
+        wanted: dict[str, list[Relation]] = {}
+        for name in relations:
+            try:
+                relation = self.house.describe(name.source, name.schema, name.table)
+            except SourceUnreachable:
+                raise
+            except DydaError:
+                continue  # gone or no longer to be captured: building the view will say so
+            wanted.setdefault(name.source, []).append(relation)
+        for source, found in wanted.items():
+            try:
+                self.house.source(source).attach(found)
+            except MissingRights as error:
+                raise MissingRights(error.what, error.remedy, source) from None
+
+
+def _look(polled: Poll, record: ViewRecord) -> Look | None:
+    """The fingerprints of what the view reads; None while a source is out of reach."""
+    seen: list[str | None] = []
+    for name in sorted(record.relations):
+        if name.source not in polled.snapshots:
+            return None
+        found = polled.snapshots[name.source].fingerprints.get(name)
+        # Of a table that is not captured every fingerprint is new.
+        seen.append(UNCAPTURED if found is not None and found.startswith(UNCAPTURED) else found)
+    return tuple(seen)

@@ -1,0 +1,88 @@
+"""Broken views come back by themselves when what they read does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.judge import printed
+from tests.town import Town
+
+VIEW = "SELECT c.name, f.no FROM crm.customer c JOIN booking.flight f ON c.name = f.name"
+
+
+@pytest.fixture
+def joined(town: Town) -> Town:
+    town.source("crm", "CREATE TABLE customer (name text)", "INSERT INTO customer VALUES ('Ann'), ('Bob')")
+    town.source(
+        "booking", "CREATE TABLE flight (name text, no int)", "INSERT INTO flight VALUES ('Ann', 1), ('Bob', 2)"
+    )
+    town.view("joined", VIEW)
+    town.view("customers", "SELECT c.name FROM crm.customer c")
+    town.apply()
+    return town
+
+
+@pytest.mark.parametrize(
+    ("gone", "back"),
+    [
+        ("ALTER TABLE flight DROP COLUMN no", "ALTER TABLE flight ADD COLUMN no int DEFAULT 6"),
+        ("ALTER TABLE flight DROP COLUMN no", "ALTER TABLE flight ADD COLUMN no text DEFAULT 'six'"),
+        ("DROP TABLE flight", "CREATE TABLE flight (no bigint, name text); INSERT INTO flight VALUES (8, 'Ann')"),
+    ],
+)
+def test_a_view_recovers_when_its_component_is_back(joined: Town, gone: str, back: str) -> None:
+    joined.execute("booking", gone)
+    joined.settle()
+    before = joined.extent("joined")
+    assert joined.state("joined")["state"] == "broken"
+    joined.execute("crm", "INSERT INTO customer VALUES ('Cem')")
+    joined.settle()
+    assert joined.state("joined")["state"] == "broken"
+    assert joined.extent("joined") == before, "still served as it was"
+    joined.execute("booking", back)
+    joined.settle()
+    assert joined.state("joined")["state"] == "fresh"
+    joined.check()
+    joined.execute("booking", "INSERT INTO flight (name, no) VALUES ('Cem', 9)")
+    joined.settle()
+    joined.check()
+
+
+def test_a_view_recovers_without_event_triggers(joined: Town) -> None:
+    """Nobody logs that the table is back, and nothing captures it: the poll sees it, and capture comes first (C6)."""
+    events = printed(joined.sources["booking"], "SELECT evtname FROM pg_event_trigger")
+    joined.execute("booking", *(f'DROP EVENT TRIGGER "{name}"' for name in events), "DROP TABLE flight")
+    joined.settle()
+    assert joined.state("joined")["state"] == "broken"
+    events = printed(joined.sources["booking"], "SELECT evtname FROM pg_event_trigger")
+    joined.execute(
+        "booking",
+        *(f'DROP EVENT TRIGGER "{name}"' for name in events),
+        "CREATE TABLE flight (name text, no int)",
+        "INSERT INTO flight VALUES ('Bob', 5)",
+    )
+    joined.settle()
+    assert joined.state("joined")["state"] == "fresh"
+    joined.check()
+    joined.execute("booking", "INSERT INTO flight VALUES ('Ann', 7)")
+    joined.settle()
+    joined.check()
+
+
+def test_a_view_that_stays_broken_is_judged_once_and_not_at_every_poll(
+    joined: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined.execute("booking", "ALTER TABLE flight DROP COLUMN no")
+    joined.settle()
+    with joined.maintainer() as maintainer:
+        describe: Callable[..., object] = maintainer.house.describe
+        asked: list[object] = []
+        monkeypatch.setattr(maintainer.house, "describe", lambda *name: asked.append(name) or describe(*name))
+        maintainer.cycle()
+        first = len(asked)
+        for _ in range(3):
+            maintainer.cycle()
+    assert first > 0
+    assert len(asked) == first
