@@ -1,0 +1,208 @@
+"""Names and conditions as knowledge.toml writes them: read with the words of a view file, over full relation names.
+
+    booking.flight_res        source.table or source.schema.table
+    crm.customer(name, city)  some of its columns
+    flight_res.name = tour.tour_name
+
+A column may be called `table.column`, `source.table.column` or `source.schema.table.column`; every form becomes one
+reference under the relation's full name. Backticks quote, other names fold to lower case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dyda.errors import DydaError, UnknownColumn, UnsupportedSql
+from dyda.model.algebra import ColumnRef, Expression
+from dyda.model.relation import Column, Relation
+from dyda.model.sql_expressions import condition, item
+from dyda.model.sql_structure import Outline, read_outline
+from dyda.model.sql_text import SqlText, TokenType
+from dyda.model.types import PgType
+
+__all__ = ["ColumnList", "TableName", "column_list", "column_name", "conditions", "named_tables", "table_name", "value"]
+
+TableName = tuple[str, str | None, str]
+"""Source, schema or None, table."""
+
+ColumnList = tuple[TableName, tuple[str, ...]]
+
+Resolve = Callable[[str, str | None, str], Relation]
+
+
+def table_name(text: str) -> TableName:
+    """`source.table` or `source.schema.table`."""
+    words = _Words(text)
+    return _table(words, _dotted(words, 0, len(words.words)))
+
+
+def column_name(text: str) -> tuple[TableName, str]:
+    """`source.table.column` or `source.schema.table.column`."""
+    words = _Words(text)
+    *table, column = _dotted(words, 0, len(words.words))
+    return _table(words, table), column
+
+
+def column_list(text: str) -> ColumnList:
+    """`source.table(column, column)`."""
+    words = _Words(text)
+    opening = next((i for i in range(len(words.words)) if words.kind(i) is TokenType.L_PAREN), None)
+    if opening is None or words.kind(len(words.words) - 1) is not TokenType.R_PAREN:
+        raise words.refusal(0, f"{text!r} lists no columns", "Write source.table(column, …).")
+    columns = []
+    for index in range(opening + 1, len(words.words) - 1):
+        if (index - opening) % 2:
+            columns.append(words.identifier(index))
+        elif words.kind(index) is not TokenType.COMMA:
+            raise words.refusal(0, f"{text!r} cannot be read", "Write source.table(column, …).")
+    if not columns or len(set(columns)) < len(columns):
+        raise words.refusal(0, f"{text!r} lists {'a column twice' if columns else 'no columns'}", "Name each once.")
+    return _table(words, _dotted(words, 0, opening)), tuple(columns)
+
+
+def conditions(text: str, relations: Sequence[Relation], default: Resolve) -> tuple[Expression, ...]:
+    """The conjuncts of a condition over the relations. `default` knows what a name without its schema means."""
+    words, outline = _condition(text)
+    scope = _Scope(words, relations, default)
+    return tuple(condition(words, span, scope, _NUMERIC) for span in outline.where)
+
+
+def value(text: str, relations: Sequence[Relation], default: Resolve) -> Expression:
+    """An expression over the relations."""
+    words, outline = _value(text)
+    read = item(words, outline.items[0], _Scope(words, relations, default), _NUMERIC)
+    expression = read.expression
+    own_name = expression.column.column if expression is not None and expression.column is not None else None
+    if expression is None or read.name != own_name:
+        raise words.refusal(0, f"{text!r} is not a plain expression", "Write one expression, without AS or *.")
+    return expression
+
+
+def named_tables(text: str) -> list[list[str]]:
+    """What an expression's columns are written after: [table], [source, table] or [source, schema, table]."""
+    words, outline = _value(text)
+    names = _Names()
+    item(words, outline.items[0], names, _NUMERIC)
+    return [qualifier for qualifier in names.qualifiers if qualifier]
+
+
+_NUMERIC = "decimal(38,18)"
+"""How plain numeric computes matters to no constraint: only whether it does."""
+
+_BEFORE_CONDITION = "SELECT 1 AS one FROM source.table WHERE "
+_BEFORE_VALUE = "SELECT "
+_AFTER_VALUE = "\nFROM source.table"
+
+
+class _Words(SqlText):
+    """Words of one setting; its errors name no view."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("", text)
+
+    def refusal(self, offset: int, what: str, remedy: str = "") -> UnsupportedSql:
+        return _Unreadable(what, remedy)
+
+    def place(self, offset: int) -> str:
+        return ""
+
+    def identifier(self, index: int) -> str:
+        if not self.is_name(index):
+            raise self.refusal(0, f"{self.text!r} is not a name", "Put unusual names in backticks.")
+        return self.name(index)
+
+
+class _Unreadable(UnsupportedSql):
+    def __init__(self, what: str, remedy: str) -> None:
+        DydaError.__init__(self, what.removesuffix(" in a view"), remedy)
+
+
+def _condition(text: str) -> tuple[_Words, Outline]:
+    words = _Words(_BEFORE_CONDITION + text)
+    return words, read_outline(words)
+
+
+def _value(text: str) -> tuple[_Words, Outline]:
+    words = _Words(_BEFORE_VALUE + text + _AFTER_VALUE)
+    outline = read_outline(words)
+    if len(outline.items) != 1 or outline.where:
+        raise words.refusal(0, f"{text!r} is not one expression", "Write one expression.")
+    return words, outline
+
+
+def _dotted(words: _Words, start: int, stop: int) -> list[str]:
+    parts = [words.identifier(index) for index in range(start, stop, 2)]
+    dots = [words.kind(index) is TokenType.DOT for index in range(start + 1, stop, 2)]
+    if not all(dots) or len(dots) != len(parts) - 1:
+        raise words.refusal(0, f"{words.text!r} is not a name", "Put unusual names in backticks.")
+    return parts
+
+
+def _table(words: _Words, parts: Sequence[str]) -> TableName:
+    if not 2 <= len(parts) <= 3:
+        raise words.refusal(
+            0, f"{words.text!r} does not name a relation of a source", "Write source.table or source.schema.table."
+        )
+    source, *schema, table = parts
+    return source, schema[0] if schema else None, table
+
+
+@dataclass
+class _Scope:
+    """The columns of some relations, whatever form their names are written in."""
+
+    words: _Words
+    relations: Sequence[Relation]
+    default: Resolve
+
+    def find(self, parts: Sequence[str], offset: int) -> ColumnRef:
+        *qualifier, column = parts
+        found = [relation for relation in self.relations if self._answers(relation, qualifier, column)]
+        written = ".".join(parts)
+        if not found:
+            there = " or ".join(str(relation.name) for relation in self.relations) or "any relation named here"
+            raise self.words.refusal(offset, f"{written} is not a column of {there}", "Write source.table.column.")
+        if len(found) > 1:
+            both = " and of ".join(str(relation.name) for relation in found)
+            raise self.words.refusal(
+                offset, f"{written} may be a column of {both}", "Write source.schema.table.column."
+            )
+        if column not in found[0].by_name:
+            raise UnknownColumn(f"{found[0].name} has no column {column}", f"It has: {', '.join(found[0].by_name)}.")
+        return ColumnRef(str(found[0].name), column)
+
+    def column(self, reference: ColumnRef) -> Column:
+        relation = next(relation for relation in self.relations if str(relation.name) == reference.alias)
+        return relation.column(reference.column)
+
+    def _answers(self, relation: Relation, qualifier: Sequence[str], column: str) -> bool:
+        name = relation.name
+        match qualifier:
+            case []:
+                return column in relation.by_name
+            case [table]:
+                return table == name.table
+            case [source, table]:
+                if (source, table) != (name.source, name.table):
+                    return False
+                alike = [r for r in self.relations if (r.name.source, r.name.table) == (source, table)]
+                return len(alike) == 1 or self.default(source, None, table).name == name
+            case [source, schema, table]:
+                return (source, schema, table) == (name.source, name.schema, name.table)
+            case _:
+                return False
+
+
+class _Names:
+    """Collects what columns are written after, without knowing any of them."""
+
+    def __init__(self) -> None:
+        self.qualifiers: list[list[str]] = []
+
+    def find(self, parts: Sequence[str], offset: int) -> ColumnRef:
+        self.qualifiers.append(list(parts[:-1]))
+        return ColumnRef("", parts[-1])
+
+    def column(self, reference: ColumnRef) -> Column:
+        return Column(reference.column, PgType("text", "text"), 1)
