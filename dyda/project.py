@@ -1,11 +1,13 @@
-"""A project is a folder: dyda.toml, one .sql file per view, and .dyda/ for what DyDa keeps for itself."""
+"""A project is a folder: dyda.toml, views/*.sql, knowledge.toml, and .dyda/ for what DyDa keeps for itself."""
 
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dyda.errors import ConfigurationError
 from dyda.settings import Settings
@@ -18,11 +20,16 @@ LONGEST_NAME = 63
 
 @dataclass(frozen=True)
 class Project:
-    """What the folder says now. `view_files` is the text of each views/NAME.sql by NAME, sorted."""
+    """What the folder says now. `view_files` is the text of each views/NAME.sql by NAME, sorted.
+
+    `knowledge_file` is the text of knowledge.toml; None if there is none. Like a view's it is read when it is applied:
+    a mistake in it stops no other command.
+    """
 
     folder: Path
     settings: Settings
     view_files: Mapping[str, str]
+    knowledge_file: str | None = None
 
     @classmethod
     def load(cls, folder: Path | str, environment: Mapping[str, str] = os.environ) -> Project:
@@ -33,7 +40,13 @@ class Project:
                 f"{folder} is not a DyDa project: it has no dyda.toml",
                 "Choose a project with -C DIR, or make one: dyda init DIR",
             )
-        return cls(folder, Settings.parse(_text(file, "dyda.toml"), environment), _view_files(folder / "views"))
+        knowledge = folder / "knowledge.toml"
+        return cls(
+            folder,
+            Settings.parse(_text(file, "dyda.toml"), environment),
+            _view_files(folder / "views"),
+            _text(knowledge, "knowledge.toml") if knowledge.exists() else None,
+        )
 
     @classmethod
     def create(cls, folder: Path | str) -> Project:
@@ -49,6 +62,15 @@ class Project:
         except OSError as error:
             raise ConfigurationError(f"cannot write to {folder}: {error.strerror}", "Choose another folder.") from None
         return cls.load(folder)
+
+    def knowledge_document(self) -> dict[str, Any]:
+        """knowledge.toml as a document; empty if there is none."""
+        try:
+            return tomllib.loads(self.knowledge_file or "")
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigurationError(
+                f"knowledge.toml is not valid TOML: {error}", "Correct the place it names."
+            ) from None
 
     @property
     def state_folder(self) -> Path:

@@ -131,10 +131,21 @@ PLANNED = (
     ("unchanged", "leave alone"),
 )
 
+PLANNED_KNOWLEDGE = {
+    "create": "read it",
+    "change": "read it again, it changed",
+    "drop": "forget it, the file is gone",
+    "recover": "attach capture to its relations again",
+    "evolved": "leave it alone, it has evolved",
+    "unchanged": "leave it alone",
+}
+
 
 def _show_plan(plan: ApplyPlan) -> None:
     pairs = [(name, text) for key, text in PLANNED for name in plan.as_dict()[key]]
     table([("view", "VIEW"), ("plan", "PLAN")], [{"view": n, "plan": t} for n, t in pairs], "No views in views/.")
+    if plan.knowledge != "none":
+        say(f"\nknowledge.toml: {PLANNED_KNOWLEDGE[plan.knowledge]}")
 
 
 def _show_done(answer: dict[str, Any]) -> None:
@@ -145,3 +156,5 @@ def _show_done(answer: dict[str, Any]) -> None:
             rows = f"{record['rows']} rows" if "rows" in record else None
             done.append({"view": record["name"], "result": key, "rows": rows})
     table([("view", "VIEW"), ("result", "RESULT"), ("rows", "ROWS")], done, "No views in views/, and none to drop.")
+    if answer.get("knowledge"):
+        say(f"knowledge.toml: {answer['knowledge']}")

@@ -1,4 +1,4 @@
-"""`dyda apply`: make the warehouse match views/."""
+"""`dyda apply`: make the warehouse match views/ and knowledge.toml."""
 
 from __future__ import annotations
 
@@ -7,16 +7,28 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dyda.commands.knowledge import CHANGED, knowledge_to_apply, plan_knowledge
 from dyda.commands.work import Progress, attach, bring_about, hand_over, release
 from dyda.engine import Engine
 from dyda.house import House
 from dyda.maintenance import Maintainer, Target
-from dyda.model.algebra import ViewDefinition
+from dyda.model.algebra import ViewDefinition, scans
 from dyda.model.parse import parse_view
 from dyda.project import Project
 from dyda.warehouse import Warehouse
 
 __all__ = ["ApplyPlan", "apply", "execute_apply", "plan_apply"]
+
+KNOWLEDGE = {
+    "create": "created",
+    "change": "changed",
+    "drop": "dropped",
+    "recover": "recovered",
+    "evolved": "evolved",
+    "unchanged": "unchanged",
+    "none": None,
+}
+VIEWS = ("create", "change", "drop", "recover", "evolved", "unchanged")
 
 
 @dataclass(frozen=True)
@@ -29,10 +41,12 @@ class ApplyPlan:
     recover: tuple[str, ...] = ()
     evolved: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
+    knowledge: str = "none"
+    """What happens to knowledge.toml: create, change, drop, recover, evolved, unchanged, or none if there is none."""
 
     @property
     def empty(self) -> bool:
-        return not (self.create or self.change or self.drop or self.recover)
+        return not (self.create or self.change or self.drop or self.recover) and self.knowledge not in CHANGED
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -41,7 +55,7 @@ class ApplyPlan:
 def plan_apply(folder: Path) -> ApplyPlan:
     """Compare the files with the texts last applied."""
     with House.open(folder) as house:
-        return _plan(house.project, house.warehouse)
+        return _plan(house, house.project)
 
 
 def apply(
@@ -52,7 +66,7 @@ def apply(
 ) -> dict[str, Any]:
     """Show the plan to `confirm` and, if it agrees, carry it out: here, or by the daemon that runs."""
     with House.open(folder, engine) as house:
-        plan = _plan(house.project, house.warehouse)
+        plan = _plan(house, house.project)
         if plan.empty:
             return _answer(house.warehouse, plan)
         if not confirm(plan):
@@ -67,7 +81,8 @@ def apply(
 def execute_apply(maintainer: Maintainer, project: Project, progress: Progress) -> dict[str, Any]:
     """Carry out what `project`'s files ask for. Every new text is checked before the first one is built."""
     house = maintainer.house
-    plan = _plan(project, house.warehouse)
+    plan = _plan(house, project)
+    knowledge = knowledge_to_apply(house, project, maintainer.known, plan.knowledge)
     reasons = (
         dict.fromkeys(plan.create, "created")
         | dict.fromkeys(plan.change, "its file changed")
@@ -79,7 +94,11 @@ def execute_apply(maintainer: Maintainer, project: Project, progress: Progress) 
     for name in plan.drop:
         maintainer.worker.drop_view(name)
         maintainer.reload()
-    attach(maintainer, definitions.values(), progress)
+    read = [scan.relation for definition in definitions.values() for scan in scans(definition.tree)]
+    attach(maintainer, [*read, *(knowledge.relations if knowledge else ())], progress)
+    if knowledge is not None:
+        knowledge.keep(maintainer.worker)
+        maintainer.reload()
     targets = [Target(name, text := project.view_files[name], text, reason) for name, reason in reasons.items()]
     if targets:
         bring_about(maintainer, targets, progress)
@@ -87,9 +106,9 @@ def execute_apply(maintainer: Maintainer, project: Project, progress: Progress) 
     return _answer(house.warehouse, plan)
 
 
-def _plan(project: Project, warehouse: Warehouse) -> ApplyPlan:
-    records = {record.name: record for record in warehouse.views()}
-    found: dict[str, list[str]] = {name: [] for name in ApplyPlan.__dataclass_fields__}
+def _plan(house: House, project: Project) -> ApplyPlan:
+    records = {record.name: record for record in house.warehouse.views()}
+    found: dict[str, list[str]] = {name: [] for name in VIEWS}
     for name, text in project.view_files.items():
         record = records.get(name)
         if record is None:
@@ -103,7 +122,7 @@ def _plan(project: Project, warehouse: Warehouse) -> ApplyPlan:
         else:
             found["unchanged"].append(name)
     found["drop"] = [name for name in records if name not in project.view_files]
-    return ApplyPlan(**{name: tuple(names) for name, names in found.items()})
+    return ApplyPlan(**{name: tuple(found[name]) for name in VIEWS}, knowledge=plan_knowledge(house, project))
 
 
 def _check(house: House, name: str, text: str) -> ViewDefinition:
@@ -119,4 +138,5 @@ def _answer(warehouse: Warehouse, plan: ApplyPlan) -> dict[str, Any]:
         "dropped": list(plan.drop),
         "evolved": list(plan.evolved),
         "unchanged": list(plan.unchanged),
+        "knowledge": KNOWLEDGE[plan.knowledge],
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dyda.commands.work import named_relations
 from dyda.errors import DydaError
 from dyda.house import House
 from dyda.maintenance import Maintainer
@@ -22,7 +23,7 @@ def init(folder: Path) -> dict[str, Any]:
 
 
 def sources_check(folder: Path) -> list[dict[str, Any]]:
-    """Reach, rights and capture of every source, for the tables that the views read."""
+    """Reach, rights and capture of every source, for the tables that views read or knowledge.toml names."""
     with House.open(folder) as house:
         tables: dict[str, set[tuple[str, str]]] = {name: set() for name in house.sources}
         answers: list[dict[str, Any]] = []
@@ -33,6 +34,11 @@ def sources_check(folder: Path) -> list[dict[str, Any]]:
                     tables[source].add((relation.schema, relation.table))
             except DydaError as error:
                 answers.append({"source": "", "level": "error", "what": error.what, "remedy": error.remedy})
+        try:
+            for relation in named_relations(house, house.project.knowledge_document()):
+                tables[relation.source].add((relation.schema, relation.table))
+        except DydaError as error:
+            answers.append({"source": "", "level": "error", "what": error.what, "remedy": error.remedy})
         for name in house.sources:
             findings = house.source(name).check(sorted(tables[name]))
             answers += [

@@ -22,6 +22,7 @@ from dyda.errors import (
 from dyda.house import House
 from dyda.maintenance import Maintainer, Target
 from dyda.maintenance.live import load
+from dyda.model.algebra import scans
 from dyda.model.parse import parse_view
 from dyda.warehouse import ViewRecord, Warehouse
 from vm import explain
@@ -67,7 +68,8 @@ def execute_resync(maintainer: Maintainer, name: str, progress: Progress) -> dic
     # Whatever was lost at the sources, triggers among it, is put there again first. Where the text means nothing any
     # more, the build says so, or follows a rename.
     with contextlib.suppress(UnknownRelation, UnknownColumn, UnsupportedSql, NotComputable, RelationRefused):
-        attach(maintainer, [parse_view(name, sql, house.describe, plain_numeric=_numeric(house))], progress)
+        definition = parse_view(name, sql, house.describe, plain_numeric=_numeric(house))
+        attach(maintainer, [scan.relation for scan in scans(definition.tree)], progress)
     bring_about(maintainer, [Target(name, sql, None, "resync was asked for")], progress)
     after = find_view(house.warehouse, name)
     if after.stored_state == "broken":

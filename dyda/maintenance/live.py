@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from dyda.engine import OutputType
 from dyda.errors import DydaError, UnknownRelation
 from dyda.house import House
+from dyda.maintenance.knowing import Unread, read_document
 from dyda.model.algebra import ViewDefinition
 from dyda.model.knowledge import Knowledge
 from dyda.model.parse import parse_view
 from dyda.model.position import Position
 from dyda.model.preferences import Preference
 from dyda.model.relation import Relation, RelationName
-from dyda.warehouse import RelationRecord, SourceRecord, ViewRecord
+from dyda.warehouse import KnowledgeRecord, RelationRecord, SourceRecord, ViewRecord
 from vm import JoinBlock, SweepPlan, flatten, plan_sweep
 from vs import Defaults
 
@@ -77,10 +78,13 @@ class Known:
     """Views that are broken or held: served, not maintained."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Those of `frozen` whose text means nothing over the relations as the catalog knows them: to be built anew."""
-    knowledge: Knowledge = field(default_factory=Knowledge)
-    """The constraints that hold over the relations as the catalog knows them."""
     defaults: Defaults = field(default_factory=Defaults)
     """What a view or a component prefers whose file says nothing."""
+    knowledge: Knowledge = field(default_factory=Knowledge)
+    """The constraints that mean something over the relations as the catalog knows them."""
+    unread: tuple[Unread, ...] = ()
+    """Those that mean nothing now; whoever replaces the knowledge keeps them (`document_of`)."""
+    knowledge_record: KnowledgeRecord = field(default_factory=KnowledgeRecord)
 
     @property
     def captured(self) -> dict[str, dict[RelationName, int]]:
@@ -127,7 +131,22 @@ def load(house: House, before: Known | None = None) -> Known:
         block = flatten(definition, numeric)
         views[record.name] = LiveView(record, definition, block, plan_sweep(block))
     sources = {record.name: record for record in house.warehouse.sources()}
-    return Known(views, relations, sources, frozen, unreadable, Knowledge(), defaults(house))
+    kept = house.warehouse.knowledge()
+    knowledge, unread = _knowledge(kept, relations, resolve, before)
+    return Known(views, relations, sources, frozen, unreadable, defaults(house), knowledge, unread, kept)
+
+
+def _knowledge(
+    record: KnowledgeRecord,
+    relations: Mapping[RelationName, RelationRecord],
+    resolve: Callable[[str, str | None, str], Relation],
+    before: Known | None,
+) -> tuple[Knowledge, tuple[Unread, ...]]:
+    if before is not None and before.knowledge_record.document == record.document and not before.unread:
+        same = (relations.get(name) == before.relations.get(name) for name in before.knowledge.relations)
+        if all(same):
+            return before.knowledge, ()
+    return read_document(record.document, resolve)
 
 
 def defaults(house: House) -> Defaults:

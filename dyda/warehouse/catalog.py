@@ -167,8 +167,8 @@ def relations(connection: Connection) -> list[RelationRecord]:
 
 def knowledge(connection: Connection) -> KnowledgeRecord:
     table = models.project
-    row = connection.execute(select(table.c.knowledge, table.c.knowledge_file, table.c.knowledge_retired)).one()
-    return KnowledgeRecord(row.knowledge, row.knowledge_file, tuple(row.knowledge_retired))
+    row = connection.execute(select(table)).one()
+    return KnowledgeRecord(row.knowledge, row.knowledge_file, tuple(row.knowledge_retired), row.knowledge_evolved)
 
 
 def units(connection: Connection, limit: int) -> list[UnitRecord]:

@@ -130,8 +130,12 @@ def carry_out(cursor: Any, installation: Installation, schema: str, patience: fl
         cursor.execute("DELETE FROM dyda.message WHERE id = ANY(%s)", (list(installation.done),))
     if installation.knowledge is not None:
         cursor.execute(
-            "UPDATE dyda.project SET knowledge = %s, knowledge_retired = knowledge_retired || %s",
-            (Json(dict(installation.knowledge)), Json([dict(entry) for entry in installation.retired])),
+            "UPDATE dyda.project SET knowledge = %(document)s, knowledge_retired = knowledge_retired || %(retired)s,"
+            " knowledge_evolved = knowledge_evolved OR knowledge <> %(document)s",
+            {
+                "document": Json(dict(installation.knowledge)),
+                "retired": Json([dict(entry) for entry in installation.retired]),
+            },
         )
     if installation.unit is not None:
         _save_unit(cursor, installation.unit)

@@ -86,6 +86,7 @@ project = Table(
     _moment("created_at", nullable=False, now=True),
     Column("knowledge", JSONB, nullable=False, server_default=text("'{}'")),
     Column("knowledge_file", Text),
+    Column("knowledge_evolved", Boolean, nullable=False, server_default=text("false")),
     Column("knowledge_retired", JSONB, nullable=False, server_default=text("'[]'")),
 )
 

@@ -212,13 +212,14 @@ class RelationRecord:
 class KnowledgeRecord:
     """What the sources mean to each other. `document` is knowledge.toml's form with full names, as it has evolved.
 
-    `file_text` is the file last applied; `retired` are the constraints that schema changes have ended since then,
-    each a document of one entry with its `reason`.
+    `file_text` is the file last applied; since then schema changes may have changed the document (`evolved`) and ended
+    constraints (`retired`, each a document of one entry with its `reason`).
     """
 
     document: Mapping[str, Any] = field(default_factory=dict)
     file_text: str | None = None
     retired: tuple[Mapping[str, Any], ...] = ()
+    evolved: bool = False
 
 
 @dataclass(frozen=True)

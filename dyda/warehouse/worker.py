@@ -212,7 +212,8 @@ class Worker:
         """The knowledge of a file as it is applied; nothing of it is retired yet."""
         with self._writing() as cursor:
             cursor.execute(
-                "UPDATE dyda.project SET knowledge = %s, knowledge_file = %s, knowledge_retired = '[]'",
+                "UPDATE dyda.project SET knowledge = %s, knowledge_file = %s, knowledge_evolved = false,"
+                " knowledge_retired = '[]'",
                 (Json(dict(document)), file_text),
             )
 

@@ -21,11 +21,13 @@ def test_a_new_catalog_knows_nothing(warehouse: Warehouse) -> None:
 
 def test_an_installation_replaces_the_knowledge_and_keeps_the_file(warehouse: Warehouse, worker: Worker) -> None:
     worker.save_knowledge({"join": [JOIN]}, "the file")
+    worker.install(Installation(knowledge={"join": [JOIN]}))
+    assert not warehouse.knowledge().evolved, "it is as it was"
     first, second = ({"join": [JOIN], "reason": f"{name} was dropped"} for name in ("s", "s2"))
     worker.install(Installation(knowledge={"join": [MOVED]}, retired=(first,)))
-    assert warehouse.knowledge() == KnowledgeRecord({"join": [MOVED]}, "the file", (first,))
+    assert warehouse.knowledge() == KnowledgeRecord({"join": [MOVED]}, "the file", (first,), evolved=True)
     worker.install(Installation(knowledge={}, retired=(second,)))
-    assert warehouse.knowledge() == KnowledgeRecord({}, "the file", (first, second))
+    assert warehouse.knowledge() == KnowledgeRecord({}, "the file", (first, second), evolved=True)
     worker.install(Installation())
     assert warehouse.knowledge().retired == (first, second), "a unit that says nothing leaves it alone"
     worker.save_knowledge({"join": [JOIN]}, "another file")

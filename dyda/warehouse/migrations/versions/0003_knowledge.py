@@ -11,6 +11,7 @@ def upgrade() -> None:
         "ALTER TABLE dyda.project "
         "ADD COLUMN knowledge jsonb DEFAULT '{}' NOT NULL, "
         "ADD COLUMN knowledge_file text, "
+        "ADD COLUMN knowledge_evolved boolean DEFAULT false NOT NULL, "
         "ADD COLUMN knowledge_retired jsonb DEFAULT '[]' NOT NULL"
     )
     op.get_bind().exec_driver_sql("ALTER TABLE dyda.message ADD COLUMN approved boolean DEFAULT false NOT NULL")
