@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import ClassVar, TypeAlias, assert_never
 
 from dyda.model.algebra import ViewDefinition, scans
 from dyda.model.message import SchemaChange, Truncation
@@ -18,6 +18,7 @@ __all__ = ["Adaptation", "MetadataOnly", "Recompute", "adapt"]
 class MetadataOnly:
     """The rows stay as they are; only the definition's text may be another. No source is asked."""
 
+    kind: ClassVar[str] = "metadata"
     definition: ViewDefinition
     reason: str
 
@@ -26,6 +27,7 @@ class MetadataOnly:
 class Recompute:
     """Evaluate the definition over the sources as they are, and merge the difference into the extent."""
 
+    kind: ClassVar[str] = "recompute"
     definition: ViewDefinition
     reason: str
 

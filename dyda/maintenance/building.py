@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from dyda.errors import DydaError, EvaluationFailed, SourceUnreachable, ValueDoesNotFit
 from dyda.house import House
@@ -87,8 +88,13 @@ class Builder:
         outputs = tuple(self.house.engine.analyse(definition))
         return BuildPlan(target, definition, flatten(definition, numeric), outputs)
 
-    def recompute(self, plan: BuildPlan, positions: Mapping[str, Position]) -> ViewChange:
-        """The view at `positions`, merged into its extent by difference; what is visible beyond them is taken away."""
+    def recompute(
+        self, plan: BuildPlan, positions: Mapping[str, Position], told: Mapping[str, Any] | None = None
+    ) -> ViewChange:
+        """The view at `positions`, merged into its extent by difference; what is visible beyond them is taken away.
+
+        `told` is what the view's history says about it.
+        """
         target, definition = plan.target, plan.definition
         columns = tuple(
             ViewColumn(output.name, output.warehouse_type, output.spark_type, output.passthrough)
@@ -113,7 +119,7 @@ class Builder:
             relations=tuple(sorted(definition.relations)),
             cause=target.reason,
             file_text=target.file_text,
-            details={"evolved": evolved},
+            details={"evolved": evolved, **(told or {})},
         )
         unchanged = record is not None and record.sql == sql and record.columns == columns
         expected = record.positions if record is not None else {}

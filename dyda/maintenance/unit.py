@@ -1,12 +1,12 @@
 """What one unit does to every view: synchronization, adaptation and maintenance, under one poll.
 
-schema changes of the unit ─▶ vs.follow ─▶ broken: frozen as it is
-                                  │
-                                  ▼
-                              va.adapt ─▶ recompute: the whole view at the unit's positions
-                                  │
-                                  ▼ metadata only, or untouched
-                              ΔV of the unit's data updates, over the definition as it is now
+schema changes of the unit ─▶ vs.synchronize ─▶ broken: frozen as it is
+                                    │
+                                    ▼ holds, or rewritten
+                                va.adapt ─▶ recompute: the whole view at the unit's positions
+                                    │
+                                    ▼ metadata only, or untouched
+                                ΔV of the unit's data updates, over the definition as it is now
 """
 
 from __future__ import annotations
@@ -14,20 +14,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from dyda.errors import BrokenUnit, SourceUnreachable
 from dyda.house import House
 from dyda.maintenance.building import Builder
 from dyda.maintenance.live import Known, LiveView, Target
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.present import Present
 from dyda.maintenance.refresh import Refresh
-from dyda.model.message import DataUpdate, SchemaChange, Truncation
+from dyda.maintenance.story import Moved, because, story
+from dyda.model.algebra import ViewDefinition, scans
+from dyda.model.knowledge import Knowledge
+from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
-from dyda.warehouse import ViewChange, ViewVersion
+from dyda.warehouse import RelationState, ViewChange, ViewVersion
 from scheduler import Unit
-from va import MetadataOnly, Recompute, adapt
+from va import Adaptation, MetadataOnly, Recompute, adapt
 from vm import flatten, plan_sweep
-from vs import Broken, Holds, Rewritten, follow
+from vs import Broken, Defaults, Holds, Rewritten, World, synchronize
 
 __all__ = ["UnitWork"]
 
@@ -52,57 +56,101 @@ class UnitWork:
         built: list[ViewChange] = []
         maintained: list[LiveView] = []
         versions: dict[str, ViewVersion] = {}
+        world: World | None = None
         for view in views:
             moved = self._moved(view)
             if not moved:
                 maintained.append(view)
                 continue
-            relations = [scan.relation for scan in view.block.occurrences]
-            touched = {change.relation for change in moved}
-            now = present.of([relation for relation in relations if relation.name in touched])
-            judgement = follow(view.definition, now, self.house.project.settings.spark.numeric)
-            match judgement:
-                case Rewritten():
-                    raise NotImplementedError
-                case Broken(reason):
-                    gone = next((present.refused[name] for name in now if name in present.refused), reason)
-                    frozen.append(ViewChange(view=view.name, state="broken", reason=_because(gone, moved)))
-                case Holds(definition, followed):
-                    self._learn(now)
-                    adaptation = adapt(view.definition, definition, moved)
-                    if isinstance(adaptation, MetadataOnly):
-                        block = flatten(definition, self.house.project.settings.spark.numeric)
-                        following = replace(view, definition=definition, block=block, plan=plan_sweep(block))
-                        maintained.append(following)
-                        if followed:
-                            versions[view.name] = _version(view, following, "; ".join(followed))
-                    else:
-                        built.append(self._recompute(view, adaptation))
+            world = world or self._world(present)
+            judgement = synchronize(view.definition, world, Defaults(), self.house.project.settings.spark.numeric)
+            if isinstance(judgement, Broken):
+                refused = next((why for name, why in present.refused.items() if _concerns(moved, name)), None)
+                reason = because(judgement, moved, refused)
+                frozen.append(ViewChange(view=view.name, state="broken", reason=reason))
+                continue
+            self._require_readable(view, judgement.definition)
+            self._learn(world, view.definition.relations | judgement.definition.relations)
+            adaptation = self._adapt(view, judgement, moved)
+            if isinstance(adaptation, MetadataOnly):
+                definition = adaptation.definition
+                block = flatten(definition, self.house.project.settings.spark.numeric)
+                following = replace(view, definition=definition, block=block, plan=plan_sweep(block))
+                maintained.append(following)
+                if definition.sql != view.definition.sql:
+                    versions[view.name] = _version(following, judgement, moved, adaptation)
+            else:
+                built.append(self._recompute(view, judgement, moved, adaptation))
         return [*frozen, *built, *self._maintain(maintained, versions, phase)]
 
-    def _moved(self, view: LiveView) -> list[SchemaChange | Truncation]:
+    def _world(self, present: Present) -> World:
+        """What vs must know: every relation of the catalog, and those that the unit's schema changes touched as they
+        are now. A source that no view reads has no position: whatever is pending there is part of the unit's world."""
+        relations = {name: record.relation for name, record in self.known.relations.items()}
+        ours = {queued.number for queued in self.unit.messages}
+        touched = {
+            change.relation
+            for queued in self.poll.queue
+            if queued.number in ours or self.poll.after.get(queued.message.source) is None
+            for change in queued.message.changes
+            if not isinstance(change, DataUpdate)
+        }
+        now = present.of([relations[name] for name in sorted(touched) if name in relations])
+        return World(relations, now, Knowledge())
+
+    def _moved(self, view: LiveView) -> list[Moved]:
         """What the unit's messages changed under the view other than by row images."""
         return [
-            change
+            Moved(change, queued.message.committed_at)
             for queued in self.unit.messages
             if not view.has(queued.message.source, queued.message.xid)
             for change in queued.message.changes
             if not isinstance(change, DataUpdate) and change.relation in view.definition.relations
         ]
 
-    def _learn(self, now: dict[RelationName, Relation | None]) -> None:
-        for name, relation in now.items():
-            if relation is not None:
+    def _learn(self, world: World, names: frozenset[RelationName]) -> None:
+        for name, relation in world.now.items():
+            if relation is not None and (name in names or relation.name in names):
                 self.described[relation.name] = relation
                 self.refresh.known_as[relation.name] = name
                 if relation.name != name:
                     self.forgotten.add(name)
 
-    def _recompute(self, view: LiveView, adaptation: Recompute) -> ViewChange:
+    def _require_readable(self, view: LiveView, definition: ViewDefinition) -> None:
+        """A rewriting may bring in relations that the view did not read. Each must be captured and polled, and must be
+        readable at the unit's position: a schema change that the unit leaves out cannot be taken back (P5)."""
+        known = {name: record.relation.oid for name, record in self.known.relations.items() if record.captured}
+        for relation in sorted({scan.relation for scan in scans(definition.tree)}, key=lambda found: found.name):
+            source = relation.name.source
+            if relation.name in view.definition.relations or relation.oid in _oids(view):
+                continue
+            if source not in self.poll.snapshots:
+                raise SourceUnreachable(source, self.poll.unreachable.get(source, "capture is not attached"))
+            if relation.oid not in {oid for name, oid in known.items() if name.source == source}:
+                self.house.source(source).attach([relation])
+                self.builder.worker.save_relations([RelationState(relation)])
+                raise BrokenUnit(source, frozenset({str(relation.name)}), "capture of it begins only now")
+            position = self._position(view, source)
+            for queued in self.poll.queue:
+                if queued.message.source == source and not position.includes(queued.message.xid):
+                    left = {n for n in queued.message.moved_without_rows if known.get(n) == relation.oid}
+                    if left:
+                        raise BrokenUnit(source, frozenset(map(str, left)), "a schema change of it waits")
+
+    def _adapt(self, view: LiveView, judgement: Holds | Rewritten, moved: Sequence[Moved]) -> Adaptation:
+        if isinstance(judgement, Rewritten):
+            return Recompute(judgement.definition, judgement.reason)
+        return adapt(view.definition, judgement.definition, [one.change for one in moved])
+
+    def _recompute(
+        self, view: LiveView, judgement: Holds | Rewritten, moved: Sequence[Moved], adaptation: Recompute
+    ) -> ViewChange:
         definition = adaptation.definition
         target = Target(view.name, definition.sql, None, adaptation.reason)
         positions = {source: self._position(view, source) for source in sorted(definition.sources)}
-        return self.builder.recompute(self.builder.plan(target, definition), positions)
+        return self.builder.recompute(
+            self.builder.plan(target, definition), positions, story(judgement, moved, adaptation)
+        )
 
     def _maintain(
         self, views: Sequence[LiveView], versions: dict[str, ViewVersion], phase: Callable[[str], None]
@@ -134,31 +182,41 @@ class UnitWork:
     def _position(self, view: LiveView, source: str) -> Position:
         """Where the unit takes the view; what it leaves out is listed as in progress (P3).
 
-        A source that the unit brings nothing from stays where it is, so that views which agree go on saying so.
+        A source that the unit brings nothing from stays where it is, so that views which agree go on saying so. One
+        that the view did not read begins where the unit leaves those that do; if nobody does, at the snapshot (P5).
         """
         taken = {queued.message.xid for queued in self.unit.messages if queued.message.source == source}
-        if all(view.has(source, xid) for xid in taken):
+        snapshot = self.poll.snapshots[source].position
+        if source not in view.positions:
+            if self.poll.after.get(source) is None:
+                return snapshot
+        elif all(view.has(source, xid) for xid in taken):
             return view.positions[source]
         left = [
             queued.message.xid
             for queued in self.poll.queue
             if queued.message.source == source
             and queued.message.xid not in taken
-            and not view.has(source, queued.message.xid)
+            and not (source in view.positions and view.has(source, queued.message.xid))
         ]
-        return self.poll.snapshots[source].position.without(left)
+        return snapshot.without(left)
 
 
-def _version(before: LiveView, after: LiveView, cause: str) -> ViewVersion:
+def _oids(view: LiveView) -> set[int]:
+    return {occurrence.relation.oid for occurrence in view.block.occurrences}
+
+
+def _concerns(moved: Sequence[Moved], name: RelationName) -> bool:
+    return any(one.change.relation == name for one in moved)
+
+
+def _version(
+    after: LiveView, judgement: Holds | Rewritten, moved: Sequence[Moved], adaptation: Adaptation
+) -> ViewVersion:
     return ViewVersion(
         sql=after.definition.sql,
-        columns=before.record.columns,
+        columns=after.record.columns,
         relations=tuple(sorted(after.definition.relations)),
-        cause=cause,
-        details={"evolved": True},
+        cause="; ".join(judgement.followed) or adaptation.reason,
+        details={"evolved": True, **story(judgement, moved, adaptation)},
     )
-
-
-def _because(reason: str, moved: Sequence[SchemaChange | Truncation]) -> str:
-    told = [f"{change.command}: {change.ddl}" for change in moved if isinstance(change, SchemaChange) and change.ddl]
-    return f"{reason} ({'; '.join(dict.fromkeys(told))})" if told else reason

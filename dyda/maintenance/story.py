@@ -1,0 +1,93 @@
+"""What a view's history tells: which schema changes came, what became of the definition, how its rows followed.
+
+Plain data for the catalog's JSON (`ViewVersion.details`), and the words of a view that breaks.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dyda.model.message import SchemaChange, Truncation
+from va import Adaptation
+from vs import Broken, Holds, Rewritten
+
+__all__ = ["Moved", "because", "story"]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A schema change or truncation under a view, and when its transaction was committed, if the source can tell."""
+
+    change: SchemaChange | Truncation
+    committed_at: datetime.datetime | None
+
+    @property
+    def command(self) -> str:
+        return self.change.command if isinstance(self.change, SchemaChange) else "TRUNCATE"
+
+    @property
+    def ddl(self) -> str:
+        return self.change.ddl if isinstance(self.change, SchemaChange) else ""
+
+    @property
+    def at(self) -> str | None:
+        return self.committed_at.astimezone(datetime.UTC).isoformat() if self.committed_at else None
+
+    def __str__(self) -> str:
+        at = f" at {self.at}" if self.at else ""
+        return f"{self.change.relation.source}{at}: {self.ddl or f'{self.command} {self.change.relation}'}"
+
+
+def story(
+    judgement: Holds | Rewritten,
+    moved: Sequence[Moved],
+    adaptation: Adaptation,
+    queries: int = 0,
+    rows: int = 0,
+    seconds: float = 0.0,
+) -> dict[str, Any]:
+    """The details of a version: `queries` were put to sources, `rows` were written, in so many `seconds`."""
+    told: dict[str, Any] = {
+        "changes": [
+            {
+                "source": one.change.relation.source,
+                "relation": str(one.change.relation),
+                "command": one.command,
+                "ddl": one.ddl,
+                "committed_at": one.at,
+            }
+            for one in moved
+        ],
+        "followed": list(judgement.followed),
+        "adaptation": {
+            "kind": adaptation.kind,
+            "reason": adaptation.reason,
+            "queries": queries,
+            "rows": rows,
+            "seconds": round(seconds, 3),
+        },
+    }
+    if isinstance(judgement, Rewritten):
+        told["components"] = list(judgement.changes)
+        told["rewriting"] = {"reason": judgement.reason, "extent": judgement.extent, "cost": judgement.cost}
+        told["runners_up"] = [
+            {"sql": other.sql, "reason": other.reason, "extent": other.extent, "cost": other.cost}
+            for other in judgement.runners_up
+        ]
+    else:
+        told["components"] = []
+    return told
+
+
+def because(judgement: Broken, moved: Sequence[Moved], refused: str | None = None) -> str:
+    """Why a view is broken: the component, the schema change with source, text and time, and what would have helped."""
+    reason = refused or judgement.reason
+    if judgement.component and judgement.component not in reason:
+        reason = f"{judgement.component}: {reason}"
+    told = "; ".join(dict.fromkeys(str(one) for one in moved if isinstance(one.change, SchemaChange)))
+    if told:
+        reason = f"{reason} ({told})"
+    return f"{reason}. {judgement.remedy}" if judgement.remedy else reason
