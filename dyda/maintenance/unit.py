@@ -23,7 +23,6 @@ from dyda.maintenance.present import Present
 from dyda.maintenance.refresh import Refresh
 from dyda.maintenance.story import Moved, because, story
 from dyda.model.algebra import ViewDefinition, scans
-from dyda.model.knowledge import Knowledge
 from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
@@ -31,7 +30,7 @@ from dyda.warehouse import RelationState, ViewChange, ViewVersion
 from scheduler import Unit
 from va import Adaptation, MetadataOnly, Recompute, adapt
 from vm import flatten, plan_sweep
-from vs import Broken, Defaults, Holds, Rewritten, World, synchronize
+from vs import Broken, Holds, Rewritten, World, synchronize
 
 __all__ = ["UnitWork"]
 
@@ -63,7 +62,9 @@ class UnitWork:
                 maintained.append(view)
                 continue
             world = world or self._world(present)
-            judgement = synchronize(view.definition, world, Defaults(), self.house.project.settings.spark.numeric)
+            judgement = synchronize(
+                view.definition, world, self.known.defaults, self.house.project.settings.spark.numeric
+            )
             if isinstance(judgement, Broken):
                 refused = next((why for name, why in present.refused.items() if _concerns(moved, name)), None)
                 reason = because(judgement, moved, refused)
@@ -96,7 +97,7 @@ class UnitWork:
             if not isinstance(change, DataUpdate)
         }
         now = present.of([relations[name] for name in sorted(touched) if name in relations])
-        return World(relations, now, Knowledge())
+        return World(relations, now, self.known.knowledge)
 
     def _moved(self, view: LiveView) -> list[Moved]:
         """What the unit's messages changed under the view other than by row images."""
