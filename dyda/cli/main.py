@@ -11,6 +11,7 @@ import click
 
 import dyda
 from dyda.cli.demo import demo_command
+from dyda.cli.knowledge import knowledge_group
 from dyda.cli.options import CommonGroup
 from dyda.cli.pending import pending_group
 from dyda.cli.project import apply_command, init_command, sources_group
@@ -43,6 +44,7 @@ for command in (
     status_command,
     pending_group,
     views_group,
+    knowledge_group,
     verify_command,
     stop_command,
 ):

@@ -26,6 +26,8 @@ WIDE = 100_000
 COLOURS = {
     "fresh": "green",
     "equal": "green",
+    "holds": "green",
+    "active": "green",
     "ok": "green",
     "stale": "yellow",
     "building": "yellow",
@@ -34,8 +36,12 @@ COLOURS = {
     "warning": "yellow",
     "skipped": "yellow",
     "unverifiable": "yellow",
+    "untested": "yellow",
+    "unread": "yellow",
+    "retired": "yellow",
     "broken": "red",
     "different": "red",
+    "violated": "red",
     "error": "red",
     "quarantined": "red",
 }

@@ -7,6 +7,7 @@ and progress go through callbacks, so that a program can answer them too.
 from dyda.commands.apply import ApplyPlan, apply, plan_apply
 from dyda.commands.daemon import run_daemon, stop
 from dyda.commands.decisions import pending_hold, pending_release, pending_retry, pending_skip
+from dyda.commands.knowledge import knowledge, knowledge_check
 from dyda.commands.listing import sources, status, views, views_show
 from dyda.commands.project import init, sources_check, sources_detach
 from dyda.commands.queue import pending, pending_graph, pending_picture, pending_plan, pending_show
@@ -16,6 +17,8 @@ __all__ = [
     "ApplyPlan",
     "apply",
     "init",
+    "knowledge",
+    "knowledge_check",
     "pending",
     "pending_graph",
     "pending_hold",

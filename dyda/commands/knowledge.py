@@ -2,25 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from dyda.commands.constraints import examine
 from dyda.commands.work import named_relations
+from dyda.engine import Engine
 from dyda.errors import ConfigurationError, UnknownRelation
 from dyda.house import House
-from dyda.maintenance.knowing import document_of, read_document
-from dyda.maintenance.live import Known
+from dyda.maintenance.knowing import document_of, read_document, retirement, single_entries
+from dyda.maintenance.live import Known, load
+from dyda.model.knowledge import Constraint
 from dyda.model.knowledge_file import parse_knowledge, render_knowledge
 from dyda.model.relation import Relation
 from dyda.project import Project
 from dyda.warehouse import Installation, Worker
 
-__all__ = ["CHANGED", "KnowledgeToApply", "knowledge_to_apply", "plan_knowledge"]
+__all__ = ["CHANGED", "KnowledgeToApply", "knowledge", "knowledge_check", "knowledge_to_apply", "plan_knowledge"]
 
 Resolve = Callable[[str, str | None, str], Relation]
 
+PLAIN = re.compile(r"`([a-z_][a-z0-9_]*)`")
 CHANGED = ("create", "change", "drop", "recover")
+
+
+def knowledge(folder: Path) -> list[dict[str, Any]]:
+    """The constraints that were applied: those in force, those that mean nothing now, and those that have ended."""
+    with House.open(folder) as house:
+        known = load(house)
+        listed = []
+        for _, entry in single_entries(known.knowledge_record.document):
+            reason = next((unread.reason for unread in known.unread if unread.document == entry), None)
+            listed.append(_listed(entry, "unread" if reason else "active", reason))
+        for ended in known.knowledge_record.retired:
+            document = {kind: entries for kind, entries in ended.items() if kind != "reason"}
+            listed.append(_listed(document, "retired", ended["reason"]))
+        return listed
+
+
+def knowledge_check(folder: Path, engine: Engine | None = None) -> list[dict[str, Any]]:
+    """Test each constraint against the live data: of the file if it is not applied yet, else as they have evolved."""
+    with House.open(folder, engine) as house:
+        record, text = house.warehouse.knowledge(), house.project.knowledge_file
+        if text is not None and text != record.file_text:
+            tested, applied = parse_knowledge(house.project.knowledge_document(), _live(house)), False
+        else:
+            tested, applied = load(house).knowledge, True
+        findings = examine(house, tested)
+        return [
+            {**_described(constraint), "applied": applied, **asdict(finding), "samples": list(finding.samples)}
+            for constraint, finding in zip(tested.constraints, findings, strict=True)
+        ]
+
+
+def _listed(document: Mapping[str, Any], state: str, reason: str | None) -> dict[str, Any]:
+    ((kind, (entry,)),) = document.items()
+    return {"kind": kind, "constraint": _words(kind, entry), "state": state, "reason": reason, "entry": entry}
+
+
+def _described(constraint: Constraint) -> dict[str, Any]:
+    document = retirement(constraint, "")
+    ((kind, (entry,)),) = ((kind, entries) for kind, entries in document.items() if kind != "reason")
+    return {"kind": kind, "constraint": _words(kind, entry)}
+
+
+def _words(kind: str, entry: Mapping[str, Any]) -> str:
+    match kind:
+        case "join":
+            text = f"{entry['between'][0]} meets {entry['between'][1]} on {entry['on']}"
+        case "containment":
+            sides = [
+                f"{entry[side]} where {entry[f'{side}_where']}" if f"{side}_where" in entry else entry[side]
+                for side in ("of", "in")
+            ]
+            relation = {"subset": "is in", "equivalent": "is the same as", "superset": "contains"}[entry["is"]]
+            text = f"{sides[0]} {relation} {sides[1]}"
+        case _:
+            text = f"{entry['attribute']} = {entry['equals']}"
+    return PLAIN.sub(r"\1", text)
 
 
 def plan_knowledge(house: House, project: Project) -> str:
@@ -59,10 +121,10 @@ def knowledge_to_apply(house: House, project: Project, known: Known, plan: str) 
 
     def resolve(source: str, schema: str | None, table: str) -> Relation:
         if source not in house.sources:
-            raise UnknownRelation(f"there is no source {source!r}", f"This project has: {', '.join(house.sources)}.")
+            return _live(house)(source, schema, table)
         name = house.relation_name(source, schema, table)
         record = known.relations.get(name)
-        relation = record.relation if record and record.captured else house.describe(source, schema, table)
+        relation = record.relation if record and record.captured else _live(house)(source, schema, table)
         return found.setdefault((source, schema, table), relation)
 
     try:
@@ -72,6 +134,17 @@ def knowledge_to_apply(house: House, project: Project, known: Known, plan: str) 
         raise
     kept = render_knowledge(knowledge)
     return KnowledgeToApply(tuple(found.values()), lambda worker: worker.save_knowledge(kept, text))
+
+
+def _live(house: House) -> Resolve:
+    """Relations as their sources describe them now. The error of an unknown source is told with its entry."""
+
+    def resolve(source: str, schema: str | None, table: str) -> Relation:
+        if source not in house.sources:
+            raise UnknownRelation(f"there is no source {source!r}", f"This project has: {', '.join(house.sources)}.")
+        return house.describe(source, schema, table)
+
+    return resolve
 
 
 def _recovered(house: House, known: Known) -> KnowledgeToApply:
@@ -91,7 +164,7 @@ def _recovered(house: House, known: Known) -> KnowledgeToApply:
 def _blame_the_queue(house: House, document: dict[str, Any]) -> None:
     """An error of its own if the file is right about the sources as they are: the catalog has not caught up."""
     try:
-        parse_knowledge(document, house.describe)
+        parse_knowledge(document, _live(house))
     except ConfigurationError:
         return
     raise ConfigurationError(

@@ -29,6 +29,7 @@ from dyda.warehouse.records import (
     ViewRecord,
     ViewVersion,
 )
+from dyda.warehouse.sets import SetComparison
 from dyda.warehouse.sink import StagingSink
 from dyda.warehouse.staging import Staging
 from dyda.warehouse.warehouse import Warehouse
@@ -46,6 +47,7 @@ __all__ = [
     "RelationRecord",
     "RelationState",
     "RequestRecord",
+    "SetComparison",
     "SourceRecord",
     "SourceState",
     "Staging",

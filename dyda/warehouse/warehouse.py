@@ -37,6 +37,7 @@ from dyda.warehouse.records import (
     VersionRecord,
     ViewRecord,
 )
+from dyda.warehouse.sets import SetComparison, compare_sets
 from dyda.warehouse.staging import Staging, collect_garbage, create_staging, drop_staging
 from dyda.warehouse.upgrade import upgrade
 from dyda.warehouse.worker import Worker
@@ -225,6 +226,17 @@ class Warehouse:
                 finally:
                     with suppress(psycopg2.Error):
                         drop_staging(connection, made.number)
+        finally:
+            connection.close()
+
+    def compare_sets(
+        self, left: Staging, right: Staging, sides: tuple[bool, bool] = (True, True), samples: int = 10
+    ) -> SetComparison:
+        """How the rows of two staging tables differ as sets."""
+        connection = connect(self.url, "dyda check")
+        try:
+            with translated(self.url), connection.cursor() as cursor:
+                return compare_sets(cursor, left, right, sides=sides, samples=samples)
         finally:
             connection.close()
 
