@@ -1,4 +1,4 @@
-"""Commands about views: views, views show, views explain, views resync, verify."""
+"""Commands about views: views, views show, history, diff, explain, resync, verify."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["verify_command", "views_group"]
 @click.group("views", cls=CommonGroup, invoke_without_command=True)
 @click.pass_context
 def views_group(context: click.Context) -> None:
-    """List the views; show, explain or rebuild one."""
+    """List the views; show, explain or rebuild one, or tell its history."""
     from dyda import commands
 
     if context.invoked_subcommand is not None:
@@ -49,6 +49,77 @@ def views_show(name: str, sql: bool) -> None:
     table([("name", "COLUMN"), ("type", "TYPE")], answer["columns"], "No columns.")
     say("")
     say(answer["sql"].rstrip("\n"))
+
+
+@views_group.command("history")
+@click.argument("name")
+def views_history(name: str) -> None:
+    """Show every version of a view: its cause, the rewriting and what it was chosen over, and how its rows followed."""
+    from dyda import commands
+
+    answer = commands.views_history(common().folder, name)
+    if common().json:
+        show_json(answer)
+        return
+    for number, version in enumerate(answer):
+        if number:
+            say("")
+        _show_version(version)
+
+
+def _show_version(version: dict[str, Any]) -> None:
+    adaptation, rewriting = version["adaptation"], version["rewriting"]
+    pairs: list[tuple[str, Any]] = [
+        ("version", f"{version['version']}, installed at {version['installed_at']}"),
+        ("cause", version["cause"]),
+    ]
+    pairs += [
+        ("schema change", f"{change['source']}: {change['ddl'] or change['command'] + ' ' + change['relation']}")
+        for change in version["changes"]
+    ]
+    pairs += [("followed", what) for what in version["followed"]]
+    pairs += [("component", what) for what in version["components"]]
+    if rewriting:
+        pairs.append(("rewriting", rewriting["reason"]))
+        pairs.append(("extent", rewriting["extent"]))
+        pairs.append(("cost", f"{rewriting['cost']} source queries per update"))
+    for other in version["runners_up"]:
+        told = f"{other['reason']} (extent {other['extent']}, {other['cost']} source queries per update)"
+        pairs.append(("runner-up", f"{told}: {' '.join(other['sql'].split())}"))
+    if adaptation:
+        told = f"{adaptation['kind']}: {adaptation['reason']}"
+        pairs.append(("adaptation", told))
+        pairs.append(
+            (
+                "it took",
+                f"{adaptation['rows']} rows, {adaptation['queries']} source queries, {adaptation['seconds']} s",
+            )
+        )
+    facts(pairs)
+    for line in version["sql"].rstrip("\n").splitlines():
+        say(f"    {line}")
+
+
+@views_group.command("diff")
+@click.argument("name")
+@click.argument("before", metavar="[FROM]", type=int, required=False)
+@click.argument("after", metavar="[TO]", type=int, required=False)
+def views_diff(name: str, before: int | None, after: int | None) -> None:
+    """Show what changed between two versions of a view: by default the last two."""
+    from dyda import commands
+
+    answer = commands.views_diff(common().folder, name, before, after)
+    if common().json:
+        show_json(answer)
+        return
+    if not answer["diff"]:
+        log(f"version {answer['from']} and version {answer['to']} of {name} say the same.")
+    for line in answer["diff"]:
+        # click takes the colours away where there is no terminal.
+        click.secho(line, fg=DIFF_COLOURS.get(line[:1]) if not line.startswith(("---", "+++")) else None)
+
+
+DIFF_COLOURS = {"-": "red", "+": "green", "@": "cyan"}
 
 
 @views_group.command("explain")

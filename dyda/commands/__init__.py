@@ -7,6 +7,7 @@ and progress go through callbacks, so that a program can answer them too.
 from dyda.commands.apply import ApplyPlan, apply, plan_apply
 from dyda.commands.daemon import run_daemon, stop
 from dyda.commands.decisions import pending_hold, pending_release, pending_retry, pending_skip
+from dyda.commands.history import views_diff, views_history
 from dyda.commands.knowledge import knowledge, knowledge_check
 from dyda.commands.listing import sources, status, views, views_show
 from dyda.commands.project import init, sources_check, sources_detach
@@ -37,7 +38,9 @@ __all__ = [
     "stop",
     "verify",
     "views",
+    "views_diff",
     "views_explain",
+    "views_history",
     "views_resync",
     "views_show",
 ]

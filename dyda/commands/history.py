@@ -1,0 +1,96 @@
+"""Commands that tell a view's story: its versions with their causes, and what changed between two of them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+
+from dyda.commands.listing import time_text
+from dyda.commands.views import find_view
+from dyda.errors import DydaError
+from dyda.house import House
+from dyda.warehouse import VersionRecord
+
+__all__ = ["views_diff", "views_history"]
+
+
+def views_history(folder: Path, name: str) -> list[dict[str, Any]]:
+    """Every version of the view, the oldest first: why it came, what it was chosen over, how its rows followed."""
+    with House.open(folder) as house:
+        find_view(house.warehouse, name)
+        return [_told(version) for version in house.warehouse.versions(name)]
+
+
+def views_diff(folder: Path, name: str, before: int | None = None, after: int | None = None) -> dict[str, Any]:
+    """What changed from version `before` to version `after`: by default from the last but one to the current one."""
+    with House.open(folder) as house:
+        find_view(house.warehouse, name)
+        versions = {version.version: version for version in house.warehouse.versions(name)}
+    if after is None:
+        after = max(versions, default=0)
+    if before is None:
+        before = max((number for number in versions if number < after), default=after)
+    for number in (before, after):
+        if number not in versions:
+            known = ", ".join(map(str, versions)) or "none yet"
+            raise DydaError(f"view {name} has no version {number}; it has: {known}", f"See: dyda views history {name}")
+    old, new = versions[before], versions[after]
+    return {
+        "name": name,
+        "from": before,
+        "to": after,
+        "before": old.sql,
+        "after": new.sql,
+        "diff": _diff(old, new),
+        "columns": {
+            "added": [column.name for column in new.columns if column not in old.columns],
+            "removed": [column.name for column in old.columns if column not in new.columns],
+        },
+    }
+
+
+def _told(version: VersionRecord) -> dict[str, Any]:
+    details = version.details
+    return {
+        "version": version.version,
+        "installed_at": time_text(version.installed_at),
+        "cause": version.cause,
+        "evolved": bool(details.get("evolved")),
+        "sql": version.sql,
+        "columns": [{"name": column.name, "type": column.type} for column in version.columns],
+        "changes": details.get("changes", []),
+        "followed": details.get("followed", []),
+        "components": details.get("components", []),
+        "rewriting": details.get("rewriting"),
+        "runners_up": details.get("runners_up", []),
+        "adaptation": details.get("adaptation"),
+    }
+
+
+def _diff(old: VersionRecord, new: VersionRecord) -> list[str]:
+    """The lines of a unified diff with the whole text as its context, both versions laid out alike."""
+    before, after = _laid_out(old.sql), _laid_out(new.sql)
+    one, other = f"version {old.version}", f"version {new.version}"
+    return list(difflib.unified_diff(before, after, one, other, n=max(len(before), len(after)), lineterm=""))
+
+
+def _laid_out(text: str) -> Sequence[str]:
+    """A file is laid out by its author and a rewriting by a program: alike, only what differs shows."""
+    try:
+        tree = sqlglot.parse_one(text, dialect="spark")
+    except sqlglot.errors.SqlglotError:
+        return text.splitlines()
+    for identifier in tree.find_all(exp.Identifier):
+        if re.fullmatch("[a-z_][a-z0-9_]*", identifier.name):
+            identifier.set("quoted", False)
+    for paren in list(tree.find_all(exp.Paren)):
+        if isinstance(paren.parent, exp.And | exp.Where | exp.Join) and not isinstance(paren.this, exp.Or):
+            paren.this.add_comments(paren.pop_comments())
+            paren.replace(paren.this)
+    return tree.sql(dialect="spark", pretty=True).splitlines()
