@@ -55,7 +55,9 @@ class Refresh:
         """Raises if the unit has become pointless; called before each hop and before Spark."""
         self.known_as: dict[RelationName, RelationName] = {}
         """Names that the poll knows by another one: a rename is being followed."""
-        self._images: dict[RelationName, pa.Table] = {}
+        self._images: dict[Relation, pa.Table] = {}
+        """By the relation as the reader knows it: under the same name there may be another table, or other columns
+        under the same names, once a unit of this poll has followed a schema change."""
 
     def read_images(self, blocks: Iterable[JoinBlock]) -> None:
         """Fetch the row images of every relation these views read, with all the columns any of them needs."""
@@ -66,16 +68,16 @@ class Refresh:
             meant |= {occurrence.relation.name: occurrence.relation for occurrence in block.occurrences}
             for name, columns in block.wanted.items():
                 known = self.known_as.get(name, name)
-                if known in touched and name.source in self.poll.snapshots and not self._has(name, columns):
+                if known in touched and name.source in self.poll.snapshots and not self._has(meant[name], columns):
                     wanted.setdefault(name.source, {}).setdefault(name, {}).update(dict.fromkeys(columns))
         for source, relations in wanted.items():
             asked = {self.known_as.get(name, name): list(columns) for name, columns in relations.items()}
             tables = {self.known_as.get(name, name): meant[name] for name in relations}
             images = self.poll.snapshots[source].changes(asked, self.poll.after.get(source), tables)
-            self._images |= {name: images[self.known_as.get(name, name)] for name in relations}
+            self._images |= {meant[name]: images[self.known_as.get(name, name)] for name in relations}
 
-    def _has(self, name: RelationName, columns: Iterable[str]) -> bool:
-        images = self._images.get(name)
+    def _has(self, relation: Relation, columns: Iterable[str]) -> bool:
+        images = self._images.get(relation)
         return images is not None and set(columns) <= set(images.column_names)
 
     def changes(
@@ -116,12 +118,12 @@ class Refresh:
         """Per occurrence, the images of the chosen transactions; a self-joined relation changes in each of them."""
         bags = {}
         for occurrence in block.occurrences:
-            relation = occurrence.relation.name
-            images = self._images.get(relation)
+            images = self._images.get(occurrence.relation)
             if images is None:
                 continue
             # The decision is made per transaction, not per row.
-            xids = [xid for xid in pc.unique(images.column(XID)).to_pylist() if chosen(relation.source, xid)]
+            source = occurrence.relation.name.source
+            xids = [xid for xid in pc.unique(images.column(XID)).to_pylist() if chosen(source, xid)]
             if xids:
                 kept = images.filter(pc.is_in(images.column(XID), value_set=pa.array(xids, pa.int64())))
                 bags[occurrence.alias] = Bag(kept.select([*occurrence.columns, COUNT]))

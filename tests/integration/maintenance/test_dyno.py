@@ -183,3 +183,38 @@ def test_a_rename_that_no_event_told_is_found_by_comparison(town: Town) -> None:
     town.execute("booking", "INSERT INTO trip VALUES ('Ann', 8)")
     town.settle()
     assert town.extent("joined") == Counter({"Ann\t1": 1, "Ann\t7": 1, "Ann\t8": 1})
+
+
+def test_a_swap_and_a_row_of_the_new_table_wait_behind_data_of_the_old_one(town: Town) -> None:
+    """Three units under one poll: images of two tables that bore one name, one after the other, are told apart."""
+    joined(town)
+    town.execute("booking", "INSERT INTO flight VALUES ('Ann', 5)")
+    town.execute(
+        "booking",
+        "ALTER TABLE flight RENAME TO old_flight",
+        "CREATE TABLE flight (name text, no int)",
+        "INSERT INTO flight VALUES ('Ann', 100)",
+    )
+    town.execute("booking", "INSERT INTO flight VALUES ('Ann', 48)")
+    town.settle()
+    assert town.extent("joined") == Counter({"Ann\t100": 1, "Ann\t48": 1})
+
+
+def test_columns_that_exchange_their_names_wait_behind_data_and_before_more(town: Town) -> None:
+    """Images are kept for the columns as a view knows them, not by what these are called."""
+    town.source("one", "CREATE TABLE r (k int, a int, b int)", "INSERT INTO r VALUES (1, 10, 20)")
+    town.source("two", "CREATE TABLE s (k int)", "INSERT INTO s VALUES (1)")
+    town.view("both", "SELECT r.a, r.b FROM one.r r JOIN two.s s ON s.k = r.k")
+    town.apply()
+    town.execute("one", "INSERT INTO r VALUES (1, 11, 21)")
+    town.execute(
+        "one",
+        "ALTER TABLE r RENAME COLUMN a TO c",
+        "ALTER TABLE r RENAME COLUMN b TO a",
+        "ALTER TABLE r RENAME COLUMN c TO b",
+        "INSERT INTO r (k, a, b) VALUES (1, 22, 12)",
+    )
+    town.execute("two", "INSERT INTO s VALUES (1)")
+    town.execute("one", "INSERT INTO r (k, a, b) VALUES (1, 23, 13)")
+    town.settle()
+    assert town.extent("both") == Counter({"10\t20": 2, "11\t21": 2, "12\t22": 2, "13\t23": 2})
