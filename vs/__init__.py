@@ -1,23 +1,38 @@
-"""View synchronization: what becomes of a view's definition when a schema under it moves (paper 001, Section 2).
+"""View synchronization: what becomes of a view's definition when a schema under it moves (paper 001, Section 2; the EVE
+project's E-SQL preferences, knowledge base and CVS algorithm).
 
-Always true here: rewriting is pure, and a view whose definition cannot be kept is reported broken with its reason,
-never guessed at. Two rules so far: renames are followed, with the view's own column names unchanged (following.py);
-anything else must leave the definition meaningful as it stands (reading.py).
+Always true here: everything is pure; a rewriting refers only to what is there, keeps or replaces or drops each
+component only as its author allows, joins only as the view or the knowledge says, and promises of its extent only what
+the constraints prove. A view without a legal form is reported broken with the component in the way, never guessed at.
+
+    preferences  what holds for each component          join_paths  ways over the join constraints
+    passage      relations before and now               search      candidates for every combination
+    evolution    the knowledge follows the schemas      extent      what is proven about the rows
+    covers       what the knowledge offers instead      ranking     the best one, and why
+    decisions    what may be done about what is gone    assembly    text, read again over today's relations
 """
 
+from vs.candidates import candidate_relations
+from vs.evolution import Evolution, evolve
 from vs.following import follow
 from vs.judgement import Alternative, Broken, Holds, Judgement, Rewritten
+from vs.preferences import Defaults, EffectivePreferences, effective_preferences
 from vs.reading import read
-from vs.synchronization import Defaults, World, synchronize
+from vs.synchronization import World, synchronize
 
 __all__ = [
     "Alternative",
     "Broken",
     "Defaults",
+    "EffectivePreferences",
+    "Evolution",
     "Holds",
     "Judgement",
     "Rewritten",
     "World",
+    "candidate_relations",
+    "effective_preferences",
+    "evolve",
     "follow",
     "read",
     "synchronize",

@@ -1,27 +1,37 @@
-"""Synchronization: from a view and what happened to the relations it knows, to the view's best legal form."""
+"""Synchronization: from a view and what happened to the relations it knows, to the view's best legal form.
+
+    relations before ─┐                      nothing ─▶ followed
+    relations now    ─┼─▶ what the view lost ┤
+    knowledge        ─┘                      decisions ─▶ search ─▶ proof ─▶ ranking ─▶ the best one, or broken
+
+A rewriting is legal (P1-P4) by construction, except for its extent, which is proven and then compared with what the
+view asks for. Several changes at once are one search: everything that is gone is covered together (paper 001,
+Equation 6).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dyda.model.algebra import ViewDefinition
+from dyda.errors import DydaError
+from dyda.model.algebra import ViewDefinition, scans
 from dyda.model.knowledge import Knowledge
-from dyda.model.preferences import Preference
 from dyda.model.relation import Relation, RelationName
-from vs.following import follow
-from vs.judgement import Judgement
+from vs.assembly import assemble
+from vs.block import block, lost
+from vs.draft import as_it_stands
+from vs.evolution import evolve
+from vs.extent import prove, satisfies
+from vs.join_paths import JoinGraph
+from vs.judgement import Alternative, Holds, Judgement, Rewritten
+from vs.obstacles import Obstacles
+from vs.passage import Passage
+from vs.preferences import Defaults
+from vs.ranking import Candidate, changes, ranked, reason
+from vs.search import drafts
 
-__all__ = ["Defaults", "World", "synchronize"]
-
-
-@dataclass(frozen=True)
-class Defaults:
-    """What a component, or a view, prefers if its file says nothing."""
-
-    component: Preference = field(default_factory=Preference)
-    extent: str = "equivalent"
-    new_columns: str = "ignore"
+__all__ = ["World", "synchronize"]
 
 
 @dataclass(frozen=True)
@@ -44,4 +54,48 @@ def synchronize(
     plain_numeric: str = "decimal(38,18)",
 ) -> Judgement:
     """The view over the relations as they are now: as it stands, rewritten as its owner allows, or broken."""
-    return follow(definition, world.now, plain_numeric)
+    known = {**world.relations, **{scan.relation.name: scan.relation for scan in scans(definition.tree)}}
+    passage = Passage(known, world.now)
+    view = block(definition, defaults or Defaults())
+    gone = lost(view, passage)
+    obstacles = Obstacles(passage)
+    if gone:
+        found = drafts(view, passage, world.knowledge, _joins(world.knowledge, known, passage), obstacles)
+    else:
+        found = [as_it_stands(view)]
+    because = "; ".join(gone)
+    append = view.preferences.new_columns == "append"
+    candidates = []
+    for draft in found:
+        try:
+            assembly = assemble(draft, passage, plain_numeric, append=append)
+        except DydaError as error:  # a type that the view cannot compute with, whatever it is cast to
+            obstacles.unreadable(because, error.what, error.remedy)
+            continue
+        candidates.append(Candidate(draft, assembly, prove(draft, passage, world.knowledge)))
+    order = ranked(candidates)
+    legal = [candidate for candidate in order if satisfies(candidate.extent, view.preferences.extent)]
+    if not legal:
+        if order:
+            obstacles.extent(because, view.preferences.extent, order[0].extent, reason(order[0]))
+        return obstacles.broken(because)
+    best, *others = legal
+    if not gone and not best.assembly.appended:
+        return Holds(best.assembly.definition, best.assembly.followed)
+    return Rewritten(
+        best.assembly.definition,
+        best.extent,
+        best.draft.cost,
+        reason(best),
+        changes(best),
+        best.assembly.followed,
+        tuple(Alternative(other.sql, other.extent, other.draft.cost, reason(other)) for other in others),
+    )
+
+
+def _joins(knowledge: Knowledge, known: Mapping[RelationName, Relation], passage: Passage) -> JoinGraph:
+    """The join constraints that still hold something, in the names known before."""
+    retired = [constraint for constraint, _ in evolve(knowledge, known, passage.now).retired]
+    return JoinGraph(
+        join for join in knowledge.joins if join not in retired and all(r in known for r in join.relations)
+    )

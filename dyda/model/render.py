@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from dyda.model.algebra import Join, Node, Project, Scan, Select
+from dyda.model.algebra import Expression, Join, Node, Project, Scan, Select
 from dyda.model.preferences import Preference, Preferences
+from dyda.model.sql_text import SqlText, TokenType
 
 __all__ = ["render_view"]
 
@@ -45,16 +46,30 @@ def _gather(node: Node, preferences: Preferences, tables: list[str], conditions:
             tables.append(f"{name} {_quoted(alias)}{_comment(preferences.of_relation(alias))}")
         case Select(below, condition):
             _gather(below, preferences, tables, conditions)
-            conditions.append(f"({condition.rendered(str)}){_comment(preferences.of_condition(condition.sql))}")
+            conditions.append(_conjunct(condition, preferences))
         case Join(left, right, condition):
             _gather(left, preferences, tables, conditions)
             _gather(right, preferences, tables, conditions)
             if condition is not None:
-                conditions.append(f"({condition.rendered(str)}){_comment(preferences.of_condition(condition.sql))}")
+                conditions.append(_conjunct(condition, preferences))
         case Project():
             raise ValueError("a select list below a join or a selection cannot be written yet")
         case _:
             assert_never(node)
+
+
+def _conjunct(condition: Expression, preferences: Preferences) -> str:
+    """The condition as one part of a conjunction: only what binds weaker than AND needs parentheses."""
+    text = condition.rendered(str)
+    depth, weaker = 0, False
+    for word in SqlText("", text).words:
+        depth += _DEPTH.get(word.token_type, 0)
+        weaker = weaker or (depth == 0 and word.token_type in _WEAKER)
+    return f"{f'({text})' if weaker else text}{_comment(preferences.of_condition(condition.sql))}"
+
+
+_DEPTH = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1, TokenType.CASE: 1, TokenType.END: -1}
+_WEAKER = frozenset({TokenType.OR, TokenType.XOR, TokenType.DAMP})
 
 
 def _comment(preference: Preference | None) -> str:

@@ -83,12 +83,20 @@ def test_another_table_under_the_name_is_read_by_names() -> None:
     assert judgement.definition.sql == JOINED.sql
 
 
-def test_a_dropped_relation_and_a_lost_type_break() -> None:
+def test_a_dropped_relation_and_a_column_that_cannot_be_read_break() -> None:
     assert follow(JOINED, {OTHER: None}) == Broken("booking.public.flight was dropped")
+    virtual = replace(CUSTOMER, columns=(CUSTOMER.columns[0], Column("city", TEXT, 2, generated="v")))
+    judgement = follow(JOINED, {NAME: virtual})
+    assert judgement == Broken("column city of crm.public.customer is a virtual generated column now")
+
+
+def test_a_type_of_another_kind_is_read_as_the_old_one_where_it_computes() -> None:
     as_json = replace(CUSTOMER, columns=(CUSTOMER.columns[0], Column("city", PgType("json", "json"), 2)))
     judgement = follow(JOINED, {NAME: as_json})
-    assert isinstance(judgement, Broken)
-    assert "json" in judgement.reason
+    assert isinstance(judgement, Holds)
+    assert "upper(CAST(`c`.`city` AS STRING)) AS `town`" in judgement.definition.sql
+    assert "CAST(`c`.`city` AS STRING) <> 'c.city'" in judgement.definition.sql
+    assert judgement.followed == ("column city of crm.public.customer is json now: it is read as text",)
 
 
 def test_an_unused_column_may_go() -> None:

@@ -1,0 +1,176 @@
+"""From a draft to a definition: today's names, text, and the text read again over the relations as they are now.
+
+The view's own column names survive. Where a column's type is of another kind now, expressions that compute with it
+read it as the old one, so that they go on meaning what they meant; a column that is only passed on follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dyda.model.algebra import (
+    ColumnRef,
+    Expression,
+    Join,
+    Node,
+    OutputColumn,
+    Project,
+    Scan,
+    Select,
+    ViewDefinition,
+)
+from dyda.model.knowledge import comparable
+from dyda.model.parse import LONGEST_NAME, RESERVED, Resolve, parse_view
+from dyda.model.preferences import Preferences
+from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.render import render_view
+from vs.draft import Draft, DraftCondition, DraftItem
+from vs.passage import Passage
+from vs.substitution import cast, plain, substituted
+
+__all__ = ["Assembly", "assemble"]
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """The definition over today's relations; what was followed and what was appended, in words."""
+
+    definition: ViewDefinition
+    followed: tuple[str, ...]
+    appended: tuple[str, ...]
+
+
+def assemble(draft: Draft, passage: Passage, plain_numeric: str, *, append: bool) -> Assembly:
+    """The draft written down and read. A DydaError says why it cannot be read."""
+    definition = draft.block.definition
+    followed: dict[str, None] = {}
+    relations = {occurrence.alias: _there(passage, occurrence.relation) for occurrence in draft.occurrences}
+    names = {occurrence.alias: occurrence.relation for occurrence in draft.occurrences}
+    for alias, name in names.items():
+        for ref in sorted(_used(draft, alias)):
+            followed.update(dict.fromkeys(passage.said(name, ref)))
+        if name != relations[alias].name:
+            followed.setdefault(f"{name} is {relations[alias].name} now")
+    words = _Words(passage, names, followed)
+    items = [OutputColumn(item.name, words.item(item)) for item in draft.items]
+    conditions = [words.computed(condition.expression) for condition in draft.conditions]
+    appended = _appended(draft, passage, [item.name for item in items]) if append else []
+    items += [OutputColumn(name, plain(ref)) for name, ref in appended]
+    tree = Project(_joined(relations, conditions), tuple(items))
+    preferences = _preferences(draft, conditions)
+    anew = bool(followed or appended or definition.star or _is_ambiguous(relations) or not _is_untouched(draft))
+    sql = render_view(tree, preferences) if anew else definition.sql
+    read = parse_view(definition.name, sql, _resolver(relations), plain_numeric=plain_numeric)
+    return Assembly(read, tuple(followed), tuple(f"{ref.column} of {names[ref.alias]}" for _, ref in appended))
+
+
+@dataclass(frozen=True)
+class _Words:
+    passage: Passage
+    names: Mapping[str, RelationName]
+    followed: dict[str, None]
+
+    def item(self, item: DraftItem) -> Expression:
+        return (
+            substituted(item.expression, self._followed) if item.expression.column else self.computed(item.expression)
+        )
+
+    def computed(self, expression: Expression) -> Expression:
+        return substituted(expression, self._as_before)
+
+    def _followed(self, ref: ColumnRef) -> Expression:
+        return plain(ColumnRef(ref.alias, self._column(ref).name))
+
+    def _as_before(self, ref: ColumnRef) -> Expression:
+        name, now = self.names[ref.alias], self._column(ref)
+        before = self.passage.before(name).column(ref.column)
+        was, is_ = before.type.computation(), now.type.computation()
+        if was is None or comparable(before.type, now.type):
+            return self._followed(ref)
+        self.followed.setdefault(
+            f"column {ref.column} of {name} is {now.type.declared} now: it is read as {before.type.declared}"
+        )
+        through_text = () if is_ is not None or was.spark_type == "STRING" else ("STRING",)
+        return cast(ColumnRef(ref.alias, now.name), (*through_text, was.spark_type))
+
+    def _column(self, ref: ColumnRef) -> Column:
+        found = self.passage.column(self.names[ref.alias], ref.column)
+        assert found is not None, f"{ref} is gone, and the draft still reads it"
+        return found
+
+
+def _used(draft: Draft, alias: str) -> set[ColumnRef]:
+    expressions = [item.expression for item in draft.items] + [condition.expression for condition in draft.conditions]
+    return {ref for expression in expressions for ref in expression.columns if ref.alias == alias}
+
+
+def _there(passage: Passage, name: RelationName) -> Relation:
+    found = passage.after(name)
+    assert found is not None, f"{name} is gone, and the draft still reads it"
+    return found
+
+
+def _appended(draft: Draft, passage: Passage, taken: Iterable[str]) -> list[tuple[str, ColumnRef]]:
+    """Columns that were added to relations of the view, under names that no column has."""
+    names = set(taken)
+    found = []
+    stayed = dict(draft.block.occurrences)
+    for occurrence in draft.occurrences:
+        if stayed.get(occurrence.alias) != occurrence.relation:
+            continue
+        for column in passage.added(occurrence.relation):
+            name = column.name if column.name not in names else f"{occurrence.alias}_{column.name}"
+            carried = column.name not in RESERVED and not column.name.startswith("##")
+            if carried and name not in names and len(name.encode()) <= LONGEST_NAME:
+                names.add(name)
+                found.append((name, ColumnRef(occurrence.alias, column.name)))
+    return found
+
+
+def _joined(relations: Mapping[str, Relation], conditions: Iterable[Expression]) -> Node:
+    node: Node | None = None
+    for alias, relation in relations.items():
+        scan = Scan(alias, relation)
+        node = scan if node is None else Join(node, scan)
+    assert node is not None
+    for condition in conditions:
+        node = Select(node, condition)
+    return node
+
+
+def _preferences(draft: Draft, conditions: list[Expression]) -> Preferences:
+    written = draft.block.definition.preferences
+    return Preferences(
+        written.extent,
+        written.new_columns,
+        tuple((item.name, item.preference) for item in draft.items if item.preference),
+        tuple((occurrence.alias, occurrence.preference) for occurrence in draft.occurrences if occurrence.preference),
+        tuple(
+            (expression.sql, condition.preference)
+            for condition, expression in zip(draft.conditions, conditions, strict=True)
+            if condition.preference
+        ),
+    )
+
+
+def _is_untouched(draft: Draft) -> bool:
+    block = draft.block
+    unchanged = [DraftCondition(c.expression, c.written) for c in block.conditions] == list(draft.conditions)
+    return unchanged and not (draft.dropped or draft.replaced or draft.departures or draft.bridges)
+
+
+def _resolver(relations: Mapping[str, Relation]) -> Resolve:
+    known = {relation.name: relation for relation in relations.values()}
+    by_short_name = {(name.source, name.table): relation for name, relation in known.items()}
+
+    def resolve(source: str, schema: str | None, table: str) -> Relation:
+        return known[RelationName(source, schema, table)] if schema else by_short_name[source, table]
+
+    return resolve
+
+
+def _is_ambiguous(relations: Mapping[str, Relation]) -> bool:
+    """Whether a name without its schema may mean several of the relations; then the text must be written anew."""
+    names = {relation.name for relation in relations.values()}
+    return len({(name.source, name.table) for name in names}) < len(names)

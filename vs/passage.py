@@ -1,0 +1,92 @@
+"""From the relations as they were known to the relations as they are now.
+
+Everything in a search is called by the names known before; only the finished rewriting is put into today's. A column
+is known by its number and a relation by its oid: both survive a rename, and neither is given to another, so a drop
+followed by an add under the same name is not mistaken for the old column. Where another table stands under the name
+(the caller decides that the name is meant), columns are known by their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dyda.model.algebra import ColumnRef
+from dyda.model.relation import Column, Relation, RelationName
+
+__all__ = ["Passage"]
+
+
+@dataclass(frozen=True)
+class Passage:
+    """`relations` as known before, by name; `now` those that changed, None if gone."""
+
+    relations: Mapping[RelationName, Relation]
+    now: Mapping[RelationName, Relation | None]
+
+    def before(self, name: RelationName) -> Relation:
+        return self.relations[name]
+
+    def after(self, name: RelationName) -> Relation | None:
+        """The relation as it is now; None if it is gone."""
+        return self.now[name] if name in self.now else self.relations.get(name)
+
+    def column(self, name: RelationName, column: str) -> Column | None:
+        """The column as it is now; None if it is gone, or holds nothing that could be read."""
+        before, after = self.relations[name], self.after(name)
+        if after is None:
+            return None
+        if before.oid != after.oid:
+            found = after.by_name.get(column)
+        else:
+            number = before.column(column).number
+            found = next((candidate for candidate in after.columns if candidate.number == number), None)
+        virtual = found is not None and found.generated == "v" and before.column(column).generated != "v"
+        return None if virtual else found
+
+    def why_gone(self, name: RelationName, column: str) -> str:
+        """What happened to a column that cannot be read any more, in words."""
+        after = self.after(name)
+        if after is None:
+            return f"{name} was dropped"
+        virtual = column in after.by_name and after.by_name[column].generated == "v"
+        became = "is a virtual generated column now" if virtual else "was dropped"
+        return f"column {column} of {name} {became}"
+
+    def added(self, name: RelationName) -> tuple[Column, ...]:
+        """The columns that were not there before, as far as a view can read them."""
+        before, after = self.relations[name], self.after(name)
+        if after is None:
+            return ()
+        if before.oid != after.oid:
+            new = [column for column in after.columns if column.name not in before.by_name]
+        else:
+            numbers = {column.number for column in before.columns}
+            new = [column for column in after.columns if column.number not in numbers]
+        return tuple(column for column in new if column.generated != "v")
+
+    def not_null(self, name: RelationName, column: str) -> bool:
+        """Whether the column may not be NULL; of one that is gone, whether it might have been."""
+        found = self.column(name, column) or self.relations[name].column(column)
+        return found.not_null
+
+    def keys(self, name: RelationName) -> Iterator[frozenset[str]]:
+        """Today's keys under the names known before."""
+        before, after = self.relations[name], self.after(name)
+        if after is None:
+            return
+        old = {found.name: column.name for column in before.columns if (found := self.column(name, column.name))}
+        for key in after.keys:
+            if all(column in old for column in key):
+                yield frozenset(old[column] for column in key)
+
+    def said(self, name: RelationName, reference: ColumnRef) -> list[str]:
+        """What was followed, in words: the relation's new name, the column's."""
+        before, after = self.relations[name], self.after(name)
+        column = self.column(name, reference.column)
+        if after is None or column is None:
+            return []
+        words = [f"{before.name} is {after.name} now"] if after.name != before.name else []
+        if column.name != reference.column:
+            words.append(f"column {reference.column} of {after.name} is {column.name} now")
+        return words

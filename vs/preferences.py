@@ -1,0 +1,127 @@
+"""Effective preferences: the strongest ones that agree with each other.
+
+    written                                    effective
+    c.name (must stay)  ──uses──▶ crm.customer c /* dispensable */     c cannot be dropped
+    c.name (neither)    ──uses──▶ crm.customer c /* replaceable */     c cannot be replaced either
+
+A component that says nothing takes the project's default. A relation may be dropped only if all that uses it may,
+and replaced only if all that uses it may be replaced or dropped; where a file says otherwise, a warning says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from dyda.model.algebra import Expression, ViewDefinition, conjuncts, scans
+from dyda.model.preferences import Preference
+
+__all__ = ["Defaults", "EffectivePreferences", "effective_preferences"]
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What a component, or a view, prefers if its file says nothing."""
+
+    component: Preference = field(default_factory=Preference)
+    extent: str = "equivalent"
+    new_columns: str = "ignore"
+
+
+@dataclass(frozen=True)
+class EffectivePreferences:
+    """One preference for every component: items by name, relations by alias, conditions by their text."""
+
+    extent: str
+    new_columns: str
+    items: tuple[tuple[str, Preference], ...]
+    relations: tuple[tuple[str, Preference], ...]
+    conditions: tuple[tuple[str, Preference], ...]
+    warnings: tuple[str, ...] = ()
+
+    def of_item(self, name: str) -> Preference:
+        return dict(self.items)[name]
+
+    def of_relation(self, alias: str) -> Preference:
+        return dict(self.relations)[alias]
+
+    def of_condition(self, sql: str) -> Preference:
+        return dict(self.conditions)[sql]
+
+
+@dataclass(frozen=True)
+class _User:
+    """A select item or a condition that uses a relation."""
+
+    what: str
+    expression: Expression
+    preference: Preference
+
+    @property
+    def must_stay(self) -> bool:
+        return not self.preference.dispensable
+
+    @property
+    def must_stay_as_it_is(self) -> bool:
+        return self.must_stay and not self.preference.replaceable
+
+
+def effective_preferences(definition: ViewDefinition, defaults: Defaults | None = None) -> EffectivePreferences:
+    """What holds for every component of the view."""
+    defaults = defaults or Defaults()
+    written = definition.preferences
+    items = {item.name: written.of_item(item.name) or defaults.component for item in definition.tree.items}
+    texts = dict.fromkeys(condition.sql for condition in conjuncts(definition.tree))
+    conditions = {sql: written.of_condition(sql) or defaults.component for sql in texts}
+    users = [_User(f"column {i.name}", i.expression, items[i.name]) for i in definition.tree.items]
+    users += [_User(f"condition {c.sql}", c, conditions[c.sql]) for c in conjuncts(definition.tree)]
+    relations: dict[str, Preference] = {}
+    warnings: list[str] = []
+    for scan in scans(definition.tree):
+        using = [user for user in users if scan.alias in user.expression.aliases]
+        said = written.of_relation(scan.alias)
+        relations[scan.alias] = _consistent(said or defaults.component, using)
+        if said is not None:
+            warnings += _contradictions(scan.alias, said, using)
+    return EffectivePreferences(
+        written.extent or defaults.extent,
+        written.new_columns or defaults.new_columns,
+        tuple(items.items()),
+        tuple(relations.items()),
+        tuple(conditions.items()),
+        tuple(warnings),
+    )
+
+
+def _consistent(said: Preference, using: Iterable[_User]) -> Preference:
+    users = list(using)
+    return Preference(
+        dispensable=said.dispensable and not any(user.must_stay for user in users),
+        replaceable=said.replaceable and not any(user.must_stay_as_it_is for user in users),
+    )
+
+
+def _contradictions(alias: str, said: Preference, using: Iterable[_User]) -> list[str]:
+    users = list(using)
+    warnings = []
+    staying = [user.what for user in users if user.must_stay]
+    if said.dispensable and staying:
+        warnings.append(
+            f"{alias} is marked dispensable, but {_listed(staying)} must stay and {_needs(staying)} it:"
+            f" it will not be dropped. Mark {_listed(staying)} dispensable too."
+        )
+    fixed = [user.what for user in users if user.must_stay_as_it_is]
+    if said.replaceable and fixed:
+        warnings.append(
+            f"{alias} is marked replaceable, but {_listed(fixed)} can be neither dropped nor replaced and"
+            f" {_needs(fixed)} it: it will not be replaced. Mark {_listed(fixed)} replaceable or dispensable too."
+        )
+    return warnings
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(dict.fromkeys(names))
+
+
+def _needs(names: list[str]) -> str:
+    return "needs" if len(set(names)) == 1 else "need"

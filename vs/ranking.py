@@ -1,0 +1,104 @@
+"""Choosing among legal rewritings: quality first, then cost. The order is total, and the same every time.
+
+interface   fewest columns lost, then fewest that come from elsewhere
+extent      equivalent, then superset or subset, then unknown; then fewest conditions lost
+cost        fewest maintenance queries per update, then fewest sources, then fewest expected rows
+text        where all else is equal
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dyda.model.algebra import scans
+from vs.assembly import Assembly
+from vs.draft import Draft
+from vs.obstacles import short
+
+__all__ = ["Candidate", "changes", "ranked", "reason"]
+
+_EXTENTS = {"equivalent": 0, "superset": 1, "subset": 1, "unknown": 2}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A rewriting written down, with what is proven about its extent."""
+
+    draft: Draft
+    assembly: Assembly
+    extent: str
+
+    @property
+    def sql(self) -> str:
+        return self.assembly.definition.sql
+
+
+def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Best first; what comes out the same is kept once."""
+    best: dict[str, Candidate] = {}
+    for candidate in sorted(candidates, key=_key):
+        best.setdefault(candidate.sql, candidate)
+    return list(best.values())
+
+
+def _key(candidate: Candidate) -> tuple[int | str, ...]:
+    draft, definition = candidate.draft, candidate.assembly.definition
+    return (
+        len(draft.lost),
+        len(draft.substituted),
+        _EXTENTS[candidate.extent],
+        sum(component.kind == "condition" for component in draft.dropped),
+        draft.cost,
+        len(definition.sources),
+        sum(scan.relation.estimated_rows for scan in scans(definition.tree)),
+        candidate.sql,
+    )
+
+
+def reason(candidate: Candidate) -> str:
+    """Why this one, in words: what it keeps and loses, its extent, what it costs more."""
+    draft = candidate.draft
+    words = []
+    for component, relations in draft.replaced:
+        if component.kind == "item":
+            words.append(f"keeps {component.name} (through {', '.join(map(short, relations))})")
+    words += [f"loses {name}" for name in draft.lost]
+    words += [f"appends {name}" for name in candidate.assembly.appended]
+    if not draft.lost and not draft.substituted and not candidate.assembly.appended:
+        words.append("keeps every column")
+    words.append(f"extent {candidate.extent}")
+    more = draft.cost - (len(draft.block.occurrences) - 1)
+    if more:
+        words.append(f"{_number(abs(more))} {'more' if more > 0 else 'less'} to ask")
+    return ", ".join(words)
+
+
+def _number(count: int) -> str:
+    return "one relation" if count == 1 else f"{count} relations"
+
+
+def changes(candidate: Candidate) -> tuple[str, ...]:
+    """What became of each component, in words."""
+    draft = candidate.draft
+    words = []
+    for departure in draft.departures:
+        if departure.cover is None:
+            words.append(f"{departure.relation} {departure.alias} left the view")
+        else:
+            words.append(
+                f"{departure.cover.relation} {departure.stand_in} took the place of"
+                f" {departure.relation} {departure.alias}"
+            )
+    for component, relations in draft.replaced:
+        words.append(f"{component} comes from {', '.join(map(str, relations))}")
+    absorbed = [component for departure in draft.departures for component in departure.absorbed]
+    words += [f"{component} is what the containment selects by" for component in absorbed]
+    words += [f"{component} was dropped" for component in draft.dropped]
+    hops = [hop for provision in draft.provisions for hop in provision.hops] + list(draft.bridges)
+    for hop in hops:
+        if hop.conditions:
+            on = " AND ".join(condition.sql for condition in hop.conditions)
+            words.append(f"joined on {on}")
+    words += [f"column {name} was appended" for name in candidate.assembly.appended]
+    return tuple(dict.fromkeys(words))
