@@ -1,9 +1,12 @@
 """View adaptation: how an extent follows its definition (paper 001, Section 6.5).
 
-Always true here: a plan is plain data and says why it was chosen. Two plans so far: only the definition's text moves,
-or the view is computed again and merged by difference, so readers never see it empty.
+Always true here: a plan is plain data and says why it was chosen; no plan trusts a constraint of the knowledge base, so
+the rows are those of the new definition whatever the data are.
+
+    plan = adapt(before, after, changes)      # MetadataOnly | FromExtent | Recompute, each with kind and reason
 """
 
-from va.plan import Adaptation, MetadataOnly, Recompute, adapt
+from va.extent import EXTENT
+from va.plan import Adaptation, FromExtent, MetadataOnly, Recompute, Restored, adapt
 
-__all__ = ["Adaptation", "MetadataOnly", "Recompute", "adapt"]
+__all__ = ["EXTENT", "Adaptation", "FromExtent", "MetadataOnly", "Recompute", "Restored", "adapt"]

@@ -1,17 +1,40 @@
-"""Adaptation plans: what an extent needs so that it follows its definition."""
+"""Adaptation plans: what an extent needs so that it follows its definition (paper 001, Section 6.5).
+
+    before ─┐                         ┌─ the same rows ──────────────────────── metadata
+            ├─ compare ─ E gives … ───┼─ some of its columns ────────────────── projection
+    after ──┘                         ├─ E, or E ⋈ what is new ──────────────── selection, join
+                                      ├─ all but what a condition kept out ──── complement
+                                      ├─ all but one relation's difference ──── delta
+                                      └─ nothing that helps ─────────────────── recompute
+
+No constraint is trusted: each plan is right for any rows, by algebra and by the keys in the sources' catalogs. Every
+plan but the last two starts from the extent E where it stands and reads what is new where the unit ends; what the
+unit's data updates do to the rest is added by a sweep over the new definition, in which new occurrences do not move.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, TypeAlias, assert_never
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeAlias
 
-from dyda.model.algebra import ViewDefinition, scans
+from dyda.model.algebra import ColumnRef, Expression, Project, Select, ViewDefinition, scans
 from dyda.model.message import SchemaChange, Truncation
 from dyda.model.relation import RelationName
 from dyda.model.schema_change import ChangeType, RenameColumn
+from va.comparison import LOST, Comparison, find_replacement
+from va.extent import extent_query, shown_before, shown_columns
 
-__all__ = ["Adaptation", "MetadataOnly", "Recompute", "adapt"]
+__all__ = ["Adaptation", "FromExtent", "MetadataOnly", "Recompute", "Restored", "adapt"]
+
+ASKING = 2
+"""A row read at a source costs as much as so many read in the warehouse: sources have other things to do."""
+
+WORTH_WHILE = 10_000
+"""Below so many rows no plan is dearer than another."""
+
+IN_MEMORY = 1_000_000
+"""A relation that replaces another is compared with it in memory, up to so many rows."""
 
 
 @dataclass(frozen=True)
@@ -32,30 +55,154 @@ class Recompute:
     reason: str
 
 
-Adaptation: TypeAlias = MetadataOnly | Recompute
+@dataclass(frozen=True)
+class Restored:
+    """The occurrence `alias` replaces a relation whose rows the extent shows: each distinct one was there once.
+
+    `columns` by name, each with the extent's place that shows the old relation's; `distinct` are the places of all the
+    columns that the view used of it, a key among them.
+    """
+
+    alias: str
+    columns: tuple[tuple[str, int], ...]
+    distinct: tuple[int, ...]
 
 
-def adapt(before: ViewDefinition, after: ViewDefinition, changes: Sequence[SchemaChange | Truncation]) -> Adaptation:
-    """The plan that brings the extent of `before` to `after`, given what happened to the relations they read."""
+@dataclass(frozen=True)
+class FromExtent:
+    """The new rows are made from the old extent: `columns` of it (places), or `query` over it, on Spark.
+
+    `fixed` are the occurrences of `definition` that the extent does not hold: read where the unit ends, they do not
+    move. `complement` are further rows, read at the sources where the extent stands. `restored`: see there.
+    """
+
+    kind: str
+    definition: ViewDefinition
+    reason: str
+    columns: tuple[int, ...] | None = None
+    query: ViewDefinition | None = None
+    fixed: frozenset[str] = frozenset()
+    complement: ViewDefinition | None = None
+    restored: Restored | None = field(default=None)
+
+
+Adaptation: TypeAlias = MetadataOnly | FromExtent | Recompute
+
+
+def adapt(
+    before: ViewDefinition,
+    after: ViewDefinition,
+    changes: Sequence[SchemaChange | Truncation],
+    updated: Collection[RelationName] = (),
+    rows: int | None = None,
+) -> Adaptation:
+    """The plan that brings the extent of `before` to `after`, given what happened to the relations they read.
+
+    `updated` are relations, by their names in `after`, with row images between the extent and the state that is aimed
+    at; `rows` is how many the extent has, if that shall decide about the cost.
+    """
+    replacement = find_replacement(before, after)
+    comparison = Comparison(before, after, replacement)
     for change in changes:
-        match change:
-            case Truncation(relation):
-                return Recompute(after, f"{relation} was truncated")
-            case SchemaChange():
-                why = _moved(before, after, change)
-                if why is not None:
-                    return Recompute(after, why)
-            case _:
-                assert_never(change)
-    return MetadataOnly(after, "; ".join(dict.fromkeys(str(change) for change in changes)))
+        why = _moved(comparison, change)
+        if why is not None:
+            return Recompute(after, why)
+    if comparison.lost:
+        gone = ", ".join(str(comparison.old[alias].relation.name) for alias in comparison.lost)
+        return Recompute(after, f"{gone} is not in the view any more, and how often each row was there is not known")
+    if any(ref.alias == LOST for condition in comparison.lost_conditions for ref in condition.columns):
+        return Recompute(after, "a condition is gone together with a column it was about")
+    restored = _restored(comparison)
+    if isinstance(restored, str):
+        return Recompute(after, restored)
+    if restored is not None and comparison.lost_conditions:
+        return Recompute(after, "a relation was replaced and a condition dropped")
+    plan = _from_extent(comparison, changes, updated, restored)
+    if isinstance(plan, FromExtent) and rows is not None and rows > WORTH_WHILE:
+        dearer = _dearer(comparison, plan, rows)
+        if dearer is not None:
+            return Recompute(after, dearer)
+    return plan
 
 
-def _moved(before: ViewDefinition, after: ViewDefinition, change: SchemaChange) -> str | None:
-    """Why rows that the view uses may be others than the extent knows; None if they are not."""
+def _from_extent(
+    comparison: Comparison,
+    changes: Sequence[SchemaChange | Truncation],
+    updated: Collection[RelationName],
+    restored: Restored | None,
+) -> Adaptation:
+    after = comparison.after
+    told = "; ".join(dict.fromkeys(str(change) for change in changes))
+    complement = _complement(comparison)
+    new = [str(comparison.new[alias].relation.name) for alias in comparison.added]
+    if not new and not comparison.added_conditions and None not in comparison.items:
+        places = tuple(place for place in comparison.items if place is not None)
+        if complement is None and restored is None:
+            if places == tuple(range(len(comparison.before.tree.items))):
+                return MetadataOnly(after, told or "the rows stay as they are")
+            lost = [item.name for place, item in enumerate(comparison.before.tree.items) if place not in set(places)]
+            reason = f"without {', '.join(lost)}" if lost else "its columns in another order"
+            return FromExtent("projection", after, f"the extent {reason} is the new one", columns=places)
+        return _named(comparison, FromExtent("", after, "", columns=places, complement=complement, restored=restored))
+    query = extent_query(comparison, updated)
+    if isinstance(query, str):
+        return Recompute(after, query)
+    again = [str(comparison.new[alias].relation.name) for alias in query.again]
+    return _named(
+        comparison,
+        FromExtent(
+            "join" if new or again else "selection",
+            after,
+            f"the extent joined with {', '.join([*new, *again])}" if new or again else "rows of the extent alone",
+            query=query.definition,
+            fixed=frozenset(comparison.added),
+            complement=complement,
+            restored=restored,
+        ),
+    )
+
+
+def _named(comparison: Comparison, plan: FromExtent) -> FromExtent:
+    """The plan under the name of what costs most in it."""
+    kind, reason = plan.kind, [plan.reason] if plan.reason else []
+    if plan.complement is not None:
+        kind = "complement"
+        conditions = " and ".join(condition.sql for condition in comparison.lost_conditions)
+        reason.append(f"the rows that {conditions} kept out are added")
+    if plan.restored is not None and comparison.replacement is not None:
+        kind = "delta"
+        old = comparison.old[comparison.replacement.old].relation.name
+        new = comparison.new[comparison.replacement.new].relation.name
+        reason.append(f"{new} less {old} as the extent shows it is what changes (Equation 5)")
+    return FromExtent(
+        kind,
+        plan.definition,
+        "; ".join(reason),
+        plan.columns,
+        plan.query,
+        plan.fixed,
+        plan.complement,
+        plan.restored,
+    )
+
+
+def _moved(comparison: Comparison, change: SchemaChange | Truncation) -> str | None:
+    """Why rows that the extent holds may be others now, without an image that tells; None if they are not.
+
+    What is read anew, because it is new in the view or replaces something, is read as it is now anyway.
+    """
+    held = {
+        comparison.old[old].relation.name: comparison.new[new].relation.name for old, new in comparison.kept.items()
+    }
+    if change.relation not in held:
+        return None
+    if isinstance(change, Truncation):
+        return f"{change.relation} was truncated"
     if not change.steps:
         return f"{change}, and nobody knows how"
     renamed = any(isinstance(step, RenameColumn) for step in change.steps)
-    used = _columns(before, change.relation) | _columns(after, change.relation) | _columns(after, change.new_name)
+    used = _columns(comparison.before, change.relation)
+    used |= _columns(comparison.after, change.relation) | _columns(comparison.after, held[change.relation])
     for step in change.steps:
         unused = isinstance(step, ChangeType) and not renamed and step.column not in used
         if step.moves_rows and not unused:
@@ -66,3 +213,57 @@ def _moved(before: ViewDefinition, after: ViewDefinition, change: SchemaChange) 
 def _columns(definition: ViewDefinition, relation: RelationName) -> set[str]:
     aliases = {scan.alias for scan in scans(definition.tree) if scan.relation.name == relation}
     return {ref.column for ref in definition.columns if ref.alias in aliases}
+
+
+def _restored(comparison: Comparison) -> Restored | str | None:
+    """How the replaced relation is read off the extent; or why it cannot be."""
+    if comparison.replacement is None:
+        return None
+    old, new = comparison.replacement.old, comparison.replacement.new
+    relation = comparison.old[old].relation
+    size = comparison.new[new].relation.estimated_rows
+    if size > IN_MEMORY:
+        return f"{comparison.new[new].relation.name} has some {size} rows: too many to compare with {relation.name}"
+    used = {ref.column for ref in comparison.before.columns if ref.alias == old}
+    places = {ref.column: place for ref, place in shown_before(comparison.before).items() if ref.alias == old}
+    hidden = sorted(used - places.keys())
+    if hidden:
+        return f"{relation.name} cannot be restored from the extent, which does not show {', '.join(hidden)}"
+    if not any(set(key) <= used for key in relation.keys):
+        return f"{relation.name} cannot be restored from the extent: no key of it is there to tell its rows apart"
+    shown = shown_columns(comparison)
+    wanted = sorted(ref.column for ref in comparison.after.columns if ref.alias == new)
+    columns = tuple((column, shown[ColumnRef(new, column)]) for column in wanted)
+    return Restored(new, columns, tuple(sorted(places[column] for column in used)))
+
+
+def _complement(comparison: Comparison) -> ViewDefinition | None:
+    """The view over those rows alone for which a condition that is gone did not hold (R5: IS NOT TRUE, never NOT)."""
+    if not comparison.lost_conditions:
+        return None
+    parts: list[str | ColumnRef] = ["("]
+    for number, condition in enumerate(comparison.lost_conditions):
+        parts += [" AND (" if number else "(", *condition.parts, ")"]
+    parts.append(") IS NOT TRUE")
+    columns = frozenset(ref for condition in comparison.lost_conditions for ref in condition.columns)
+    kept_out = Expression("".join(map(str, parts)), columns, parts=tuple(parts))
+    after = comparison.after
+    tree = Project(Select(after.tree.input, kept_out), after.tree.items)
+    return ViewDefinition(after.name, after.sql, tree)
+
+
+def _dearer(comparison: Comparison, plan: FromExtent, rows: int) -> str | None:
+    """Why computing anew costs less; None if it does not."""
+    everything = sum(scan.relation.estimated_rows for scan in comparison.new.values())
+    asked = 0
+    if plan.query is not None:
+        asked = sum(scan.relation.estimated_rows for scan in scans(plan.query.tree))
+    if plan.restored is not None:
+        asked += comparison.new[plan.restored.alias].relation.estimated_rows
+    if plan.columns is not None and plan.complement is None and plan.restored is None:
+        return None
+    if plan.complement is not None:
+        return None
+    if rows + ASKING * asked <= ASKING * everything:
+        return None
+    return f"the extent has {rows} rows, the relations of the view some {everything}: reading those costs less"

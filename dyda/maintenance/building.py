@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from dyda.errors import DydaError, EvaluationFailed, SourceUnreachable, ValueDoesNotFit
 from dyda.house import House
-from dyda.maintenance.live import BuildPlan, Known, Target
+from dyda.maintenance.adapting import Adapter
+from dyda.maintenance.live import BuildPlan, Known, LiveView, Target
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.present import Present
 from dyda.maintenance.refresh import Refresh
+from dyda.maintenance.story import story
 from dyda.model.algebra import ViewDefinition, scans
+from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.model.render import render_view
-from dyda.warehouse import ViewChange, ViewColumn, ViewVersion, Worker
+from dyda.warehouse import ViewChange, ViewColumn, ViewRecord, ViewVersion, Worker
+from va import Adaptation, FromExtent, MetadataOnly, Recompute
 from vm import flatten
 from vs import Broken, Holds, Judgement, Rewritten, follow, read
 
-__all__ = ["Builder", "Progress"]
+__all__ = ["Builder", "Progress", "Told"]
 
 Progress = Callable[[str, int, int], None]
+
+Told = Callable[[Adaptation, int, int, float], Mapping[str, Any]]
+"""told(adaptation, queries, rows, seconds): what the history says, once it is known what the adaptation cost."""
 
 
 @dataclass
@@ -81,56 +90,94 @@ class Builder:
             if source not in self.poll.snapshots:
                 raise SourceUnreachable(source, self.poll.unreachable.get(source, "capture is not attached"))
             positions[source] = self.poll.snapshots[source].position
-        return self.recompute(self.plan(target, definition), positions)
+        told = partial(story, judgement, ())
+        view = self.known.views.get(target.name)
+        if view is None or target.file_text is None or target.anew:
+            return self.recompute(self.plan(target, definition), positions, told)
+        return self._redefined(view, target, definition, positions, told)
+
+    def _redefined(
+        self, view: LiveView, target: Target, definition: ViewDefinition, positions: Mapping[str, Position], told: Told
+    ) -> ViewChange:
+        """A changed file: from the old extent where it can be, with what happened since it was computed folded in."""
+        for scan in scans(definition.tree):
+            for name, record in self.known.relations.items():
+                if name.source == scan.relation.name.source and record.relation.oid == scan.relation.oid:
+                    self.refresh.known_as[scan.relation.name] = name
+        changes = [
+            change
+            for queued in self.poll.queue
+            if not view.has(queued.message.source, queued.message.xid)
+            for change in queued.message.changes
+            if not isinstance(change, DataUpdate) and change.relation in view.definition.relations
+        ]
+        adapter = Adapter(self)
+        adaptation = adapter.plan(view, definition, changes, positions)
+        if isinstance(adaptation, Recompute):
+            plan = self.plan(target, definition)
+            return self.recompute(plan, positions, lambda _, *spent: told(adaptation, *spent))
+        if isinstance(adaptation, MetadataOnly):
+            every = tuple(range(len(view.record.columns)))
+            adaptation = FromExtent(adaptation.kind, definition, adaptation.reason, columns=every)
+        return adapter.carry_out(view, adaptation, target, positions, told)
 
     def plan(self, target: Target, definition: ViewDefinition) -> BuildPlan:
         numeric = self.house.project.settings.spark.numeric
         outputs = tuple(self.house.engine.analyse(definition))
         return BuildPlan(target, definition, flatten(definition, numeric), outputs)
 
-    def recompute(
-        self, plan: BuildPlan, positions: Mapping[str, Position], told: Mapping[str, Any] | None = None
-    ) -> ViewChange:
-        """The view at `positions`, merged into its extent by difference; what is visible beyond them is taken away.
+    def recompute(self, plan: BuildPlan, positions: Mapping[str, Position], told: Told) -> ViewChange:
+        """The view at `positions`, merged into its extent by difference; what is visible beyond them is taken away."""
+        started, asked = time.perf_counter(), self.poll.queries
+        if self._lies_beyond(positions, plan.definition):
+            self.refresh.read_images([plan.block])
+        staging = self.worker.staging(len(plan.outputs))
+        name = plan.target.name
+        written = self.refresh.build(
+            plan, positions, staging, lambda done, total: self.progress(f"building {name}", done, total)
+        )
+        reason = Recompute(plan.definition, plan.target.reason)
+        version = self.version(plan, told(reason, self.poll.queries - asked, written, time.perf_counter() - started))
+        record = self._record(name)
+        unchanged = record is not None and record.sql == version.sql and record.columns == version.columns
+        expected = record.positions if record is not None else {}
+        return ViewChange(
+            view=name,
+            staging=staging,
+            mode="replace",
+            version=None if unchanged and plan.target.file_text is None else version,
+            state="live",
+            positions={source: (expected.get(source), position) for source, position in positions.items()},
+        )
 
-        `told` is what the view's history says about it.
-        """
-        target, definition = plan.target, plan.definition
-        columns = tuple(
+    def columns(self, plan: BuildPlan) -> tuple[ViewColumn, ...]:
+        """The view's columns as readers will see them."""
+        return tuple(
             ViewColumn(output.name, output.warehouse_type, output.spark_type, output.passthrough)
             for output in plan.outputs
         )
-        if self._lies_beyond(positions, definition):
-            self.refresh.read_images([plan.block])
-        staging = self.worker.staging(len(columns))
-        self.refresh.build(
-            plan, positions, staging, lambda done, total: self.progress(f"building {target.name}", done, total)
-        )
-        view = self.known.views.get(target.name)
-        record = view.record if view is not None else self.known.frozen.get(target.name)
+
+    def version(self, plan: BuildPlan, details: Mapping[str, Any]) -> ViewVersion:
+        """The definition to be installed; `details` is what the view's history says about it."""
+        target, definition = plan.target, plan.definition
+        record = self._record(target.name)
         # A version's text must mean the same for ever; `*` would take in a column that is added later.
         sql = render_view(definition.tree, definition.preferences) if definition.star else definition.sql
         evolved = target.file_text is None and (
             record is None or record.sql != sql or bool(record.details.get("evolved"))
         )
-        version = ViewVersion(
+        return ViewVersion(
             sql=sql,
-            columns=columns,
+            columns=self.columns(plan),
             relations=tuple(sorted(definition.relations)),
             cause=target.reason,
             file_text=target.file_text,
-            details={"evolved": evolved, **(told or {})},
+            details={"evolved": evolved, **details},
         )
-        unchanged = record is not None and record.sql == sql and record.columns == columns
-        expected = record.positions if record is not None else {}
-        return ViewChange(
-            view=target.name,
-            staging=staging,
-            mode="replace",
-            version=None if unchanged and target.file_text is None else version,
-            state="live",
-            positions={source: (expected.get(source), position) for source, position in positions.items()},
-        )
+
+    def _record(self, name: str) -> ViewRecord | None:
+        view = self.known.views.get(name)
+        return view.record if view is not None else self.known.frozen.get(name)
 
     def _lies_beyond(self, positions: Mapping[str, Position], definition: ViewDefinition) -> bool:
         """Whether the snapshots show rows of this view that `positions` leave out. Otherwise no image is needed, and

@@ -49,12 +49,16 @@ class LiveView:
 
 @dataclass(frozen=True)
 class Target:
-    """A view to be built or built again: its definition's text and why. `file_text` is None for an evolution."""
+    """A view to be built or built again: its definition's text and why. `file_text` is None for an evolution.
+
+    `anew`: something moved under its extent that nobody saw, so nothing may be taken from it.
+    """
 
     name: str
     sql: str
     file_text: str | None
     reason: str
+    anew: bool = False
 
 
 @dataclass(frozen=True)

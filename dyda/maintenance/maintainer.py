@@ -15,6 +15,7 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from dyda import faults
 from dyda.errors import (
@@ -112,7 +113,8 @@ class Maintainer:
                     again |= returning
                     if set(again) <= healed:
                         self._wait(movement.waiting)
-                        builds = {**again, **requested}
+                        asked = {name: replace(target, anew=name in again) for name, target in requested.items()}
+                        builds = {**again, **asked}
                         if builds:
                             return self._build(polled, builds, movement.waiting, progress, phases)
                         return self._work(polled, movement.waiting, progress, phases)

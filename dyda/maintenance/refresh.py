@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dyda import faults
+from dyda.errors import WarehouseUnreachable
 from dyda.house import House
 from dyda.maintenance.live import BuildPlan, LiveView
 from dyda.maintenance.poll import Poll
@@ -26,22 +27,27 @@ from dyda.sources import ScanPartition
 from dyda.sources.connection import translated
 from dyda.sources.reader import ReadFailed, read_partition
 from dyda.warehouse import Staging
-from vm import Ask, JoinBlock, Occurrence, build_evaluation, delta_evaluation, sweep
+from vm import Ask, JoinBlock, Occurrence, SweepPlan, build_evaluation, delta_evaluation, sweep
 
-__all__ = ["Refresh"]
+__all__ = ["WAREHOUSE", "Refresh", "scanning"]
 
 XID = "#xid"
 
-Chosen = Callable[[str, int], bool]
-"""Whether a transaction (source, xid) is meant."""
+WAREHOUSE = ""
+"""What a partition of an extent says instead of a source's name."""
+
+Chosen = Callable[[Occurrence, int], bool]
+"""Whether a transaction's images are meant in an occurrence."""
 
 
 @contextmanager
-def _scanning() -> Iterator[None]:
+def scanning() -> Iterator[None]:
     """A Spark task that cannot read its partition ends the unit as a failed lookup would."""
     try:
         yield
     except ReadFailed as error:
+        if error.source == WAREHOUSE:
+            raise WarehouseUnreachable(error.what) from None
         raise translated(error.source, [error.relation], error.sqlstate, error.what) from None
 
 
@@ -87,10 +93,12 @@ class Refresh:
         evaluations = []
         for view in views:
 
-            def mine(source: str, xid: int, view: LiveView = view) -> bool:
+            def mine(occurrence: Occurrence, xid: int, view: LiveView = view) -> bool:
+                source = occurrence.relation.name.source
                 return xid in ours.get(source, ()) and not view.has(source, xid)
 
-            def others(source: str, xid: int, view: LiveView = view) -> bool:
+            def others(occurrence: Occurrence, xid: int, view: LiveView = view) -> bool:
+                source = occurrence.relation.name.source
                 return xid not in ours.get(source, ()) and not view.has(source, xid)
 
             deltas = {alias: bag.consolidate() for alias, bag in self._select(view.block, mine).items()}
@@ -100,7 +108,7 @@ class Refresh:
         phase("sweep")
         faults.point("unit.swept")
         self.early_check()
-        with _scanning():
+        with scanning():
             changed = self.house.engine.evaluate(evaluations, read_partition) if evaluations else {}
         phase("spark")
         return changed
@@ -109,10 +117,63 @@ class Refresh:
         self, plan: BuildPlan, positions: Mapping[str, Position], staging: Staging, progress: Callable[[int, int], None]
     ) -> int:
         """The whole view at `positions`, written to `staging` by Spark tasks; returns the entries written."""
-        pending = self._select(plan.block, lambda source, xid: not positions[source].includes(xid))
-        evaluation = build_evaluation(plan.block, self._scan, pending)
-        with _scanning():
+        return self.write(plan.block, lambda occurrence: positions[occurrence.relation.name.source], staging, progress)
+
+    def write(
+        self,
+        block: JoinBlock,
+        at: Callable[[Occurrence], Position | None],
+        staging: Staging,
+        progress: Callable[[int, int], None],
+        held: Mapping[str, Sequence[ScanPartition]] | None = None,
+    ) -> int:
+        """The block's rows, each occurrence read where `at` says. `held` are occurrences that are no source's."""
+        pending = self.beyond(block, at)
+        evaluation = build_evaluation(block, lambda occurrence: self._partitions(occurrence, held or {}), pending)
+        with scanning():
             return self.house.engine.build(evaluation, staging.sink(), read_partition, progress)
+
+    def difference(
+        self,
+        plan: SweepPlan,
+        since: Callable[[Occurrence], Position],
+        to: Callable[[Occurrence], Position],
+        replaced: Mapping[str, Bag],
+    ) -> pa.Table | None:
+        """ΔV between two states; None if nothing moved. `replaced` are differences that no image shows."""
+        block = plan.block
+        deltas = self._select(block, lambda one, xid: to(one).includes(xid) and not since(one).includes(xid))
+        deltas = {alias: bag.consolidate() for alias, bag in {**deltas, **replaced}.items()}
+        if not any(len(bag) for bag in deltas.values()):
+            return None
+        worlds = sweep(plan, deltas, self.beyond(block, to), self._ask(block))
+        evaluation = delta_evaluation(block, worlds, self._scan)
+        self.early_check()
+        with scanning():
+            return self.house.engine.evaluate([evaluation], read_partition)[block.view]
+
+    def rows(self, occurrence: Occurrence) -> Bag:
+        """All rows of a relation as the snapshot shows them, here and not on Spark."""
+        columns = list(occurrence.columns)
+        with scanning():
+            pieces = [read_partition(partition) for partition in self._scan(occurrence)]
+        counted = [piece.rename_columns(columns) for piece in pieces]
+        table = pa.concat_tables(counted) if counted else Bag.empty(columns).table.select(columns)
+        return Bag(table.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)))
+
+    def beyond(self, block: JoinBlock, at: Callable[[Occurrence], Position | None]) -> dict[str, Bag]:
+        """Per occurrence, what the snapshot shows and the state asked for does not have."""
+
+        def left_out(occurrence: Occurrence, xid: int) -> bool:
+            position = at(occurrence)
+            return position is not None and not position.includes(xid)
+
+        return self._select(block, left_out)
+
+    def _partitions(
+        self, occurrence: Occurrence, held: Mapping[str, Sequence[ScanPartition]]
+    ) -> Sequence[ScanPartition]:
+        return held[occurrence.alias] if occurrence.alias in held else self._scan(occurrence)
 
     def _select(self, block: JoinBlock, chosen: Chosen) -> dict[str, Bag]:
         """Per occurrence, the images of the chosen transactions; a self-joined relation changes in each of them."""
@@ -122,8 +183,7 @@ class Refresh:
             if images is None:
                 continue
             # The decision is made per transaction, not per row.
-            source = occurrence.relation.name.source
-            xids = [xid for xid in pc.unique(images.column(XID)).to_pylist() if chosen(source, xid)]
+            xids = [xid for xid in pc.unique(images.column(XID)).to_pylist() if chosen(occurrence, xid)]
             if xids:
                 kept = images.filter(pc.is_in(images.column(XID), value_set=pa.array(xids, pa.int64())))
                 bags[occurrence.alias] = Bag(kept.select([*occurrence.columns, COUNT]))

@@ -11,11 +11,13 @@ schema changes of the unit ─▶ vs.synchronize ─▶ broken: frozen as it is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from dyda.errors import BrokenUnit, SourceUnreachable
 from dyda.house import House
+from dyda.maintenance.adapting import Adapter
 from dyda.maintenance.building import Builder
 from dyda.maintenance.live import Known, LiveView, Target
 from dyda.maintenance.poll import Poll
@@ -28,7 +30,7 @@ from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.warehouse import RelationState, ViewChange, ViewVersion
 from scheduler import Unit
-from va import Adaptation, MetadataOnly, Recompute, adapt
+from va import Adaptation, FromExtent, MetadataOnly, Recompute
 from vm import flatten, plan_sweep
 from vs import Broken, Holds, Rewritten, World, synchronize
 
@@ -47,6 +49,10 @@ class UnitWork:
     unit: Unit
     described: dict[RelationName, Relation] = field(default_factory=dict)
     forgotten: set[RelationName] = field(default_factory=set)
+
+    @property
+    def adapter(self) -> Adapter:
+        return Adapter(self.builder)
 
     def changes(self, views: Sequence[LiveView], phase: Callable[[str], None]) -> list[ViewChange]:
         """How every view of `views` changes: its rows, its definition, its positions."""
@@ -71,8 +77,9 @@ class UnitWork:
                 frozen.append(ViewChange(view=view.name, state="broken", reason=reason))
                 continue
             self._require_readable(view, judgement.definition)
-            self._learn(world, view.definition.relations | judgement.definition.relations)
-            adaptation = self._adapt(view, judgement, moved)
+            self._learn(world, view.definition, judgement.definition)
+            to = self._destination(view, judgement.definition)
+            adaptation = self.adapter.plan(view, judgement.definition, [one.change for one in moved], to)
             if isinstance(adaptation, MetadataOnly):
                 definition = adaptation.definition
                 block = flatten(definition, self.house.project.settings.spark.numeric)
@@ -81,7 +88,7 @@ class UnitWork:
                 if definition.sql != view.definition.sql:
                     versions[view.name] = _version(following, judgement, moved, adaptation)
             else:
-                built.append(self._recompute(view, judgement, moved, adaptation))
+                built.append(self._adapted(view, judgement, moved, adaptation, to))
         return [*frozen, *built, *self._maintain(maintained, versions, phase)]
 
     def _world(self, present: Present) -> World:
@@ -109,13 +116,17 @@ class UnitWork:
             if not isinstance(change, DataUpdate) and change.relation in view.definition.relations
         ]
 
-    def _learn(self, world: World, names: frozenset[RelationName]) -> None:
+    def _learn(self, world: World, before: ViewDefinition, after: ViewDefinition) -> None:
+        """What the unit now knows of the relations: those that changed, and those that the view reads from now on."""
         for name, relation in world.now.items():
-            if relation is not None and (name in names or relation.name in names):
+            if relation is not None and (name in before.relations or relation.name in after.relations):
                 self.described[relation.name] = relation
                 self.refresh.known_as[relation.name] = name
                 if relation.name != name:
                     self.forgotten.add(name)
+        for scan in scans(after.tree):
+            if scan.relation.name not in before.relations:
+                self.described.setdefault(scan.relation.name, scan.relation)
 
     def _require_readable(self, view: LiveView, definition: ViewDefinition) -> None:
         """A rewriting may bring in relations that the view did not read. Each must be captured and polled, and must be
@@ -131,27 +142,29 @@ class UnitWork:
                 self.house.source(source).attach([relation])
                 self.builder.worker.save_relations([RelationState(relation)])
                 raise BrokenUnit(source, frozenset({str(relation.name)}), "capture of it begins only now")
-            position = self._position(view, source)
+            position = self._position(view, source, anew=True)
             for queued in self.poll.queue:
                 if queued.message.source == source and not position.includes(queued.message.xid):
                     left = {n for n in queued.message.moved_without_rows if known.get(n) == relation.oid}
                     if left:
                         raise BrokenUnit(source, frozenset(map(str, left)), "a schema change of it waits")
 
-    def _adapt(self, view: LiveView, judgement: Holds | Rewritten, moved: Sequence[Moved]) -> Adaptation:
-        if isinstance(judgement, Rewritten):
-            return Recompute(judgement.definition, judgement.reason)
-        return adapt(view.definition, judgement.definition, [one.change for one in moved])
-
-    def _recompute(
-        self, view: LiveView, judgement: Holds | Rewritten, moved: Sequence[Moved], adaptation: Recompute
+    def _adapted(
+        self,
+        view: LiveView,
+        judgement: Holds | Rewritten,
+        moved: Sequence[Moved],
+        adaptation: FromExtent | Recompute,
+        to: Mapping[str, Position],
     ) -> ViewChange:
+        """The view's rows follow its definition, from the extent or from the sources."""
         definition = adaptation.definition
-        target = Target(view.name, definition.sql, None, adaptation.reason)
-        positions = {source: self._position(view, source) for source in sorted(definition.sources)}
-        return self.builder.recompute(
-            self.builder.plan(target, definition), positions, story(judgement, moved, adaptation)
-        )
+        cause = judgement.reason if isinstance(judgement, Rewritten) else adaptation.reason
+        target = Target(view.name, definition.sql, None, cause)
+        told = partial(story, judgement, moved)
+        if isinstance(adaptation, FromExtent):
+            return self.adapter.carry_out(view, adaptation, target, to, told)
+        return self.builder.recompute(self.builder.plan(target, definition), to, told)
 
     def _maintain(
         self, views: Sequence[LiveView], versions: dict[str, ViewVersion], phase: Callable[[str], None]
@@ -180,18 +193,29 @@ class UnitWork:
                 )
         return changes
 
-    def _position(self, view: LiveView, source: str) -> Position:
+    def _destination(self, view: LiveView, definition: ViewDefinition) -> dict[str, Position]:
+        """The state that the view is taken to with this definition."""
+        new = {
+            scan.relation.name.source
+            for scan in scans(definition.tree)
+            if self.refresh.known_as.get(scan.relation.name, scan.relation.name) not in view.definition.relations
+        }
+        return {source: self._position(view, source, anew=source in new) for source in sorted(definition.sources)}
+
+    def _position(self, view: LiveView, source: str, *, anew: bool = False) -> Position:
         """Where the unit takes the view; what it leaves out is listed as in progress (P3).
 
         A source that the unit brings nothing from stays where it is, so that views which agree go on saying so. One
         that the view did not read begins where the unit leaves those that do; if nobody does, at the snapshot (P5).
+        `anew`: the view reads a relation there that it did not read. Capture of it may be younger than the view's
+        position, and what is older than that cannot be taken away, so the position goes to the snapshot too.
         """
         taken = {queued.message.xid for queued in self.unit.messages if queued.message.source == source}
         snapshot = self.poll.snapshots[source].position
         if source not in view.positions:
             if self.poll.after.get(source) is None:
                 return snapshot
-        elif all(view.has(source, xid) for xid in taken):
+        elif not anew and all(view.has(source, xid) for xid in taken):
             return view.positions[source]
         left = [
             queued.message.xid

@@ -10,6 +10,7 @@ project's lock and whose fence is the current one. Readers never see two views i
 
 from dyda.warehouse.extents import Comparison
 from dyda.warehouse.frozen import FrozenWarehouse
+from dyda.warehouse.held import HeldExtent, hold_extent
 from dyda.warehouse.installation import Installation, ViewChange
 from dyda.warehouse.records import (
     Blocker,
@@ -40,6 +41,7 @@ __all__ = [
     "Comparison",
     "DaemonRecord",
     "FrozenWarehouse",
+    "HeldExtent",
     "Identity",
     "Installation",
     "KnowledgeRecord",
@@ -61,4 +63,5 @@ __all__ = [
     "ViewVersion",
     "Warehouse",
     "Worker",
+    "hold_extent",
 ]

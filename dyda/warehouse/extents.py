@@ -103,6 +103,21 @@ class Extent:
         missing, extra = found[0][:2]
         return Comparison(missing, extra, tuple((row[2], tuple(row[3:])) for row in found if row[2] is not None))
 
+    def projected(self, places: Sequence[int]) -> sql.Composable:
+        """Entries (c1 … cn text, n) of these columns, as a subquery: rows that fall together are not added up yet."""
+        columns = [
+            sql.SQL("{} AS {}").format(self.printed(place), sql.Identifier(f"c{i}"))
+            for i, place in enumerate(places, start=1)
+        ]
+        return sql.SQL("(SELECT {}, e.count AS n FROM {} AS e) AS projected").format(
+            sql.SQL(", ").join(columns), self.identifier
+        )
+
+    def printed(self, place: int) -> sql.Composable:
+        """The text of a column, as its type's output function prints it; e is the extent."""
+        column = self._columns[place]
+        return sql.SQL("CASE WHEN e.{0} IS NOT NULL THEN format('%s', e.{0}) END").format(column)
+
     def drop(self, cursor: Any) -> None:
         cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(self.identifier))
 

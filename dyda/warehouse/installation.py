@@ -48,7 +48,9 @@ VIEW_STATES = ("live", "building", "resync", "broken", "held")
 class ViewChange:
     """What happens to one view.
 
-    Its rows: a small `delta` (c1 … cn string, n int64), or `staging` with `mode` 'delta' or 'replace', or neither.
+    Its rows: the sum of a small `delta` (c1 … cn string, n int64), of what is in `staging`, and of the old extent's
+    rows with these columns of it in this order (`projection`, from 0); any of them may be missing. In `mode` 'delta'
+    they are added to the extent, in `mode` 'replace' they are all there is.
     `version` is a new definition; a view that does not exist yet needs one, and is created by it. `state` None leaves
     the state alone, except that a new version, or rows in `replace` mode, make the view `live`. `positions` by source:
     (the position expected to be there or None, the new one or None to forget the source).
@@ -57,6 +59,7 @@ class ViewChange:
     view: str
     delta: pa.Table | None = None
     staging: Staging | None = None
+    projection: tuple[int, ...] | None = None
     mode: str = "delta"
     version: ViewVersion | None = None
     state: str | None = None
@@ -64,12 +67,14 @@ class ViewChange:
     positions: Mapping[str, tuple[Position | None, Position | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.delta is not None and self.staging is not None:
-            raise ValueError("rows come as a delta or from a staging table, not both")
         if self.mode not in ("delta", "replace"):
             raise ValueError(f"mode is delta or replace, not {self.mode!r}")
         if self.state is not None and self.state not in VIEW_STATES:
             raise ValueError(f"a view's state is one of {', '.join(VIEW_STATES)}, not {self.state!r}")
+
+    @property
+    def has_rows(self) -> bool:
+        return self.delta is not None or self.staging is not None or self.projection is not None
 
 
 @dataclass(frozen=True)
@@ -207,7 +212,7 @@ class _Installer:
 
     def _new_extent(self, version: ViewVersion) -> int:
         """A table of its own for the new columns. Readers with an older snapshot get a serialization error (I2)."""
-        if self.change.mode != "replace" or (self.change.staging is None and self.change.delta is None):
+        if self.change.mode != "replace" or not self.change.has_rows:
             raise DydaError(f"view {self.change.view}: new columns need all rows, in mode 'replace'")
         if self.known is None:
             self.cursor.execute("INSERT INTO dyda.view (name, state) VALUES (%s, 'building')", (self.change.view,))
@@ -224,7 +229,7 @@ class _Installer:
         """Rows into the extent that is there; returns the change in their number."""
         known = self.known
         assert known is not None
-        if self.change.staging is None and self.change.delta is None:
+        if not self.change.has_rows:
             return 0
         if known.extent is None:
             raise DydaError(f"view {self.change.view} has no extent yet: its first version brings it")
@@ -233,11 +238,26 @@ class _Installer:
         return merge(self.cursor, entries)
 
     def _entries(self, extent: Extent) -> sql.Composable:
+        """A table or a subquery with everything that the change brings."""
         width = len(extent.types)
+        parts: list[sql.Composable] = []
         if self.change.staging is not None:
             if self.change.staging.width != width:
                 raise ValueError(f"view {self.change.view} has {width} columns, not {self.change.staging.width}")
-            return self.change.staging.identifier
+            parts.append(self.change.staging.identifier)
+        if self.change.delta is not None:
+            parts.append(self._delta(width, self.change.delta))
+        if self.change.projection is not None:
+            if self.known is None or self.known.extent is None or len(self.change.projection) != width:
+                raise ValueError(f"view {self.change.view} has no extent to take {width} columns from")
+            parts.append(self.known.extent.projected(self.change.projection))
+        if len(parts) == 1:
+            return parts[0]
+        columns = sql.SQL(", ").join(sql.Identifier(f"c{i}") for i in range(1, width + 1))
+        each = [sql.SQL("SELECT {}, n FROM {}").format(columns, part) for part in parts]
+        return sql.SQL("({}) AS parts").format(sql.SQL(" UNION ALL ").join(each))
+
+    def _delta(self, width: int, delta: pa.Table) -> sql.Composable:
         # One per width and place: made once in a session, emptied at each commit. No catalog rows come and go.
         table = sql.Identifier("pg_temp", f"dyda_delta_{width}_{self.number}")
         columns = sql.SQL(", ").join(sql.SQL("{} text").format(sql.Identifier(f"c{i}")) for i in range(1, width + 1))
@@ -246,8 +266,7 @@ class _Installer:
                 table, columns
             )
         )
-        assert self.change.delta is not None
-        copy_batches(self.cursor, table, width, self.change.delta.to_batches())
+        copy_batches(self.cursor, table, width, delta.to_batches())
         return table
 
     def _next(self) -> int:
@@ -290,16 +309,12 @@ class _Installer:
 
     def _save_view(self, rows: int, *, absolute: bool) -> None:
         change = self.change
-        brought = change.version is not None or (change.mode == "replace" and self._has_rows)
+        brought = change.version is not None or (change.mode == "replace" and change.has_rows)
         state = change.state or ("live" if brought else None)
         self.cursor.execute(
             load("save_view.sql"),
             {"view": change.view, "state": state, "reason": change.reason, "rows": rows, "absolute": absolute},
         )
-
-    @property
-    def _has_rows(self) -> bool:
-        return self.change.delta is not None or self.change.staging is not None
 
 
 def _move(cursor: Any, view: str, source: str, expected: Position | None, new: Position | None) -> None:
