@@ -11,6 +11,7 @@ import click
 
 import dyda
 from dyda.cli.demo import demo_command
+from dyda.cli.impact import impact_command
 from dyda.cli.knowledge import knowledge_group
 from dyda.cli.options import CommonGroup
 from dyda.cli.pending import pending_group
@@ -45,6 +46,7 @@ for command in (
     pending_group,
     views_group,
     knowledge_group,
+    impact_command,
     verify_command,
     stop_command,
 ):

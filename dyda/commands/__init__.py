@@ -8,6 +8,7 @@ from dyda.commands.apply import ApplyPlan, apply, plan_apply
 from dyda.commands.daemon import run_daemon, stop
 from dyda.commands.decisions import pending_hold, pending_release, pending_retry, pending_skip
 from dyda.commands.history import views_diff, views_history
+from dyda.commands.impact import impact
 from dyda.commands.knowledge import knowledge, knowledge_check
 from dyda.commands.listing import sources, status, views, views_show
 from dyda.commands.project import init, sources_check, sources_detach
@@ -17,6 +18,7 @@ from dyda.commands.views import verify, views_explain, views_resync
 __all__ = [
     "ApplyPlan",
     "apply",
+    "impact",
     "init",
     "knowledge",
     "knowledge_check",

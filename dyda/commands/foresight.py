@@ -1,0 +1,101 @@
+"""What each view would become after some schema changes: from the catalog alone, no source is asked.
+
+Schemas (the relations before and after) ─▶ vs, view by view ─▶ effect, definition, extent, cost
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dyda.errors import DydaError
+from dyda.house import House
+from dyda.maintenance.live import Known
+from dyda.model.algebra import ViewDefinition
+from dyda.model.message import SchemaChange, Truncation
+from dyda.model.parse import parse_view
+from dyda.model.relation import Relation
+from dyda.model.schemas import Schemas
+from dyda.warehouse import ViewRecord
+from va import MetadataOnly, adapt
+from vm import flatten, plan_sweep
+from vs import Broken, Holds, Rewritten, World, synchronize
+
+__all__ = ["foresee"]
+
+
+def foresee(house: House, known: Known, schemas: Schemas) -> list[dict[str, Any]]:
+    """Every view with what the changes would do to it, by name."""
+    world = World(schemas.before, schemas.now, known.knowledge)
+    changes = schemas.changes
+    records = {name: view.record for name, view in known.views.items()} | dict(known.frozen)
+    answers = []
+    for name in sorted(records):
+        definition = known.views[name].definition if name in known.views else _read(house, known, records[name])
+        if definition is None:
+            answers.append(_told(name, "none", records[name].sql, None, None, _already(records[name])))
+        else:
+            answers.append(_judge(house, known, definition, world, changes))
+    return answers
+
+
+def _judge(
+    house: House, known: Known, definition: ViewDefinition, world: World, changes: Sequence[SchemaChange | Truncation]
+) -> dict[str, Any]:
+    numeric = house.project.settings.spark.numeric
+    name = definition.name
+    judgement = synchronize(definition, world, known.defaults, numeric)
+    match judgement:
+        case Broken(reason, _, remedy):
+            return _told(name, "broken", None, "unknown", None, f"{reason}. {remedy}" if remedy else reason)
+        case Rewritten(rewritten, extent, cost, reason):
+            return _told(name, "rewritten", rewritten.sql, extent, cost, reason)
+        case Holds(held, followed):
+            mine = [change for change in changes if change.relation in definition.relations]
+            adaptation = adapt(definition, held, mine) if mine else None
+            moved = adaptation is not None and not isinstance(adaptation, MetadataOnly)
+            cost = _cost(held, numeric)
+            if moved or held.tree.items[len(definition.tree.items) :]:
+                reason = adaptation.reason if adaptation is not None and moved else "the view takes new columns in"
+                return _told(name, "adapted", held.sql, "equivalent", cost, reason)
+            if followed:
+                return _told(name, "renamed", held.sql, "equivalent", cost, "; ".join(followed))
+            return _told(name, "none", held.sql, "equivalent", cost, None)
+
+
+def _told(
+    name: str, effect: str, definition: str | None, extent: str | None, cost: int | None, reason: str | None
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "effect": effect,
+        "definition": definition,
+        "extent": extent,
+        "cost": cost,
+        "reason": reason,
+    }
+
+
+def _cost(definition: ViewDefinition, numeric: str) -> int:
+    """Source queries per update, of whichever relation costs most."""
+    block = flatten(definition, numeric)
+    plan = plan_sweep(block)
+    return max(plan.queries(occurrence.alias) for occurrence in block.occurrences)
+
+
+def _read(house: House, known: Known, record: ViewRecord) -> ViewDefinition | None:
+    """The definition of a view that is held; None of one that is broken already."""
+
+    def resolve(source: str, schema: str | None, table: str) -> Relation:
+        return known.relations[house.relation_name(source, schema, table)].relation
+
+    if record.stored_state == "broken" or record.sql is None:
+        return None
+    try:
+        return parse_view(record.name, record.sql, resolve, plain_numeric=house.project.settings.spark.numeric)
+    except (DydaError, KeyError):
+        return None
+
+
+def _already(record: ViewRecord) -> str:
+    return f"it is {record.stored_state} already: {record.reason}"

@@ -1,0 +1,69 @@
+"""`dyda impact`: what some DDL would do to every view, told from the catalog; no source is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dyda.commands.foresight import foresee
+from dyda.errors import ConfigurationError, DydaError
+from dyda.house import House
+from dyda.maintenance.live import load
+from dyda.model.ddl import apply_ddl
+from dyda.model.relation import RelationName
+from dyda.model.schemas import Schemas
+
+__all__ = ["impact"]
+
+
+def impact(folder: Path, ddl: str, source: str | None = None) -> dict[str, Any]:
+    """Judge every view as if the statements of `ddl` had happened, all of them in one transaction.
+
+    `source` is whose DDL it is where its table names say no source.
+    """
+    with House.open(folder) as house:
+        if source is not None:
+            house.source(source)
+        known = load(house)
+        schemas = Schemas({name: record.relation for name, record in known.relations.items()})
+        named = _Names(house, source, {name.schema for name in known.relations if name.source == source})
+        if apply_ddl(ddl, schemas, named) == 0:
+            raise DydaError("there is no statement to judge", "Write it as an argument, in a file, or to -.")
+        notes = [f"no view and no constraint uses {name}" for name in schemas.unknown]
+        waiting = [record.id for record in house.warehouse.messages() if record.message.schema_changes]
+        if waiting:
+            told = ", ".join(map(str, waiting))
+            notes.append(f"schema changes are pending (message {told}): the views are judged as they were before them")
+        return {"views": foresee(house, known, schemas), "notes": notes}
+
+
+class _Names:
+    """What a table's written name means: `source.table`, `source.schema.table`, or of one source as it writes them."""
+
+    def __init__(self, house: House, source: str | None, schemas: set[str]) -> None:
+        self.house = house
+        self.source = source
+        self.schemas = schemas
+
+    def __call__(self, parts: tuple[str, ...]) -> RelationName:
+        written = ".".join(parts)
+        if len(parts) == 3:
+            return self._of(parts[0], parts[1], parts[2], written)
+        if len(parts) == 2 and self.source is not None:
+            if parts[0] == self.source and parts[0] not in self.schemas:
+                return self._of(self.source, None, parts[1], written)
+            return self._of(self.source, parts[0], parts[1], written)
+        if len(parts) == 2:
+            return self._of(parts[0], None, parts[1], written)
+        if len(parts) == 1 and self.source is not None:
+            return self._of(self.source, None, parts[0], written)
+        raise ConfigurationError(f"{written} does not say whose table it is", "Name the source: --source NAME")
+
+    def _of(self, source: str, schema: str | None, table: str, written: str) -> RelationName:
+        if source not in self.house.sources:
+            known = ", ".join(self.house.sources) or "none"
+            raise ConfigurationError(
+                f"{written}: there is no source {source!r}; this project has: {known}",
+                "Write source.table, or name the source of the whole text: --source NAME",
+            )
+        return self.house.relation_name(source, schema, table)

@@ -1,0 +1,280 @@
+"""Tables as they would be after some schema changes, told in the same primitive steps that a source's log tells.
+
+Starts from relations as a catalog describes them. A table keeps its identity under every name; one that is created has
+an identity that no source gives. All changes count as one transaction: where another table stands under a known name
+at the end, the name is meant, otherwise the table is followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dyda.errors import DydaError
+from dyda.model.message import SchemaChange, Truncation, UpdateMessage
+from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.schema_change import (
+    AddColumn,
+    ChangeType,
+    DropColumn,
+    DropRelation,
+    Harmless,
+    RenameColumn,
+    RenameRelation,
+    ReplaceRelation,
+    Rewrite,
+    Step,
+)
+from dyda.model.types import PgType
+
+__all__ = ["Schemas", "Unforeseeable"]
+
+
+class Unforeseeable(DydaError):
+    """What the tables would be after it cannot be told from the catalog."""
+
+
+@dataclass
+class _Table:
+    """`relation` is the table as it is by now; None: of a table that was created only the name is known."""
+
+    name: RelationName
+    relation: Relation | None
+    known_as: RelationName | None = None
+    columns_ever: int = 0
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        assert self.relation is not None
+        return self.relation.columns
+
+    def put(self, columns: Sequence[Column], keys: Sequence[tuple[str, ...]] | None = None) -> None:
+        assert self.relation is not None
+        kept = self.relation.keys if keys is None else tuple(keys)
+        self.relation = replace(self.relation, columns=tuple(columns), keys=kept)
+
+
+class Schemas:
+    """What some DDL, or a message, makes of the relations that a catalog knows."""
+
+    def __init__(self, relations: Mapping[RelationName, Relation]) -> None:
+        self.before = dict(relations)
+        self.unknown: dict[RelationName, None] = {}
+        """Tables that the changes speak of and that the catalog does not know: no view or constraint uses them."""
+        self._tables: dict[RelationName, _Table] = {
+            name: _Table(name, relation, name, max((c.number for c in relation.columns), default=0))
+            for name, relation in relations.items()
+        }
+        self._dropped: list[_Table] = []
+        self._truncated: dict[RelationName, None] = {}
+        self._created = 0
+
+    # --- the outcome
+
+    @property
+    def now(self) -> dict[RelationName, Relation | None]:
+        """The relations that are not as they were, by the names known before; None: gone."""
+        found: dict[RelationName, Relation | None] = {}
+        for name, (table, _) in self._outcome().items():
+            if table is None:
+                found[name] = None
+            elif table.relation is not None and table.relation != self.before[name]:
+                found[name] = table.relation
+        return found
+
+    @property
+    def changes(self) -> list[SchemaChange | Truncation]:
+        """What happened to each known relation, in its steps."""
+        changes: list[SchemaChange | Truncation] = [
+            SchemaChange(name, "ALTER TABLE", "", tuple(steps)) for name, (_, steps) in self._outcome().items() if steps
+        ]
+        return changes + [Truncation(name) for name in self._truncated]
+
+    def _outcome(self) -> dict[RelationName, tuple[_Table | None, list[Step]]]:
+        """What is meant by each known name at the end, and the steps to it."""
+        alive = {table.known_as: table for table in self._tables.values() if table.known_as is not None}
+        gone = {table.known_as: table for table in self._dropped if table.known_as is not None}
+        found: dict[RelationName, tuple[_Table | None, list[Step]]] = {}
+        for name, relation in self.before.items():
+            table = alive.get(name)
+            holder = self._tables.get(name)
+            if holder is not None and holder is not table:
+                if holder.relation is None:
+                    raise Unforeseeable(
+                        f"another table takes the name {name}, and what it looks like is not in the catalog",
+                        "Create it in the same text, with its columns.",
+                    )
+                found[name] = (holder, [ReplaceRelation(relation.oid, holder.relation.oid)])
+            elif table is None:
+                found[name] = (None, [*gone[name].steps, DropRelation()])
+            else:
+                found[name] = (table, table.steps)
+        return found
+
+    # --- changes
+
+    def apply(self, message: UpdateMessage) -> None:
+        """What one message did; Unforeseeable if its steps do not tell all."""
+        for change in message.changes:
+            if isinstance(change, Truncation):
+                self.truncate(change.relation)
+            elif isinstance(change, SchemaChange):
+                if not change.steps:
+                    raise Unforeseeable(f"{change.relation}: what {change.command} did was not logged in steps")
+                name = change.relation
+                for step in change.steps:
+                    name = self._apply(name, step)
+
+    def _apply(self, name: RelationName, step: Step) -> RelationName:
+        match step:
+            case AddColumn(column):
+                self.add_column(name, column.name, column.type, not_null=column.not_null, generated=column.generated)
+            case DropColumn(column):
+                self.drop_column(name, column)
+            case RenameColumn(old, new):
+                self.rename_column(name, old, new)
+            case ChangeType(column, _, new):
+                self.change_type(name, column, new)
+            case RenameRelation(new):
+                self.rename(name, new)
+                return new
+            case DropRelation():
+                self.drop(name)
+            case ReplaceRelation():
+                raise Unforeseeable(f"another table stands under the name {name}, and the message does not describe it")
+            case Rewrite() | Harmless():
+                self.note(name, step)
+        return name
+
+    def add_column(
+        self, name: RelationName, column: str, type_: PgType, *, not_null: bool = False, generated: str = ""
+    ) -> None:
+        table = self._described(name)
+        if table is None:
+            return
+        if column in (found.name for found in table.columns):
+            raise DydaError(f"{name} already has a column {column!r}", "Correct the statement.")
+        table.columns_ever += 1
+        added = Column(column, type_, table.columns_ever, not_null, generated)
+        table.put([*table.columns, added])
+        table.steps.append(AddColumn(added))
+
+    def drop_column(self, name: RelationName, column: str) -> None:
+        table = self._described(name)
+        if table is None:
+            return
+        assert table.relation is not None
+        table.relation.column(column)
+        keys = [key for key in table.relation.keys if column not in key]
+        table.put([found for found in table.columns if found.name != column], keys)
+        table.steps.append(DropColumn(column))
+
+    def rename_column(self, name: RelationName, old: str, new: str) -> None:
+        table = self._described(name)
+        if table is None:
+            return
+        assert table.relation is not None
+        table.relation.column(old)
+        if new in table.relation.by_name:
+            raise DydaError(f"{name} already has a column {new!r}", "Correct the statement.")
+        keys = [tuple(new if part == old else part for part in key) for key in table.relation.keys]
+        table.put([replace(c, name=new) if c.name == old else c for c in table.columns], keys)
+        table.steps.append(RenameColumn(old, new))
+
+    def change_type(self, name: RelationName, column: str, type_: PgType) -> None:
+        table = self._described(name)
+        if table is None:
+            return
+        assert table.relation is not None
+        old = table.relation.column(column).type
+        table.put([replace(c, type=type_) if c.name == column else c for c in table.columns])
+        table.steps.append(ChangeType(column, old, type_))
+
+    def set_not_null(self, name: RelationName, column: str, not_null: bool) -> None:
+        table = self._described(name)
+        if table is None:
+            return
+        assert table.relation is not None
+        table.relation.column(column)
+        keys = [key for key in table.relation.keys if not_null or column not in key]
+        table.put([replace(c, not_null=not_null) if c.name == column else c for c in table.columns], keys)
+        table.steps.append(Harmless(f"column {column} {'may not be' if not_null else 'may be'} NULL now"))
+
+    def add_key(self, name: RelationName, columns: Sequence[str], *, primary: bool) -> None:
+        table = self._described(name)
+        if table is None:
+            return
+        assert table.relation is not None
+        for column in columns:
+            table.relation.column(column)
+            if primary:
+                self.set_not_null(name, column, True)
+        if all(table.relation.column(column).not_null for column in columns):  # NULLs repeat in a unique column
+            table.put(table.columns, [*table.relation.keys, tuple(columns)])
+        table.steps.append(Harmless(f"makes {', '.join(columns)} a key"))
+
+    def drop_keys(self, name: RelationName) -> None:
+        """A constraint goes, and the catalog does not know which key it was: none is relied on."""
+        table = self._described(name)
+        if table is not None:
+            table.put(table.columns, [])
+            table.steps.append(Harmless("drops a constraint"))
+
+    def note(self, name: RelationName, step: Rewrite | Harmless) -> None:
+        table = self._described(name)
+        if table is not None:
+            table.steps.append(step)
+
+    def truncate(self, name: RelationName) -> None:
+        table = self._described(name)
+        if table is not None and table.known_as is not None:
+            self._truncated[table.known_as] = None
+
+    def rename(self, name: RelationName, new: RelationName) -> None:
+        if new in self._tables:
+            raise DydaError(f"there already is a table {new}", "Correct the statement.")
+        table = self._tables.pop(name, None)
+        if table is None:
+            self.unknown[name] = None
+            table = _Table(name, None)
+        table.name = new
+        if table.relation is not None:
+            table.relation = replace(table.relation, name=new)
+        table.steps.append(RenameRelation(new))
+        self._tables[new] = table
+
+    def drop(self, name: RelationName) -> None:
+        table = self._tables.pop(name, None)
+        if table is None:
+            self.unknown[name] = None
+        else:
+            self._dropped.append(table)
+
+    def create(self, name: RelationName, columns: Sequence[Column] | None, keys: Sequence[tuple[str, ...]]) -> None:
+        """A new table; `columns` None: it is made of something that the catalog does not know."""
+        if name in self._tables:
+            raise DydaError(f"there already is a table {name}", "Correct the statement.")
+        self._created += 1
+        relation = None
+        if columns is not None:
+            filled = {column.name for column in columns if column.not_null}
+            held = tuple(key for key in keys if filled.issuperset(key))
+            relation = Relation(name, -self._created, tuple(columns), held)
+        self._tables[name] = _Table(name, relation, None, len(columns or ()))
+
+    def has(self, name: RelationName) -> bool:
+        return name in self._tables
+
+    def relation(self, name: RelationName) -> Relation | None:
+        """The table as it is by now, if that is known."""
+        table = self._tables.get(name)
+        return None if table is None else table.relation
+
+    def _described(self, name: RelationName) -> _Table | None:
+        """The table, if its columns are known; otherwise nobody uses it."""
+        table = self._tables.get(name)
+        if table is None:
+            self.unknown[name] = None
+            return None
+        return table if table.relation is not None else None
