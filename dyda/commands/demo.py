@@ -2,6 +2,8 @@
 
     four writers ──▶ crm, tours, people, booking ──capture──▶ daemon ──▶ warehouse ──▶ a table on the screen
 
+Half way through, crm drops Customer and booking drops FlightRes.Age: the cyclic case of Section 4.4.
+
 The daemon is a process of its own, as in real life. Nothing here reaches into DyDa's insides: it uses the commands
 and reads the warehouse as any reader would.
 """
@@ -27,7 +29,7 @@ from typing import Any
 import psycopg2
 
 from dyda import commands
-from dyda.commands.demo_writers import SOURCES, Writer, expected_rows, seed
+from dyda.commands.demo_writers import SCHEMA_CHANGES, SOURCES, Writer, expected_rows, seed
 from dyda.embedded import EmbeddedServer
 from dyda.errors import DydaError
 
@@ -74,6 +76,7 @@ def demo(folder: Path | None, seconds: float, chance: int, step: Step, watch: Wa
             commands.apply(folder, lambda plan: True)
             step("changing all four sources at once while the daemon follows")
             committed, states = _change_and_follow(folder, urls, process, seconds, chance, watch, step)
+            rewritten = commands.views_history(folder, "asia_customer")[-1]
             step("recomputing every view from its sources and comparing: dyda verify")
             verified = commands.verify(folder, (), lambda text, done, total: None)
     finally:
@@ -85,6 +88,7 @@ def demo(folder: Path | None, seconds: float, chance: int, step: Step, watch: Wa
         "seconds": round(time.monotonic() - begun, 1),
         "transactions": committed,
         "states_seen": states,
+        "rewritten": rewritten,
         "views": verified,
         "folder": str(folder) if kept else None,
     }
@@ -146,9 +150,10 @@ def _change_and_follow(
     step: Step,
 ) -> tuple[dict[str, int], int]:
     """Lets the writers loose, shows the views until these have caught up; returns commits and states seen."""
-    stopped = threading.Event()
-    writers = [Writer(urls[name], name, chance + number, stopped) for number, name in enumerate(SOURCES)]
+    migration, stopped = threading.Event(), threading.Event()
+    writers = [Writer(urls[name], name, chance + number, migration, stopped) for number, name in enumerate(SOURCES)]
     states: list[dict[str, Rows]] = []
+    version = _version(folder)
     began = time.monotonic()
     reader = psycopg2.connect(urls["warehouse"])
 
@@ -167,8 +172,15 @@ def _change_and_follow(
     try:
         for writer in writers:
             writer.start()
-        while time.monotonic() - began < seconds:
+        while time.monotonic() - began < seconds or not migration.is_set():
             look()
+            if time.monotonic() - began > seconds / 2 and not migration.is_set():
+                for source, ddl in SCHEMA_CHANGES.items():
+                    step(f"the owners of {source} need not ask anybody: {ddl}")
+                migration.set()
+            elif migration.is_set() and version is not None and _version(folder) != version:
+                version = None
+                _tell_rewriting(folder, step)
             time.sleep(0.25)
         stopped.set()
         for writer in writers:
@@ -183,7 +195,21 @@ def _change_and_follow(
     finally:
         stopped.set()
         reader.close()
+    if version is not None:
+        _tell_rewriting(folder, step)
     return {writer.source: writer.committed for writer in writers}, len(states)
+
+
+def _version(folder: Path) -> int:
+    return next(view["version"] for view in commands.views(folder) if view["name"] == "asia_customer")
+
+
+def _tell_rewriting(folder: Path, step: Step) -> None:
+    """What became of Asia-Customer, and why."""
+    latest = commands.views_history(folder, "asia_customer")[-1]
+    reason = (latest["rewriting"] or {}).get("reason", latest["cause"])
+    text = latest["sql"].strip().replace("\n", "\n      ")
+    step(f"asia_customer is rewritten: {reason}\n      {text}")
 
 
 def _wait_for_daemon(folder: Path, process: subprocess.Popen[bytes]) -> None:
@@ -206,7 +232,17 @@ def _last_words(folder: Path) -> str:
 
 
 def _read_views(reader: Any) -> tuple[dict[str, list[str]], dict[str, Rows]]:
-    """Both views in one REPEATABLE READ transaction, which shows them in one state (rule I3)."""
+    """Both views in one REPEATABLE READ transaction, which shows them in one state (rule I3).
+
+    A transaction that is older than a definition's change gets a serialization error, and asks again (rule I2).
+    """
+    try:
+        return _read_views_once(reader)
+    except psycopg2.errors.SerializationFailure:
+        return _read_views(reader)
+
+
+def _read_views_once(reader: Any) -> tuple[dict[str, list[str]], dict[str, Rows]]:
     columns: dict[str, list[str]] = {}
     rows: dict[str, Rows] = {}
     with reader, reader.cursor() as cursor:

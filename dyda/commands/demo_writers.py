@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg2
 
-__all__ = ["SOURCES", "Writer", "expected_rows", "seed"]
+__all__ = ["SCHEMA_CHANGES", "SOURCES", "Writer", "expected_rows", "seed"]
 
 SOURCES = ("crm", "tours", "people", "booking")
 NAMES = (
@@ -25,6 +25,9 @@ KINDS = ("city", "beach", "trek", "food", "temple")
 TOURS = 12
 MOST_ROWS = 120
 """Writers delete above this, so that the example stays small however long it runs."""
+
+SCHEMA_CHANGES = {"crm": "DROP TABLE customer", "booking": "ALTER TABLE flight_res DROP COLUMN age"}
+"""The cyclic case of paper 001, Section 4.4: neither change can be answered without the other."""
 
 Statement = tuple[str, tuple[Any, ...]]
 
@@ -43,14 +46,20 @@ def seed(url: str, source: str, schema: Path, chance: random.Random) -> None:
 
 
 class Writer(threading.Thread):
-    """Commits small random transactions at one source until told to stop; knows nothing of DyDa."""
+    """Commits small random transactions at one source until told to stop; knows nothing of DyDa.
 
-    def __init__(self, url: str, source: str, seed: int, stopped: threading.Event) -> None:
+    When `migration` is set, it changes its source's schema, if there is something to change, and goes on with what is
+    left.
+    """
+
+    def __init__(self, url: str, source: str, seed: int, migration: threading.Event, stopped: threading.Event) -> None:
         super().__init__(name=f"writer at {source}", daemon=True)
         self.source = source
         self.committed = 0
         self.failure: Exception | None = None
         self._url, self._chance, self._stopped = url, random.Random(seed), stopped
+        self._migration = migration
+        self._migrated = False
 
     def run(self) -> None:
         try:
@@ -58,22 +67,34 @@ class Writer(threading.Thread):
             try:
                 while not self._stopped.wait(self._chance.uniform(0.05, 0.3)):
                     with connection, connection.cursor() as cursor:
-                        for _ in range(self._chance.choice((1, 1, 1, 2, 3))):
-                            cursor.execute(*_anything(self.source, self._chance))
+                        if not self._write(cursor):
+                            continue
                     self.committed += 1
             finally:
                 connection.close()
         except Exception as error:
             self.failure = error
 
+    def _write(self, cursor: Any) -> bool:
+        """The statements of one transaction; whether there were any."""
+        if self._migration.is_set() and not self._migrated and self.source in SCHEMA_CHANGES:
+            cursor.execute(SCHEMA_CHANGES[self.source])
+            self._migrated = True
+        elif self._migrated and self.source == "crm":
+            return False  # its only relation is gone
+        else:
+            for _ in range(self._chance.choice((1, 1, 1, 2, 3))):
+                cursor.execute(*_anything(self.source, self._chance, self._migrated))
+        return True
 
-def _anything(source: str, chance: random.Random) -> Statement:
-    return chance.choice((_insert, _insert, _insert, _update, _update, _delete))(
-        source, chance, chance.randrange(TOURS + 4)
-    )
+
+def _anything(source: str, chance: random.Random, migrated: bool) -> Statement:
+    number = chance.randrange(TOURS + 4)
+    what = chance.choice((_insert, _insert, _insert, _update, _update, _delete))
+    return _insert(source, chance, number, migrated) if what is _insert else what(source, chance, number)
 
 
-def _insert(source: str, chance: random.Random, number: int) -> Statement:
+def _insert(source: str, chance: random.Random, number: int, migrated: bool = False) -> Statement:
     name, place = chance.choice(NAMES), chance.choice(PLACES)
     match source:
         case "crm":
@@ -81,15 +102,18 @@ def _insert(source: str, chance: random.Random, number: int) -> Statement:
             return statement, (name, chance.choice(("MA", "NY", "CA")), _phone(chance))
         case "tours":
             statement = "INSERT INTO tour VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
-            kind = chance.choice(KINDS)
-            return statement, (number, f"{kind} {number}", chance.randint(18, 80), kind, chance.randint(2, 21))
+            return statement, (number, name, chance.randint(18, 80), chance.choice(KINDS), chance.randint(2, 21))
         case "people":
             start = datetime.date(2025, 1, 1) + datetime.timedelta(days=chance.randrange(700))
             statement = "INSERT INTO participant SELECT %s, %s, %s, %s WHERE (SELECT count(*) FROM participant) < %s"
             return statement, (name, chance.randrange(TOURS), start, place, MOST_ROWS)
         case _:
             flight = f"{chance.choice(('AA', 'LH', 'NH', 'SQ'))}{chance.randint(100, 9999)}"
-            statement = "INSERT INTO flight_res SELECT %s, %s, %s, %s WHERE (SELECT count(*) FROM flight_res) < %s"
+            limit = "WHERE (SELECT count(*) FROM flight_res) < %s"
+            if migrated:
+                statement = f"INSERT INTO flight_res (name, flight_no, dest) SELECT %s, %s, %s {limit}"
+                return statement, (name, flight, place, MOST_ROWS)
+            statement = f"INSERT INTO flight_res SELECT %s, %s, %s, %s {limit}"
             return statement, (name, chance.randint(18, 80), flight, place, MOST_ROWS)
 
 
@@ -124,17 +148,16 @@ def _phone(chance: random.Random) -> str:
 
 
 def expected_rows(read: Callable[[str, str], list[tuple[Any, ...]]]) -> dict[str, Counter[tuple[Any, ...]]]:
-    """Both views from the sources' rows by nested loops: arithmetic that shares nothing with DyDa's.
-
-    `read(source, sql)` answers a query at a source.
+    """Both views after the schema changes, from the sources' rows by nested loops: arithmetic that shares nothing
+    with DyDa's. Asia-Customer is Equation (6) of paper 001 then. `read(source, sql)` answers a query at a source.
     """
-    customers = read("crm", "SELECT name, phone FROM customer")
-    flights = read("booking", "SELECT name, age, flight_no FROM flight_res WHERE dest = 'Asia'")
-    people = read("people", "SELECT participant, tour_id, start_date FROM participant WHERE loc = 'Asia'")
-    tours = read("tours", "SELECT tour_id, type, no_days FROM tour")
-    booked = [(c, f) for c in customers for f in flights if c[0] == f[0]]
-    trips = [(c, f, p, t) for c, f in booked for p in people if p[0] == c[0] for t in tours if t[0] == p[1]]
+    flights = read("booking", "SELECT name, flight_no FROM flight_res WHERE dest = 'Asia'")
+    people = read("people", "SELECT participant, tour_id, start_date, loc FROM participant")
+    tours = read("tours", "SELECT tour_id, tour_name, age, type, no_days FROM tour")
+    booked = [(p, f) for p in people for f in flights if p[0] == f[0]]
     return {
-        "asia_customer": Counter((c[0], f[1], f[2], "Asia") for c, f in booked),
-        "asia_trip": Counter((c[0], c[1], f[2], t[1], t[2], p[2]) for c, f, p, t in trips),
+        "asia_customer": Counter((p[0], t[2], f[1], "Asia") for p, f in booked for t in tours if t[1] == f[0]),
+        "asia_trip": Counter(
+            (p[0], f[1], t[3], t[4], p[2]) for p, f in booked if p[3] == "Asia" for t in tours if t[0] == p[1]
+        ),
     }

@@ -41,6 +41,11 @@ def test_the_demo_ends_verified_and_leaves_nothing() -> None:
     }
     assert all(count > 0 for count in answer["transactions"].values()), "a source did not change"
     assert answer["states_seen"] > 1, "the views did not follow"
+    assert answer["rewritten"]["version"] > 1, "the view was not rewritten"
+    relations = re.findall(r"`(\w+)`\.`public`\.`(\w+)`", answer["rewritten"]["sql"])
+    assert sorted(relations) == [("booking", "flight_res"), ("people", "participant"), ("tours", "tour")]
+    assert "DROP TABLE customer" in result.stderr
+    assert "asia_customer is rewritten: keeps name" in result.stderr
     assert "Traceback" not in result.stderr
     assert not leftovers() - before
 
