@@ -43,12 +43,28 @@ def views_show(name: str, sql: bool) -> None:
     if sql:
         say(answer["sql"].rstrip("\n"))
         return
-    hidden = ("columns", "sql", "definition", "file")
+    hidden = ("columns", "sql", "definition", "file", "preferences")
     facts([(key.replace("_", " "), value) for key, value in answer.items() if key not in hidden])
     say("")
     table([("name", "COLUMN"), ("type", "TYPE")], answer["columns"], "No columns.")
+    if answer.get("preferences"):
+        say("")
+        _show_preferences(answer["preferences"])
     say("")
     say(answer["sql"].rstrip("\n"))
+
+
+def _show_preferences(preferences: dict[str, Any]) -> None:
+    facts([("extent", preferences["extent"]), ("new columns", preferences["new_columns"])])
+    say("")
+    rows = [
+        {"kind": kind, "component": component, "preference": ", ".join(words) or "must stay as it is"}
+        for kind, key in (("column", "columns"), ("relation", "relations"), ("condition", "conditions"))
+        for component, words in preferences[key].items()
+    ]
+    table([("kind", "COMPONENT"), ("component", ""), ("preference", "MAY BE")], rows, "")
+    for warning in preferences["warnings"]:
+        log(f"warning: {warning}")
 
 
 @views_group.command("history")

@@ -11,7 +11,7 @@ from typing import Any
 from dyda.errors import DydaError
 from dyda.house import House
 from dyda.maintenance.live import Known
-from dyda.model.algebra import ViewDefinition
+from dyda.model.algebra import ViewDefinition, conjuncts, scans
 from dyda.model.message import SchemaChange, Truncation
 from dyda.model.parse import parse_view
 from dyda.model.relation import Relation
@@ -49,18 +49,28 @@ def _judge(
         case Broken(reason, _, remedy):
             return _told(name, "broken", None, "unknown", None, f"{reason}. {remedy}" if remedy else reason)
         case Rewritten(rewritten, extent, cost, reason):
-            return _told(name, "rewritten", rewritten.sql, extent, cost, reason)
+            effect = "adapted" if _only_appends(definition, rewritten) else "rewritten"
+            return _told(name, effect, rewritten.sql, extent, cost, reason)
         case Holds(held, followed):
             mine = [change for change in changes if change.relation in definition.relations]
             adaptation = adapt(definition, held, mine) if mine else None
             moved = adaptation is not None and not isinstance(adaptation, MetadataOnly)
             cost = _cost(held, numeric)
-            if moved or held.tree.items[len(definition.tree.items) :]:
-                reason = adaptation.reason if adaptation is not None and moved else "the view takes new columns in"
-                return _told(name, "adapted", held.sql, "equivalent", cost, reason)
+            if adaptation is not None and moved:
+                return _told(name, "adapted", held.sql, "equivalent", cost, adaptation.reason)
             if followed:
                 return _told(name, "renamed", held.sql, "equivalent", cost, "; ".join(followed))
             return _told(name, "none", held.sql, "equivalent", cost, None)
+
+
+def _only_appends(before: ViewDefinition, after: ViewDefinition) -> bool:
+    """Whether the view only takes new columns in: all that it had is there as it was."""
+    old, new = ([item.name for item in definition.tree.items] for definition in (before, after))
+    aliases = ([scan.alias for scan in scans(definition.tree)] for definition in (before, after))
+    conditions = (len(list(conjuncts(definition.tree))) for definition in (before, after))
+    return (
+        len(new) > len(old) == len(set(old) & set(new)) and len(set(map(tuple, aliases))) == len(set(conditions)) == 1
+    )
 
 
 def _told(

@@ -10,10 +10,10 @@ from dyda.commands.views import find_view
 from dyda.errors import DydaError
 from dyda.house import House
 from dyda.maintenance.live import load
-from dyda.model.algebra import conjuncts, scans
 from dyda.model.preferences import Preference
 from dyda.settings import without_password
 from dyda.warehouse import SourceRecord, ViewRecord
+from vs import effective_preferences
 
 __all__ = ["sources", "status", "time_text", "views", "views_show"]
 
@@ -89,25 +89,24 @@ def views_show(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _preferences(house: House, name: str) -> dict[str, Any] | None:
-    """What may happen to each component: what the file says, else the project's defaults. None for a broken view."""
-    view = load(house).views.get(name)
+    """What may happen to each component, and where the written preferences contradict. None for a broken view."""
+    known = load(house)
+    view = known.views.get(name)
     if view is None:
         return None
-    written, defaults = view.definition.preferences, house.project.settings.preferences
-    default = Preference(defaults.dispensable, defaults.replaceable)
-
-    def shown(found: Preference | None) -> list[str]:
-        chosen = found or default
-        return [word for word in ("dispensable", "replaceable") if getattr(chosen, word)]
-
-    tree = view.definition.tree
+    effective = effective_preferences(view.definition, known.defaults)
     return {
-        "extent": written.extent or defaults.extent,
-        "new_columns": written.new_columns or defaults.new_columns,
-        "columns": {item.name: shown(written.of_item(item.name)) for item in tree.items},
-        "relations": {scan.alias: shown(written.of_relation(scan.alias)) for scan in scans(tree)},
-        "conditions": {c.sql: shown(written.of_condition(c.sql)) for c in conjuncts(tree)},
+        "extent": effective.extent,
+        "new_columns": effective.new_columns,
+        "columns": {name: _words(found) for name, found in effective.items},
+        "relations": {alias: _words(found) for alias, found in effective.relations},
+        "conditions": {sql: _words(found) for sql, found in effective.conditions},
+        "warnings": list(effective.warnings),
     }
+
+
+def _words(preference: Preference) -> list[str]:
+    return [word for word in ("dispensable", "replaceable") if getattr(preference, word)]
 
 
 def _source(record: SourceRecord) -> dict[str, Any]:

@@ -173,3 +173,24 @@ def test_the_command_line(travel: Town, tmp_path: Path) -> None:
     assert travel.run("impact", "-f", str(tmp_path / "nothing.sql"), check=False).returncode == 1
     assert travel.run("impact", check=False).returncode == 2
     assert "cannot be read exactly" in travel.run("impact", "DROP DATABASE crm", check=False).stderr
+
+
+def test_a_rewriting_is_foretold_as_it_happens(town: Town) -> None:
+    town.source("booking", "CREATE TABLE flight_res (name text, age int)", "INSERT INTO flight_res VALUES ('A', 1)")
+    town.source("tours", "CREATE TABLE tour (tour_name text, age int)", "INSERT INTO tour VALUES ('A', 1), ('B', 2)")
+    town.view("v", "-- dyda: extent = any\nSELECT f.name, f.age /* replaceable */ FROM booking.flight_res f")
+    town.view("all", "-- dyda: new_columns = append\nSELECT f.name FROM booking.flight_res f")
+    (town.folder / "knowledge.toml").write_text(
+        '[[join]]\nbetween = ["booking.flight_res", "tours.tour"]\non = "flight_res.name = tour.tour_name"\n'
+        '[[function]]\nattribute = "booking.flight_res.age"\nequals = "tours.tour.age"\n'
+    )
+    town.apply()
+    ddl = "ALTER TABLE flight_res DROP age; ALTER TABLE flight_res ADD phone text"
+    foretold = {view["name"]: view for view in commands.impact(town.folder, ddl, "booking")["views"]}
+    assert {name: view["effect"] for name, view in foretold.items()} == {"v": "rewritten", "all": "adapted"}
+    assert foretold["v"]["cost"] == 1
+    assert foretold["v"]["extent"] in ("subset", "unknown"), "nothing promises that every guest is on a tour"
+    town.execute("booking", "ALTER TABLE flight_res DROP age", "ALTER TABLE flight_res ADD phone text")
+    town.settle()
+    for name in ("v", "all"):
+        assert town.state(name)["definition"] == foretold[name]["definition"]
