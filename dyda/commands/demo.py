@@ -153,7 +153,7 @@ def _change_and_follow(
     migration, stopped = threading.Event(), threading.Event()
     writers = [Writer(urls[name], name, chance + number, migration, stopped) for number, name in enumerate(SOURCES)]
     states: list[dict[str, Rows]] = []
-    version = _version(folder)
+    first, told = _version(folder), False
     began = time.monotonic()
     reader = psycopg2.connect(urls["warehouse"])
 
@@ -172,14 +172,14 @@ def _change_and_follow(
     try:
         for writer in writers:
             writer.start()
-        while time.monotonic() - began < seconds or not migration.is_set():
+        while time.monotonic() - began < seconds or not all(writer.migrated for writer in writers):
             look()
             if time.monotonic() - began > seconds / 2 and not migration.is_set():
                 for source, ddl in SCHEMA_CHANGES.items():
                     step(f"the owners of {source} need not ask anybody: {ddl}")
                 migration.set()
-            elif migration.is_set() and version is not None and _version(folder) != version:
-                version = None
+            elif migration.is_set() and not told and _version(folder) != first:
+                told = True
                 _tell_rewriting(folder, step)
             time.sleep(0.25)
         stopped.set()
@@ -195,13 +195,13 @@ def _change_and_follow(
     finally:
         stopped.set()
         reader.close()
-    if version is not None:
+    if not told:
         _tell_rewriting(folder, step)
     return {writer.source: writer.committed for writer in writers}, len(states)
 
 
 def _version(folder: Path) -> int:
-    return next(view["version"] for view in commands.views(folder) if view["name"] == "asia_customer")
+    return next(int(view["version"]) for view in commands.views(folder) if view["name"] == "asia_customer")
 
 
 def _tell_rewriting(folder: Path, step: Step) -> None:

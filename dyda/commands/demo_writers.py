@@ -59,7 +59,7 @@ class Writer(threading.Thread):
         self.failure: Exception | None = None
         self._url, self._chance, self._stopped = url, random.Random(seed), stopped
         self._migration = migration
-        self._migrated = False
+        self.migrated = source not in SCHEMA_CHANGES
 
     def run(self) -> None:
         try:
@@ -77,14 +77,14 @@ class Writer(threading.Thread):
 
     def _write(self, cursor: Any) -> bool:
         """The statements of one transaction; whether there were any."""
-        if self._migration.is_set() and not self._migrated and self.source in SCHEMA_CHANGES:
+        if self._migration.is_set() and not self.migrated:
             cursor.execute(SCHEMA_CHANGES[self.source])
-            self._migrated = True
-        elif self._migrated and self.source == "crm":
+            self.migrated = True
+        elif self.migrated and self.source == "crm":
             return False  # its only relation is gone
         else:
             for _ in range(self._chance.choice((1, 1, 1, 2, 3))):
-                cursor.execute(*_anything(self.source, self._chance, self._migrated))
+                cursor.execute(*_anything(self.source, self._chance, self.migrated))
         return True
 
 
