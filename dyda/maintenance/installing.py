@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from dyda.house import House
 from dyda.maintenance.building import Builder
 from dyda.maintenance.live import Known
 from dyda.maintenance.poll import Poll
+from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.warehouse import Installation, RelationState, SourceState, UnitRecord, ViewChange
-from scheduler import Unit
+from scheduler import Queued, Unit
 
 __all__ = ["Phases", "Positions", "acknowledge", "everywhere", "installation", "positions_after"]
 
@@ -77,9 +78,16 @@ def installation(
             queued.number for queued in polled.queue if everywhere(positions, queued.message.source, queued.message.xid)
         ),
         sources=tuple(_source_state(house, known, polled, name, built) for name in polled.snapshots),
-        relations=tuple(
-            RelationState(relation, polled.snapshots[relation.name.source].fingerprints.get(relation.name))
-            for relation in builder.described.values()
+        relations=(
+            *(
+                RelationState(relation, polled.snapshots[relation.name.source].fingerprints.get(relation.name))
+                for relation in builder.described.values()
+            ),
+            *(
+                state
+                for state in _without_keys(known, polled, messages)
+                if state.relation.name not in builder.described
+            ),
         ),
         forgotten=tuple(sorted(builder.forgotten - set(builder.described))),
         unit=UnitRecord(
@@ -92,6 +100,19 @@ def installation(
             phases=phases.spent,
         ),
     )
+
+
+def _without_keys(known: Known, polled: Poll, messages: Iterable[Queued]) -> Iterator[RelationState]:
+    """Relations whose rows the unit brought while their schema was already another: a key may have gone in between, by
+    a change that comes later or was never told. Until that is known, no key of theirs is trusted."""
+    for name in {
+        change.relation for queued in messages for change in queued.message.changes if isinstance(change, DataUpdate)
+    }:
+        record = known.relations.get(name)
+        if record is None or polled.snapshots[name.source].fingerprints.get(name) == record.fingerprint:
+            continue
+        if record.relation.keys:
+            yield RelationState(replace(record.relation, keys=()), record.fingerprint, record.captured)
 
 
 def acknowledge(house: House, polled: Poll, positions: Positions, acknowledged: set[str]) -> None:

@@ -103,7 +103,16 @@ class UnitWork:
             for change in queued.message.changes
             if not isinstance(change, DataUpdate)
         }
-        now = present.of([relations[name] for name in sorted(touched) if name in relations])
+        later = {
+            change.relation
+            for queued in self.poll.queue
+            if queued.number not in ours
+            for change in queued.message.schema_changes
+        }
+        now = {
+            name: _with_lasting_keys(relations[name], found) if found is not None and name in later else found
+            for name, found in present.of([relations[name] for name in sorted(touched) if name in relations]).items()
+        }
         return World(relations, now, self.known.knowledge)
 
     def _moved(self, view: LiveView) -> list[Moved]:
@@ -225,6 +234,17 @@ class UnitWork:
             and not (source in view.positions and view.has(source, queued.message.xid))
         ]
         return snapshot.without(left)
+
+
+def _with_lasting_keys(before: Relation, now: Relation) -> Relation:
+    """The relation as it is now, with those keys alone that it had before: a later change may have brought the others,
+    and they need not hold yet where the extents stand."""
+
+    def numbers(relation: Relation, key: tuple[str, ...]) -> frozenset[int]:
+        return frozenset(relation.column(name).number for name in key)
+
+    then = {numbers(before, key) for key in before.keys} if before.oid == now.oid else set()
+    return replace(now, keys=tuple(key for key in now.keys if numbers(now, key) in then))
 
 
 def _oids(view: LiveView) -> set[int]:

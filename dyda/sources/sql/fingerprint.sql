@@ -31,6 +31,9 @@ WITH RECURSIVE used(relid, typid) AS (
     SELECT d.adrelid, format('default %%s %%s %%s', d.adnum, d.xmin, md5(d.adbin::text)), '', d.xmin
     FROM pg_attrdef d WHERE d.adrelid = ANY (%(relids)s::oid[])
     UNION ALL
+    SELECT k.conrelid, format('key %%s %%s %%s %%s', k.oid, k.contype, k.conkey, k.condeferrable), '', k.xmin
+    FROM pg_constraint k WHERE k.conrelid = ANY (%(relids)s::oid[]) AND k.contype IN ('p', 'u')
+    UNION ALL
     SELECT i.inhrelid, format('inherits %%s %%s %%s %%s', i.inhparent, i.inhseqno, i.inhdetachpending, i.xmin), '', i.xmin
     FROM pg_inherits i WHERE i.inhrelid = ANY (%(relids)s::oid[])
     UNION ALL
