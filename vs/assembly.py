@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from dyda.errors import DydaError
 from dyda.model.algebra import (
     ColumnRef,
     Expression,
@@ -30,6 +31,10 @@ from vs.passage import Passage
 from vs.substitution import cast, plain, substituted
 
 __all__ = ["Assembly", "assemble"]
+
+
+class NothingLeft(DydaError):
+    """All columns of the view are gone."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,10 @@ def assemble(draft: Draft, passage: Passage, plain_numeric: str, *, append: bool
     conditions = [words.computed(condition.expression) for condition in draft.conditions]
     appended = _appended(draft, passage, [item.name for item in items]) if append else []
     items += [OutputColumn(name, plain(ref)) for name, ref in appended]
+    if not items:
+        raise NothingLeft(
+            "no column would be left", "mark a column of the view replaceable and add a [[function]] for it"
+        )
     tree = Project(_joined(relations, conditions), tuple(items))
     preferences = _preferences(draft, conditions)
     anew = bool(followed or appended or definition.star or _is_ambiguous(relations) or not _is_untouched(draft))

@@ -129,6 +129,9 @@ class _Proof:
         contained, containing = promise.is_ != "superset", promise.is_ != "subset" and not promise.other.where
         every_row_found = contained and self._not_null(hop, joined)
         only_its_value = (contained and other_key) or (containing and own_key)
+        if not hop.fresh:
+            # The view reads the other row already: it must be the right one, not just one among those that match.
+            return EQUIVALENT if only_its_value else UNKNOWN
         return combine(
             ([] if every_row_found else [SUBSET]) + ([] if only_its_value else [SUPERSET]),
         )

@@ -134,7 +134,7 @@ class Obstacles:
 
     def unreadable(self, because: str, what: str, remedy: str) -> None:
         """A rewriting that cannot be read over the relations as they are now."""
-        self._add(3, f"{because}; {what}", "", remedy)
+        self._add(3, f"{because}, and {what}" if because else what, "", remedy)
 
     def broken(self, because: str) -> Broken:
         """The furthest obstacle, told."""
