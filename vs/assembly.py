@@ -30,7 +30,7 @@ from vs.draft import Draft, DraftCondition, DraftItem
 from vs.passage import Passage
 from vs.substitution import cast, plain, substituted
 
-__all__ = ["Assembly", "assemble"]
+__all__ = ["Assembly", "NothingLeft", "assemble"]
 
 
 class NothingLeft(DydaError):
@@ -39,15 +39,21 @@ class NothingLeft(DydaError):
 
 @dataclass(frozen=True)
 class Assembly:
-    """The definition over today's relations; what was followed and what was appended, in words."""
+    """A draft's text over today's relations; what was followed and what was appended, in words."""
 
-    definition: ViewDefinition
+    name: str
+    sql: str
+    relations: tuple[Relation, ...]
     followed: tuple[str, ...]
     appended: tuple[str, ...]
 
+    def read(self, plain_numeric: str) -> ViewDefinition:
+        """The text read again. A DydaError says why it cannot be."""
+        return parse_view(self.name, self.sql, _resolver(self.relations), plain_numeric=plain_numeric)
 
-def assemble(draft: Draft, passage: Passage, plain_numeric: str, *, append: bool) -> Assembly:
-    """The draft written down and read. A DydaError says why it cannot be read."""
+
+def assemble(draft: Draft, passage: Passage, *, append: bool) -> Assembly:
+    """The draft written down in today's names. `append`: with the columns that are new."""
     definition = draft.block.definition
     followed: dict[str, None] = {}
     relations = {occurrence.alias: _there(passage, occurrence.relation) for occurrence in draft.occurrences}
@@ -66,12 +72,12 @@ def assemble(draft: Draft, passage: Passage, plain_numeric: str, *, append: bool
         raise NothingLeft(
             "no column would be left", "mark a column of the view replaceable and add a [[function]] for it"
         )
+    present = tuple(relations.values())
+    anew = bool(followed or appended or definition.star or _is_ambiguous(present) or not _is_untouched(draft))
     tree = Project(_joined(relations, conditions), tuple(items))
-    preferences = _preferences(draft, conditions)
-    anew = bool(followed or appended or definition.star or _is_ambiguous(relations) or not _is_untouched(draft))
-    sql = render_view(tree, preferences) if anew else definition.sql
-    read = parse_view(definition.name, sql, _resolver(relations), plain_numeric=plain_numeric)
-    return Assembly(read, tuple(followed), tuple(f"{ref.column} of {names[ref.alias]}" for _, ref in appended))
+    sql = render_view(tree, _preferences(draft, conditions)) if anew else definition.sql
+    told = tuple(f"{ref.column} of {names[ref.alias]}" for _, ref in appended)
+    return Assembly(definition.name, sql, present, tuple(followed), told)
 
 
 @dataclass(frozen=True)
@@ -169,8 +175,8 @@ def _is_untouched(draft: Draft) -> bool:
     return unchanged and not (draft.dropped or draft.replaced or draft.departures or draft.bridges)
 
 
-def _resolver(relations: Mapping[str, Relation]) -> Resolve:
-    known = {relation.name: relation for relation in relations.values()}
+def _resolver(relations: Iterable[Relation]) -> Resolve:
+    known = {relation.name: relation for relation in relations}
     by_short_name = {(name.source, name.table): relation for name, relation in known.items()}
 
     def resolve(source: str, schema: str | None, table: str) -> Relation:
@@ -179,7 +185,7 @@ def _resolver(relations: Mapping[str, Relation]) -> Resolve:
     return resolve
 
 
-def _is_ambiguous(relations: Mapping[str, Relation]) -> bool:
+def _is_ambiguous(relations: Iterable[Relation]) -> bool:
     """Whether a name without its schema may mean several of the relations; then the text must be written anew."""
-    names = {relation.name for relation in relations.values()}
+    names = {relation.name for relation in relations}
     return len({(name.source, name.table) for name in names}) < len(names)

@@ -32,8 +32,8 @@ def follow(
     gone = lost(view, passage)
     if gone:
         return Broken(gone[0])
+    assembly = assemble(as_it_stands(view), passage, append=False)
     try:
-        assembly = assemble(as_it_stands(view), passage, plain_numeric, append=False)
+        return Holds(assembly.read(plain_numeric), assembly.followed)
     except DydaError as error:
         return Broken(error.what)
-    return Holds(assembly.definition, assembly.followed)

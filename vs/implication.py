@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
-from functools import cache
+from functools import lru_cache
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
@@ -43,7 +43,7 @@ Kind = type[exp.Expr]
 _FLIPPED: dict[Kind, Kind] = {exp.LT: exp.GT, exp.GT: exp.LT, exp.LTE: exp.GTE, exp.GTE: exp.LTE}
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _tree(sql: str) -> exp.Expr | None:
     try:
         tree = parse_one(sql, dialect="spark").unnest()
@@ -53,7 +53,7 @@ def _tree(sql: str) -> exp.Expr | None:
     return tree
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _canonical(sql: str) -> str:
     tree = _tree(sql)
     if tree is None:
@@ -68,7 +68,7 @@ def _canonical(sql: str) -> str:
     return str(tree.sql("spark"))
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _comparison(sql: str) -> tuple[str, Kind, Decimal | str] | None:
     """`x < 3` as (x, LT, 3), the literal always on the right; None for anything else."""
     tree = _tree(sql)

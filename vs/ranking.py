@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dyda.model.algebra import scans
 from vs.assembly import Assembly
 from vs.draft import Draft
 from vs.obstacles import short
@@ -31,7 +30,7 @@ class Candidate:
 
     @property
     def sql(self) -> str:
-        return self.assembly.definition.sql
+        return self.assembly.sql
 
 
 def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -43,15 +42,15 @@ def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _key(candidate: Candidate) -> tuple[int | str, ...]:
-    draft, definition = candidate.draft, candidate.assembly.definition
+    draft, relations = candidate.draft, candidate.assembly.relations
     return (
         len(draft.lost),
         len(draft.substituted),
         _EXTENTS[candidate.extent],
         sum(component.kind == "condition" for component in draft.dropped),
         draft.cost,
-        len(definition.sources),
-        sum(scan.relation.estimated_rows for scan in scans(definition.tree)),
+        len({relation.name.source for relation in relations}),
+        sum(relation.estimated_rows for relation in relations),
         candidate.sql,
     )
 

@@ -18,7 +18,7 @@ from dyda.errors import DydaError
 from dyda.model.algebra import ViewDefinition, scans
 from dyda.model.knowledge import Knowledge
 from dyda.model.relation import Relation, RelationName
-from vs.assembly import assemble
+from vs.assembly import NothingLeft, assemble
 from vs.block import block, lost
 from vs.draft import as_it_stands
 from vs.evolution import evolve
@@ -32,6 +32,9 @@ from vs.ranking import Candidate, changes, ranked, reason
 from vs.search import drafts
 
 __all__ = ["World", "synchronize"]
+
+RUNNERS_UP = 10
+"""Legal rewritings that are told beside the best one."""
 
 
 @dataclass(frozen=True)
@@ -68,29 +71,34 @@ def synchronize(
     candidates = []
     for draft in found:
         try:
-            assembly = assemble(draft, passage, plain_numeric, append=append)
-        except DydaError as error:  # a type that the view cannot compute with, whatever it is cast to
+            assembly = assemble(draft, passage, append=append)
+        except NothingLeft as error:
             obstacles.unreadable(because, error.what, error.remedy)
             continue
         candidates.append(Candidate(draft, assembly, prove(draft, passage, world.knowledge)))
     order = ranked(candidates)
     legal = [candidate for candidate in order if satisfies(candidate.extent, view.preferences.extent)]
-    if not legal:
-        if order:
-            obstacles.extent(because, view.preferences.extent, order[0].extent, reason(order[0]))
-        return obstacles.broken(because)
-    best, *others = legal
-    if not gone and not best.assembly.appended:
-        return Holds(best.assembly.definition, best.assembly.followed)
-    return Rewritten(
-        best.assembly.definition,
-        best.extent,
-        best.draft.cost,
-        reason(best),
-        changes(best),
-        best.assembly.followed,
-        tuple(Alternative(other.sql, other.extent, other.draft.cost, reason(other)) for other in others),
-    )
+    if order and not legal:
+        obstacles.extent(because, view.preferences.extent, order[0].extent, reason(order[0]))
+    for number, best in enumerate(legal):
+        try:
+            read = best.assembly.read(plain_numeric)
+        except DydaError as error:  # a type that the view cannot compute with, whatever it is cast to
+            obstacles.unreadable(because, error.what, error.remedy)
+            continue
+        if not gone and not best.assembly.appended:
+            return Holds(read, best.assembly.followed)
+        others = legal[number + 1 : number + 1 + RUNNERS_UP]
+        return Rewritten(
+            read,
+            best.extent,
+            best.draft.cost,
+            reason(best),
+            changes(best),
+            best.assembly.followed,
+            tuple(Alternative(other.sql, other.extent, other.draft.cost, reason(other)) for other in others),
+        )
+    return obstacles.broken(because)
 
 
 def _joins(knowledge: Knowledge, known: Mapping[RelationName, Relation], passage: Passage) -> JoinGraph:

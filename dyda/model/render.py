@@ -7,6 +7,7 @@ Expressions stay as their author wrote them; only the column references are put 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import assert_never
 
 from dyda.model.algebra import Expression, Join, Node, Project, Scan, Select
@@ -61,11 +62,17 @@ def _gather(node: Node, preferences: Preferences, tables: list[str], conditions:
 def _conjunct(condition: Expression, preferences: Preferences) -> str:
     """The condition as one part of a conjunction: only what binds weaker than AND needs parentheses."""
     text = condition.rendered(str)
-    depth, weaker = 0, False
+    return f"{f'({text})' if _binds_weaker(text) else text}{_comment(preferences.of_condition(condition.sql))}"
+
+
+@lru_cache(maxsize=4096)
+def _binds_weaker(text: str) -> bool:
+    depth = 0
     for word in SqlText("", text).words:
         depth += _DEPTH.get(word.token_type, 0)
-        weaker = weaker or (depth == 0 and word.token_type in _WEAKER)
-    return f"{f'({text})' if weaker else text}{_comment(preferences.of_condition(condition.sql))}"
+        if depth == 0 and word.token_type in _WEAKER:
+            return True
+    return False
 
 
 _DEPTH = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1, TokenType.CASE: 1, TokenType.END: -1}

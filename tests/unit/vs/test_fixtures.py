@@ -56,7 +56,8 @@ def sections(path: Path) -> dict[str, tuple[str, str]]:
     for part in parts:
         heading, _, body = part.partition("\n")
         name, _, words = heading.partition(" ")
-        assert name in SECTIONS and name not in found, name
+        assert name in SECTIONS, name
+        assert name not in found, name
         found[name] = (words.strip(), body.strip())
     return found
 
