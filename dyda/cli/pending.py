@@ -45,11 +45,12 @@ def pending_show(identifier: int) -> None:
     if common().json:
         show_json(answer)
         return
-    hidden = ("changes", "samples", "truncated", "unreadable")
+    hidden = ("changes", "samples", "truncated", "unreadable", "plan")
     facts([(name.replace("_", " "), value) for name, value in answer.items() if name not in hidden])
     say("")
     columns = ["relation", "kind", "inserted", "deleted", "steps", "ddl"]
     table([(name, name.upper()) for name in columns], answer.get("changes", []), "No changes.")
+    _show_plan(answer.get("plan"))
     samples: list[dict[str, Any]] = answer.get("samples", [])
     if samples:
         say("")
@@ -59,6 +60,20 @@ def pending_show(identifier: int) -> None:
         log("There are more rows than are shown here.")
     if answer.get("unreadable"):
         log(f"Its rows cannot be read now: {answer['unreadable']}")
+
+
+def _show_plan(plan: list[dict[str, Any]] | None) -> None:
+    """What a schema change does to the views."""
+    if plan is None:
+        return
+    say("")
+    columns = ["name", "effect", "extent", "cost", "reason"]
+    table([(name, "VIEW" if name == "name" else name.upper()) for name in columns], plan, "It changes no view.")
+    for view in plan:
+        if view["definition"] is not None:
+            say(f"\n{view['name']} would be:")
+            for line in view["definition"].rstrip("\n").splitlines():
+                say(f"    {line}")
 
 
 @pending_group.command("plan")
@@ -129,6 +144,27 @@ def pending_release(identifier: int) -> None:
     from dyda import commands
 
     _decided(commands.pending_release(common().folder, identifier))
+
+
+@pending_group.command("approve")
+@click.argument("identifier", metavar="ID", type=int)
+def pending_approve(identifier: int) -> None:
+    """Let a schema change run that waits for approval; `pending show` tells what it would do."""
+    from dyda import commands
+
+    _decided(commands.pending_approve(common().folder, identifier), "rewritten or broken as planned")
+
+
+@pending_group.command("reject")
+@click.argument("identifier", metavar="ID", type=int)
+def pending_reject(identifier: int) -> None:
+    """Let the views break that a schema change would rewrite or break; the others go on.
+
+    They keep their last correct rows until their file changes and `dyda apply` runs.
+    """
+    from dyda import commands
+
+    _decided(commands.pending_reject(common().folder, identifier), "broken")
 
 
 @pending_group.command("retry")

@@ -92,11 +92,12 @@ def sources_detach(name: str) -> None:
 @click.command("apply", cls=CommonCommand)
 @click.option("--yes", is_flag=True, help="Do it without asking.")
 def apply_command(yes: bool) -> None:
-    """Make the warehouse match views/.
+    """Make the warehouse match views/ and knowledge.toml.
 
-    Shows the plan and asks; then attaches capture at the sources, builds new views, rebuilds changed and broken
-    ones and drops those whose file is gone. If a changed file cannot be built, the old version stays live. Capture is
-    released where no view is left.
+    Shows the plan and asks; then reads knowledge.toml, attaches capture at the sources, builds new views, adapts
+    changed ones from their old rows where that can be, rebuilds broken ones and drops those whose file is gone. If a
+    changed file cannot be built, the old version stays live. Capture is released where neither a view nor the knowledge
+    is left.
     """
     from dyda import commands
 
@@ -124,8 +125,8 @@ def apply_command(yes: bool) -> None:
 
 PLANNED = (
     ("create", "create"),
-    ("change", "rebuild, its file changed"),
-    ("recover", "rebuild, it is broken or detached"),
+    ("change", "adapt, its file changed"),
+    ("recover", "rebuild if it can be, it is broken or detached"),
     ("drop", "drop, its file is gone"),
     ("evolved", "leave alone, it has evolved"),
     ("unchanged", "leave alone"),
@@ -150,11 +151,14 @@ def _show_plan(plan: ApplyPlan) -> None:
 
 def _show_done(answer: dict[str, Any]) -> None:
     done = []
-    for key in ("created", "changed", "recovered", "dropped", "evolved", "unchanged"):
+    for key in ("created", "changed", "recovered", "broken", "dropped", "evolved", "unchanged"):
         for item in answer.get(key, ()):
             record = item if isinstance(item, dict) else {"name": item}
             rows = f"{record['rows']} rows" if "rows" in record else None
-            done.append({"view": record["name"], "result": key, "rows": rows})
-    table([("view", "VIEW"), ("result", "RESULT"), ("rows", "ROWS")], done, "No views in views/, and none to drop.")
+            adaptation = record.get("adaptation")
+            how = f"{adaptation['kind']}: {adaptation['reason']}" if adaptation else record.get("reason")
+            done.append({"view": record["name"], "result": key, "rows": rows, "how": how})
+    columns = [("view", "VIEW"), ("result", "RESULT"), ("rows", "ROWS"), ("how", "HOW")]
+    table(columns, done, "No views in views/, and none to drop.")
     if answer.get("knowledge"):
         say(f"knowledge.toml: {answer['knowledge']}")

@@ -59,6 +59,8 @@ def status_command() -> None:
     table(headings, answer["sources"], "No sources: add [sources.NAME] to dyda.toml.")
     say("")
     table(view_columns, answer["views"], "No views: add views/NAME.sql and run dyda apply.")
+    if (aborts := answer.get("aborts")) and aborts["units"]:
+        say(f"\nunits voided by schema changes so far: {aborts['units']}, after {aborts['seconds']:.1f} s of work")
     if blockers := answer.get("blocked_by"):
         say("\nan installation waits for these sessions at the warehouse:")
         columns = ["pid", "user", "application", "since", "query"]

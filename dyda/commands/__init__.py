@@ -6,7 +6,14 @@ and progress go through callbacks, so that a program can answer them too.
 
 from dyda.commands.apply import ApplyPlan, apply, plan_apply
 from dyda.commands.daemon import run_daemon, stop
-from dyda.commands.decisions import pending_hold, pending_release, pending_retry, pending_skip
+from dyda.commands.decisions import (
+    pending_approve,
+    pending_hold,
+    pending_reject,
+    pending_release,
+    pending_retry,
+    pending_skip,
+)
 from dyda.commands.history import views_diff, views_history
 from dyda.commands.impact import impact
 from dyda.commands.knowledge import knowledge, knowledge_check
@@ -23,10 +30,12 @@ __all__ = [
     "knowledge",
     "knowledge_check",
     "pending",
+    "pending_approve",
     "pending_graph",
     "pending_hold",
     "pending_picture",
     "pending_plan",
+    "pending_reject",
     "pending_release",
     "pending_retry",
     "pending_show",

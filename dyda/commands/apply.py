@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dyda.commands.knowledge import CHANGED, knowledge_to_apply, plan_knowledge
+from dyda.commands.recovering import recover
 from dyda.commands.work import Progress, attach, bring_about, hand_over, release
 from dyda.engine import Engine
 from dyda.house import House
@@ -83,11 +84,7 @@ def execute_apply(maintainer: Maintainer, project: Project, progress: Progress) 
     house = maintainer.house
     plan = _plan(house, project)
     knowledge = knowledge_to_apply(house, project, maintainer.known, plan.knowledge)
-    reasons = (
-        dict.fromkeys(plan.create, "created")
-        | dict.fromkeys(plan.change, "its file changed")
-        | dict.fromkeys(plan.recover, "applied again")
-    )
+    reasons = dict.fromkeys(plan.create, "created") | dict.fromkeys(plan.change, "its file changed")
     definitions = {name: _check(house, name, project.view_files[name]) for name in reasons}
     for definition in definitions.values():
         house.engine.analyse(definition)
@@ -100,6 +97,11 @@ def execute_apply(maintainer: Maintainer, project: Project, progress: Progress) 
         knowledge.keep(maintainer.worker)
         maintainer.reload()
     targets = [Target(name, text := project.view_files[name], text, reason) for name, reason in reasons.items()]
+    for name in plan.recover:
+        found = recover(maintainer, maintainer.known.frozen[name], project.view_files[name])
+        if found is not None:
+            attach(maintainer, [scan.relation for scan in scans(found[1].tree)], progress)
+            targets.append(found[0])
     if targets:
         bring_about(maintainer, targets, progress)
     release(maintainer)
@@ -130,11 +132,16 @@ def _check(house: House, name: str, text: str) -> ViewDefinition:
 
 
 def _answer(warehouse: Warehouse, plan: ApplyPlan) -> dict[str, Any]:
-    rows = {record.name: record.rows for record in warehouse.views()}
+    records = {record.name: record for record in warehouse.views()}
+    stay = [name for name in plan.recover if records[name].stored_state == "broken"]
     return {
-        "created": [{"name": name, "rows": rows[name]} for name in plan.create],
-        "changed": [{"name": name, "rows": rows[name]} for name in plan.change],
-        "recovered": [{"name": name, "rows": rows[name]} for name in plan.recover],
+        "created": [{"name": name, "rows": records[name].rows} for name in plan.create],
+        "changed": [
+            {"name": name, "rows": records[name].rows, "adaptation": records[name].details.get("adaptation")}
+            for name in plan.change
+        ],
+        "recovered": [{"name": name, "rows": records[name].rows} for name in plan.recover if name not in stay],
+        "broken": [{"name": name, "reason": records[name].reason} for name in stay],
         "dropped": list(plan.drop),
         "evolved": list(plan.evolved),
         "unchanged": list(plan.unchanged),

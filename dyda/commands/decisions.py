@@ -1,4 +1,4 @@
-"""What an operator decides about one message: hold, release, retry, skip.
+"""What an operator decides about one message: hold, release, approve, reject, retry, skip.
 
 A decision is a state in the catalog, so it survives every crash, and the schedule keeps it: a held message holds what
 depends on it and nothing else. While a daemon runs it is the one who writes; it looks the verb up in `DECISIONS`.
@@ -6,7 +6,7 @@ depends on it and nothing else. While a daemon runs it is the one who writes; it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,23 @@ from dyda.commands.work import Progress, hand_over
 from dyda.errors import DydaError
 from dyda.house import House
 from dyda.maintenance import Maintainer
+from dyda.maintenance.approval import foresee_messages
+from dyda.maintenance.installing import everywhere, positions_after
 from dyda.maintenance.reads import view_reads
-from dyda.warehouse import MessageRecord, ViewRecord
+from dyda.maintenance.recovery import REJECTED
+from dyda.warehouse import Installation, MessageRecord, ViewChange, ViewRecord
 from scheduler import Footprints
 from scheduler.footprint import shape_of
 
-__all__ = ["DECISIONS", "pending_hold", "pending_release", "pending_retry", "pending_skip"]
+__all__ = [
+    "DECISIONS",
+    "pending_approve",
+    "pending_hold",
+    "pending_reject",
+    "pending_release",
+    "pending_retry",
+    "pending_skip",
+]
 
 Answer = dict[str, Any]
 Decision = Callable[[Maintainer, Mapping[str, Any]], Answer]
@@ -40,6 +51,16 @@ def pending_hold(folder: Path, message: int) -> Answer:
 def pending_release(folder: Path, message: int) -> Answer:
     """Let a message go that was held."""
     return _decide(folder, "release", {"message": message})
+
+
+def pending_approve(folder: Path, message: int) -> Answer:
+    """Let a schema change run that waits for approval; it is not stopped again."""
+    return _decide(folder, "approve", {"message": message})
+
+
+def pending_reject(folder: Path, message: int) -> Answer:
+    """Let the views break that a schema change would rewrite or break; everything else goes on."""
+    return _decide(folder, "reject", {"message": message})
 
 
 def pending_retry(folder: Path, message: int) -> Answer:
@@ -76,6 +97,41 @@ def _release(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     return _answer(maintainer, record)
 
 
+def _approve(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
+    record = _find(maintainer, arguments)
+    _must_be(record, ("approval",), "approved")
+    views = [str(view["name"]) for view in _dangers(maintainer, record)]
+    maintainer.worker.approve_message(record.id)
+    return _answer(maintainer, record, views)
+
+
+def _reject(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
+    record = _find(maintainer, arguments)
+    _must_be(record, ("approval",), "rejected")
+    views = [str(view["name"]) for view in _dangers(maintainer, record)]
+    if not views:
+        raise NotPossible(
+            f"{record.reason}: there is nothing to reject", "Decide about the message that it waits for: it goes then."
+        )
+    told = "; ".join(dict.fromkeys(change.ddl or str(change) for change in record.message.schema_changes))
+    reason = f"{REJECTED}: message {record.id} of {record.source}: {told}"
+    broken = tuple(ViewChange(view=view, state="broken", reason=reason) for view in views)
+    positions = positions_after(maintainer.known, broken)
+    # The other views follow it in their turn; if there is none that lacks it, nobody waits for it any more.
+    done = (record.id,) if everywhere(positions, record.source, record.xid) else ()
+    maintainer.worker.approve_message(record.id)
+    maintainer.worker.install(Installation(broken, done=done))
+    maintainer.reload()
+    return {"id": record.id, "state": "rejected", "reason": reason, "views": views}
+
+
+def _dangers(maintainer: Maintainer, record: MessageRecord) -> Sequence[Mapping[str, Any]]:
+    """The views that the message would rewrite or break, with what it would do."""
+    records = maintainer.house.warehouse.messages()
+    queue = [(other.id, other.message) for other in records if other.id <= record.id and other.state != "skipped"]
+    return foresee_messages(maintainer.house, maintainer.known, queue)[record.id].dangerous
+
+
 def _retry(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     record = _find(maintainer, arguments)
     _must_be(record, ("quarantined", "broken"), "tried again")
@@ -99,7 +155,14 @@ def _skip(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     return _answer(maintainer, record, views)
 
 
-DECISIONS: Mapping[str, Decision] = {"hold": _hold, "release": _release, "retry": _retry, "skip": _skip}
+DECISIONS: Mapping[str, Decision] = {
+    "hold": _hold,
+    "release": _release,
+    "approve": _approve,
+    "reject": _reject,
+    "retry": _retry,
+    "skip": _skip,
+}
 
 
 def _find(maintainer: Maintainer, arguments: Mapping[str, Any]) -> MessageRecord:
@@ -120,7 +183,7 @@ def _must_be(record: MessageRecord, states: tuple[str, ...], done: str) -> None:
         "waiting": "It is processed when its turn comes.",
         "running": "It is being processed now.",
         "held": f"Let it go with: dyda pending release {record.id}",
-        "approval": "It already waits for an operator, and holds what depends on it.",
+        "approval": f"It holds what depends on it. Use: dyda pending approve {record.id} (or reject)",
         "quarantined": f"It holds what depends on it. Use: dyda pending retry {record.id} (or skip)",
         "broken": f"It holds what depends on it. Use: dyda pending retry {record.id} (or skip)",
         "skipped": "The views that it touches are rebuilt; a skip cannot be taken back.",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dyda.commands.foresight import foresee
 from dyda.errors import ConfigurationError, DydaError
 from dyda.house import House
+from dyda.maintenance.foresight import foresee
 from dyda.maintenance.live import load
 from dyda.model.ddl import apply_ddl
 from dyda.model.relation import RelationName

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from dyda.commands.listing import time_text
 from dyda.errors import DydaError
 from dyda.house import House
+from dyda.maintenance.approval import foresee_messages
 from dyda.maintenance.live import load
 from dyda.maintenance.reads import STATES, schedule_of
 from dyda.model.bag import COUNT
@@ -105,6 +106,7 @@ def pending_show(folder: Path, message: int) -> dict[str, Any]:
             unreadable = error.what
         return {
             **queue.as_dict(record),
+            "plan": _plan(house, queue, record),
             "changes": [_change(change) for change in record.message.changes],
             "samples": samples[:SHOWN_ROWS],
             "truncated": len(samples) > SHOWN_ROWS,
@@ -160,6 +162,14 @@ def pending_picture(folder: Path, format: str = "svg", limit: int | None = DRAWN
 
         messages = {record.id: record.message for record in queue.records}
         return render(lay_out(picture_of(queue.drawing, queue.units, messages, limit)), format)
+
+
+def _plan(house: House, queue: Queue, record: MessageRecord) -> list[dict[str, Any]] | None:
+    """What each view would become that a schema change concerns; None for a message that changes no schema."""
+    if not record.message.schema_changes:
+        return None
+    messages = [(r.id, r.message) for r in queue.records if r.id <= record.id and r.state != "skipped"]
+    return [dict(view) for view in foresee_messages(house, load(house), messages)[record.id].views]
 
 
 def _waiting(queue: Queue) -> list[dict[str, Any]]:

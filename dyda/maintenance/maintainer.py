@@ -33,6 +33,7 @@ from dyda.errors import (
     ValueDoesNotFit,
 )
 from dyda.house import House
+from dyda.maintenance.approval import Approval
 from dyda.maintenance.building import Builder, Progress
 from dyda.maintenance.installing import Phases, Positions, acknowledge, everywhere, installation, positions_after
 from dyda.maintenance.live import Known, LiveView, Target, load
@@ -69,6 +70,7 @@ class Maintainer:
         """What stood in the way of the last cycle that was blocked."""
         self.planner = Planner(house, log)
         self.recovery = Recovery(house)
+        self.approval = Approval(house, worker)
         self._known: Known | None = None
         self._loaded: Known | None = None
         self._acknowledged: set[str] = set()
@@ -102,6 +104,8 @@ class Maintainer:
                 locked = self.planner.locks()
                 with poll(self.house, self.worker, self.known, locked, self._rest()) as polled:
                     phases.done("capture")
+                    if self.approval.mark(polled, self.known):
+                        self.planner.forget()
                     self._note_sources(polled)
                     movement = find_movement(polled, self.known)
                     again = {

@@ -316,7 +316,7 @@ class _Statement(Words):
             self.taken("COLUMN")
             old = self.name()
             self.need("TO")
-            self.schemas.rename_column(table, old, self.name())
+            self.schemas.rename_columns(table, {old: self.name()})
         elif self.taken("SET SCHEMA"):
             new = RelationName(table.source, self.name(), table.table)
             self.schemas.rename(table, new)

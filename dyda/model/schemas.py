@@ -7,8 +7,9 @@ at the end, the name is meant, otherwise the table is followed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from dyda.errors import DydaError
 from dyda.model.message import SchemaChange, Truncation, UpdateMessage
@@ -114,38 +115,61 @@ class Schemas:
 
     # --- changes
 
-    def apply(self, message: UpdateMessage) -> None:
-        """What one message did; Unforeseeable if its steps do not tell all."""
+    def apply(self, message: UpdateMessage, standing: Callable[[RelationName], Relation | None] | None = None) -> None:
+        """What one message did; Unforeseeable if its steps do not tell all.
+
+        A message speaks of a relation by the name that the catalog knows it by, whatever it is called by then.
+        `standing` describes the table that stands under a name now, for one that was put there.
+        """
         for change in message.changes:
             if isinstance(change, Truncation):
-                self.truncate(change.relation)
+                self.truncate(self._called(change.relation))
             elif isinstance(change, SchemaChange):
                 if not change.steps:
                     raise Unforeseeable(f"{change.relation}: what {change.command} did was not logged in steps")
-                name = change.relation
-                for step in change.steps:
-                    name = self._apply(name, step)
+                self._apply(change, standing or (lambda name: None))
 
-    def _apply(self, name: RelationName, step: Step) -> RelationName:
-        match step:
-            case AddColumn(column):
-                self.add_column(name, column.name, column.type, not_null=column.not_null, generated=column.generated)
-            case DropColumn(column):
-                self.drop_column(name, column)
-            case RenameColumn(old, new):
-                self.rename_column(name, old, new)
-            case ChangeType(column, _, new):
-                self.change_type(name, column, new)
-            case RenameRelation(new):
-                self.rename(name, new)
-                return new
-            case DropRelation():
-                self.drop(name)
-            case ReplaceRelation():
-                raise Unforeseeable(f"another table stands under the name {name}, and the message does not describe it")
-            case Rewrite() | Harmless():
-                self.note(name, step)
-        return name
+    def _apply(self, change: SchemaChange, standing: Callable[[RelationName], Relation | None]) -> None:
+        name = self._called(change.relation)
+        # Names may be passed around (a to b, b to a): all columns are renamed at once.
+        renamed = {step.old: step.new for step in change.steps if isinstance(step, RenameColumn)}
+        for step in change.steps:
+            match step:
+                case AddColumn(column):
+                    self.add_column(
+                        name, column.name, column.type, not_null=column.not_null, generated=column.generated
+                    )
+                case DropColumn(column):
+                    self.drop_column(name, column)
+                case RenameColumn():
+                    if renamed:
+                        self.rename_columns(name, renamed)
+                    renamed = {}
+                case ChangeType(column, _, new):
+                    self.change_type(name, column, new)
+                case RenameRelation(new_name):
+                    self.rename(name, new_name)
+                    name = new_name
+                case DropRelation():
+                    self.drop(name)
+                case ReplaceRelation():
+                    self._replace(change.relation, standing(change.relation))
+                case Rewrite() | Harmless():
+                    self.note(name, step)
+                case _:
+                    assert_never(step)
+
+    def _called(self, known_as: RelationName) -> RelationName:
+        """What the table is called by now that the catalog knows by this name."""
+        return next((table.name for table in self._tables.values() if table.known_as == known_as), known_as)
+
+    def _replace(self, name: RelationName, relation: Relation | None) -> None:
+        if relation is None:
+            raise Unforeseeable(f"another table stands under the name {name}, and the message does not describe it")
+        old = self._tables.pop(name, None)
+        if old is not None:
+            self._dropped.append(old)
+        self._tables[name] = _Table(name, relation, None, max((c.number for c in relation.columns), default=0))
 
     def add_column(
         self, name: RelationName, column: str, type_: PgType, *, not_null: bool = False, generated: str = ""
@@ -170,17 +194,19 @@ class Schemas:
         table.put([found for found in table.columns if found.name != column], keys)
         table.steps.append(DropColumn(column))
 
-    def rename_column(self, name: RelationName, old: str, new: str) -> None:
+    def rename_columns(self, name: RelationName, renamed: Mapping[str, str]) -> None:
+        """All at once: one may take a name that another gives up."""
         table = self._described(name)
         if table is None:
             return
         assert table.relation is not None
-        table.relation.column(old)
-        if new in table.relation.by_name:
-            raise DydaError(f"{name} already has a column {new!r}", "Correct the statement.")
-        keys = [tuple(new if part == old else part for part in key) for key in table.relation.keys]
-        table.put([replace(c, name=new) if c.name == old else c for c in table.columns], keys)
-        table.steps.append(RenameColumn(old, new))
+        for old, new in renamed.items():
+            table.relation.column(old)
+            if new in table.relation.by_name and new not in renamed:
+                raise DydaError(f"{name} already has a column {new!r}", "Correct the statement.")
+        keys = [tuple(renamed.get(part, part) for part in key) for key in table.relation.keys]
+        table.put([replace(c, name=renamed.get(c.name, c.name)) for c in table.columns], keys)
+        table.steps += [RenameColumn(old, new) for old, new in renamed.items()]
 
     def change_type(self, name: RelationName, column: str, type_: PgType) -> None:
         table = self._described(name)

@@ -142,6 +142,13 @@ class Worker:
                 (state, reason, unit, list(ids)),
             )
 
+    def approve_message(self, number: int) -> None:
+        """An operator lets the message go: it waits for its turn and is not stopped again."""
+        with self._writing() as cursor:
+            cursor.execute(
+                "UPDATE dyda.message SET approved = true, state = 'waiting', reason = NULL WHERE id = %s", (number,)
+            )
+
     def discard_messages(self, source: str) -> int:
         """Forgets a source's queue: it is another server now (P2), or was detached. Returns how many there were."""
         with self._writing() as cursor:

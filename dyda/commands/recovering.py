@@ -1,0 +1,63 @@
+"""Broken views that `dyda apply` brings back: as their file says, as they had evolved, or by a rewriting."""
+
+from __future__ import annotations
+
+from dyda.errors import DydaError, SourceUnreachable, UnknownRelation
+from dyda.house import House
+from dyda.maintenance import Maintainer, Target
+from dyda.maintenance.live import Known
+from dyda.maintenance.present import Present
+from dyda.maintenance.recovery import REJECTED
+from dyda.model.algebra import ViewDefinition
+from dyda.model.parse import parse_view
+from dyda.model.relation import Relation
+from dyda.warehouse import ViewRecord
+from vs import Broken, World, synchronize
+
+__all__ = ["recover"]
+
+
+def recover(maintainer: Maintainer, record: ViewRecord, file_text: str) -> tuple[Target, ViewDefinition] | None:
+    """What to build, and its definition; None if no legal form of the view is there: it stays broken."""
+    house = maintainer.house
+    for sql, applied in ((file_text, file_text), (record.sql, None)):
+        try:
+            definition = _read(house, record.name, sql or "")
+            house.engine.analyse(definition)
+            return Target(record.name, definition.sql, applied, "applied again"), definition
+        except SourceUnreachable:
+            raise
+        except DydaError:
+            continue
+    if (record.reason or "").startswith(REJECTED):
+        return None  # an operator did not want it rewritten
+    return _rewritten(house, maintainer.known, record)
+
+
+def _rewritten(house: House, known: Known, record: ViewRecord) -> tuple[Target, ViewDefinition] | None:
+    """The best rewriting of its last definition that preferences and knowledge allow by now."""
+    relations = {name: found.relation for name, found in known.relations.items()}
+
+    def resolve(source: str, schema: str | None, table: str) -> Relation:
+        name = house.relation_name(source, schema, table)
+        if name not in relations:
+            raise UnknownRelation(f"the catalog knows no relation {name}")
+        return relations[name]
+
+    numeric = house.project.settings.spark.numeric
+    try:
+        definition = parse_view(record.name, record.sql or "", resolve, plain_numeric=numeric)
+    except DydaError:
+        return None  # the catalog has gone on without it
+    concerned = definition.relations | known.knowledge.relations
+    now = Present(house).of([relations[name] for name in sorted(concerned) if name in relations])
+    judgement = synchronize(definition, World(relations, now, known.knowledge), known.defaults, numeric)
+    if isinstance(judgement, Broken):
+        return None
+    after = judgement.definition
+    house.engine.analyse(after)
+    return Target(record.name, after.sql, None, f"applied again: {getattr(judgement, 'reason', 'it holds')}"), after
+
+
+def _read(house: House, name: str, sql: str) -> ViewDefinition:
+    return parse_view(name, sql, house.describe, plain_numeric=house.project.settings.spark.numeric)
