@@ -36,11 +36,8 @@ class Passage:
         before, after = self.relations[name], self.after(name)
         if after is None:
             return None
-        if before.oid != after.oid:
-            found = after.by_name.get(column)
-        else:
-            number = before.column(column).number
-            found = next((candidate for candidate in after.columns if candidate.number == number), None)
+        called = after.called(column, before)
+        found = after.by_name[called] if called is not None else None
         virtual = found is not None and found.generated == "v" and before.column(column).generated != "v"
         return None if virtual else found
 
@@ -58,11 +55,8 @@ class Passage:
         before, after = self.relations[name], self.after(name)
         if after is None:
             return ()
-        if before.oid != after.oid:
-            new = [column for column in after.columns if column.name not in before.by_name]
-        else:
-            numbers = {column.number for column in before.columns}
-            new = [column for column in after.columns if column.number not in numbers]
+        known = {after.called(column.name, before) for column in before.columns}
+        new = [column for column in after.columns if column.name not in known]
         return tuple(column for column in new if column.generated != "v")
 
     def not_null(self, name: RelationName, column: str) -> bool:

@@ -70,7 +70,9 @@ class Builder:
         view = self.known.views.get(target.name)
         if view is None or target.file_text is not None:
             return read(target.name, target.sql, self._describe, numeric)
-        now = Present(self.house).of([scan.relation for scan in scans(view.definition.tree)])
+        pending = [queued for queued in self.poll.queue if not view.has(queued.message.source, queued.message.xid)]
+        present = Present(self.house, self.poll, self.known, pending)
+        now = present.of([scan.relation for scan in scans(view.definition.tree)])
         judgement = follow(view.definition, now, numeric)
         if isinstance(judgement, Holds):
             for name, relation in now.items():

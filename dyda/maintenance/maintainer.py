@@ -321,7 +321,7 @@ class Maintainer:
             installation(self.house, self.known, polled, unit, changes, builder, positions, phases, built)
         )
         for name, relation in builder.described.items():
-            if name not in self.known.relations:
+            if name not in self.known.relations and polled.snapshots[name.source].stands(relation):
                 self.house.source(name.source).attach([relation])  # the same table, watched under its new name
         self.forget()
         self._tidy = False

@@ -1,19 +1,27 @@
-"""What the relations that a view reads are by now: the table that the view means, under whatever name.
+"""What the relations that a view reads are once a unit is processed: the table that the view means, as it is then.
 
 A view means the table (its oid), not the name, with one exception: a transaction that moves the old table away *and*
-puts another under its name means the name, as online schema changers swap tables.
+puts another under its name means the name, as online schema changers swap tables. The log tells such swaps apart
+(dyda.sources.messages), so the unit's messages, applied to what the catalog knows, lead to the table that is meant.
+
+The source's own catalog may be ahead of that: it has the effects of messages that are still in the queue. Where it is,
+the relation is described as the unit leaves it, so that the result does not depend on when the unit is processed. Then
+nothing may read it: a unit that has to is void, and is merged with what it lacks (rule S3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
-from dyda.errors import DydaError, SourceUnreachable
+from dyda.errors import BrokenUnit, DydaError, SourceUnreachable
 from dyda.house import House
-from dyda.model.message import UpdateMessage
+from dyda.maintenance.live import Known
+from dyda.maintenance.poll import Poll
+from dyda.model.message import SchemaChange
 from dyda.model.relation import Relation, RelationName
-from dyda.model.schema_change import RenameRelation, ReplaceRelation
+from dyda.model.schema_change import DropRelation, ReplaceRelation, apply
+from scheduler import Queued
 
 __all__ = ["Present"]
 
@@ -23,7 +31,9 @@ class Present:
     """Looks relations up once per unit. Right for the unit because fingerprints are compared before and after (R2)."""
 
     house: House
-    messages: Sequence[UpdateMessage] = ()
+    poll: Poll
+    known: Known
+    messages: Sequence[Queued]
     found: dict[RelationName, Relation | None] = field(default_factory=dict)
     refused: dict[RelationName, str] = field(default_factory=dict)
     """Relations that are there and cannot be used any more, with the reason."""
@@ -36,24 +46,92 @@ class Present:
         return {known.name: self.found[known.name] for known in relations}
 
     def _look(self, known: Relation) -> Relation | None:
+        pending = self._pending(known.name)
+        changes = self._changes(known.name)
+        if not all(map(_told, changes)) or not (pending or self._mentioned(known.name)):
+            return self._unexplained(known)
+        after, dropped = known, False
+        for change in changes:
+            after = apply(after, change.steps)
+            dropped = any(isinstance(step, DropRelation) for step in change.steps) or (
+                dropped and not any(isinstance(step, ReplaceRelation) for step in change.steps)
+            )
+        if dropped:
+            return None
+        now = self.house.source(known.name.source).find([after.oid])[after.oid]
+        if now is None and not pending:
+            return self._unexplained(after)
+        if now is not None and (not pending or _alike(after, now)):
+            return self._usable(known.name, replace(now, succeeds=after.succeeds))
+        if any(step.moves_rows or step.is_destructive for change in changes for step in change.steps):
+            raise BrokenUnit(
+                known.name.source, frozenset({str(known.name)}), f"later changes of {known.name} show already"
+            )
+        return after
+
+    def _changes(self, name: RelationName) -> list[SchemaChange]:
+        """What the unit changes about the relation. What a view has seen already the catalog knows too."""
+        readers = [view for view in self.known.views.values() if name in view.definition.relations]
+        return [
+            change
+            for queued in self._messages()
+            if not any(view.has(name.source, queued.message.xid) for view in readers)
+            for change in queued.message.schema_changes
+            if change.relation == name
+        ]
+
+    def _mentioned(self, name: RelationName) -> bool:
+        return any(change.relation == name for queued in self._messages() for change in queued.message.schema_changes)
+
+    def _pending(self, name: RelationName) -> bool:
+        """Whether a message that is not the unit's changes the relation."""
+        own = {queued.number for queued in self._messages()}
+        return any(
+            change.relation == name
+            for queued in self.poll.queue
+            if queued.number not in own
+            for change in queued.message.schema_changes
+        )
+
+    def _messages(self) -> Iterator[Queued]:
+        """The unit's, and those of sources that no view reads: these have no position, and all of it is to be known."""
+        yield from self.messages
+        yield from (queued for queued in self.poll.queue if self.poll.after.get(queued.message.source) is None)
+
+    def _unexplained(self, known: Relation) -> Relation | None:
+        """No message tells what happened: the table under the name, or else the one that had it."""
         source = self.house.source(known.name.source)
-        if not self._follows_table(known.name):
-            try:
-                place = (known.name.schema, known.name.table)
-                return source.describe([place])[place]
-            except SourceUnreachable:
-                raise
-            except DydaError as error:
-                self.refused[known.name] = error.what
+        try:
+            place = (known.name.schema, known.name.table)
+            return source.describe([place])[place]
+        except SourceUnreachable:
+            raise
+        except DydaError as error:
+            self.refused[known.name] = error.what
         return source.find([known.oid])[known.oid]
 
-    def _follows_table(self, name: RelationName) -> bool:
-        """Whether the first transaction that moved the table took only the table away and left its name alone."""
-        for message in self.messages:
-            steps = [step for change in message.schema_changes if change.relation == name for step in change.steps]
-            replaced = any(isinstance(step, ReplaceRelation) for step in steps)
-            if replaced:
-                return False
-            if any(isinstance(step, RenameRelation) for step in steps):
-                return True
-        return False
+    def _usable(self, name: RelationName, relation: Relation) -> Relation | None:
+        """The relation, unless it has become something that cannot be captured exactly (rule C3)."""
+        try:
+            self.house.source(name.source).describe([(relation.name.schema, relation.name.table)])
+        except SourceUnreachable:
+            raise
+        except DydaError as error:
+            self.refused[name] = error.what
+            return None
+        return relation
+
+
+def _told(change: SchemaChange) -> bool:
+    """Whether the steps tell all of what happened."""
+    return bool(change.steps) and not any(
+        isinstance(step, ReplaceRelation) and step.described is None for step in change.steps
+    )
+
+
+def _alike(left: Relation, right: Relation) -> bool:
+    def shape(relation: Relation) -> tuple[object, ...]:
+        columns = sorted((c.number, c.name, c.type, c.generated) for c in relation.columns)
+        return relation.oid, relation.name, tuple(columns)
+
+    return shape(left) == shape(right)

@@ -56,7 +56,7 @@ class UnitWork:
 
     def changes(self, views: Sequence[LiveView], phase: Callable[[str], None]) -> list[ViewChange]:
         """How every view of `views` changes: its rows, its definition, its positions."""
-        present = Present(self.house, [queued.message for queued in self.unit.messages])
+        present = Present(self.house, self.poll, self.known, self.unit.messages)
         frozen: list[ViewChange] = []
         built: list[ViewChange] = []
         maintained: list[LiveView] = []
@@ -76,7 +76,7 @@ class UnitWork:
                 reason = because(judgement, moved, refused)
                 frozen.append(ViewChange(view=view.name, state="broken", reason=reason))
                 continue
-            self._require_readable(view, judgement.definition)
+            self._require_readable(view, judgement.definition, world)
             self._learn(world, view.definition, judgement.definition)
             to = self._destination(view, judgement.definition)
             adaptation = self.adapter.plan(view, judgement.definition, [one.change for one in moved], to)
@@ -137,13 +137,14 @@ class UnitWork:
             if scan.relation.name not in before.relations:
                 self.described.setdefault(scan.relation.name, scan.relation)
 
-    def _require_readable(self, view: LiveView, definition: ViewDefinition) -> None:
+    def _require_readable(self, view: LiveView, definition: ViewDefinition, world: World) -> None:
         """A rewriting may bring in relations that the view did not read. Each must be captured and polled, and must be
         readable at the unit's position: a schema change that the unit leaves out cannot be taken back (P5)."""
         known = {name: record.relation.oid for name, record in self.known.relations.items() if record.captured}
+        own = _oids(view) | {now.oid for name in view.definition.relations if (now := world.now.get(name)) is not None}
         for relation in sorted({scan.relation for scan in scans(definition.tree)}, key=lambda found: found.name):
             source = relation.name.source
-            if relation.name in view.definition.relations or relation.oid in _oids(view):
+            if relation.name in view.definition.relations or relation.oid in own:
                 continue
             if source not in self.poll.snapshots:
                 raise SourceUnreachable(source, self.poll.unreachable.get(source, "capture is not attached"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from dyda.errors import UnknownColumn
@@ -41,13 +41,18 @@ class Column:
 
 @dataclass(frozen=True)
 class Relation:
-    """A relation as a source's catalog describes it. `oid` is its identity; names may move."""
+    """A relation as a source's catalog describes it. `oid` is its identity; names may move.
+
+    `succeeds`: if it took its name from another table, the numbers of that one's columns, each with the number of the
+    column here that had the same name at that moment.
+    """
 
     name: RelationName
     oid: int
     columns: tuple[Column, ...]
     keys: tuple[tuple[str, ...], ...] = ()
     estimated_rows: int = 0
+    succeeds: tuple[tuple[int, int], ...] | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def by_name(self) -> dict[str, Column]:
@@ -59,3 +64,15 @@ class Relation:
             return self.by_name[name]
         except KeyError:
             raise UnknownColumn(f"column {name!r} is not in {self.name}; it has: {', '.join(self.by_name)}") from None
+
+    def called(self, name: str, before: Relation) -> str | None:
+        """What the column that this relation had as `name` when it was `before` is called now; None: it is gone.
+
+        A column is known by its number, which a rename leaves alone; from one table to the next, by its name.
+        """
+        number: int | None = before.column(name).number
+        if self.succeeds is not None:
+            number = dict(self.succeeds).get(number or 0)
+        elif before.oid != self.oid:
+            return name if name in self.by_name else None
+        return next((column.name for column in self.columns if column.number == number), None)

@@ -2,7 +2,7 @@
 
 A source's event says that something happened, not what. Two descriptions of the relation, before and after, do: a
 column's number survives a rename, a relation's oid survives rename and SET SCHEMA. So a drop plus an add is never
-mistaken for a rename, and `compare` needs no guessing.
+mistaken for a rename, and `compare` needs no guessing. `apply` goes the other way: a relation after the steps.
 
 Meaning sits on the step; callers ask:
 
@@ -14,10 +14,10 @@ Meaning sits on the step; callers ask:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from dyda.model.relation import Column, RelationName
+from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "ReplaceRelation",
     "Rewrite",
     "Step",
+    "apply",
     "compare",
 ]
 
@@ -133,10 +134,15 @@ class DropRelation(_Step):
 
 @dataclass(frozen=True)
 class ReplaceRelation(_Step):
-    """Another table stands under the name: swapped in within one transaction, or dropped and created again."""
+    """Another table stands under the name: swapped in within one transaction, or dropped and created again.
+
+    `name` is the name, `described` the new table's columns at that moment; None where the log does not tell.
+    """
 
     old_oid: int
     new_oid: int
+    name: RelationName | None = None
+    described: tuple[Column, ...] | None = None
 
     @property
     def moves_rows(self) -> bool:
@@ -206,3 +212,33 @@ def compare(before: Sequence[Column], after: Sequence[Column]) -> tuple[Step, ..
             steps.append(Harmless(f"column {now.name} {'may not be' if now.not_null else 'may be'} NULL now"))
     steps += [AddColumn(new[number]) for number in sorted(new) if number not in old]
     return tuple(steps)
+
+
+def apply(relation: Relation, steps: Sequence[Step]) -> Relation:
+    """The relation after one command's steps, which tell everything. One that is dropped stays what it was: the same
+    transaction may put another table under its name, with columns that are known by their names.
+
+    Keys and NOT NULL constraints are not among what steps tell exactly, so nothing is claimed about them any more.
+    """
+    name, oid, succeeds = relation.name, relation.oid, relation.succeeds
+    renamed = {step.old: step.new for step in steps if isinstance(step, RenameColumn)}
+    dropped = {step.column for step in steps if isinstance(step, DropColumn)}
+    columns = [replace(c, name=renamed.get(c.name, c.name)) for c in relation.columns if c.name not in dropped]
+    for step in steps:
+        match step:
+            case RenameRelation(new):
+                name = new
+            case ChangeType(column, _, kind):
+                columns = [replace(c, type=kind) if c.name == column else c for c in columns]
+            case AddColumn(column) if all(column.number != known.number for known in columns):
+                columns.append(column)
+            case ReplaceRelation(old, new_oid, taken, described) if old == oid and taken and described is not None:
+                there = {c.name: c.number for c in described}
+                to = {c.number: there[c.name] for c in columns if c.name in there}
+                before = succeeds if succeeds is not None else tuple((c.number, c.number) for c in columns)
+                succeeds = tuple((first, to[last]) for first, last in before if last in to)
+                name, oid, columns = taken, new_oid, list(described)
+            case _:
+                pass
+    told = tuple(replace(column, not_null=False) for column in columns)
+    return Relation(name, oid, told, (), relation.estimated_rows, succeeds)

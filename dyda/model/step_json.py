@@ -23,11 +23,17 @@ def step_to_json(step: Step) -> dict[str, Any]:
 
 def step_from_json(entry: Mapping[str, Any]) -> Step:
     kind = getattr(schema_change, entry["step"])
-    found: Step = kind(**{field.name: _value(str(field.type), entry[field.name]) for field in fields(kind)})
+    found: Step = kind(**{field.name: _value(str(field.type), entry.get(field.name)) for field in fields(kind)})
     return found
 
 
 def _value(kind: str, entry: Any) -> Any:
+    """A field's value; `kind` is its annotation. What an older DyDa did not write is None."""
+    if entry is None:
+        return None
+    kind = kind.removesuffix(" | None")
+    if kind == "tuple[Column, ...]":
+        return tuple(_value("Column", column) for column in entry)
     if kind == "Column":
         return Column(**{**entry, "type": PgType(**entry["type"])})
     return _VALUES[kind](**entry) if kind in _VALUES else entry

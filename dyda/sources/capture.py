@@ -153,8 +153,10 @@ def _watch(cursor: Any, relation: Relation) -> None:
         " WHERE (watched.schema_name, watched.table_name) <> (excluded.schema_name, excluded.table_name)",
         (relation.oid, relation.name.schema, relation.name.table),
     )
+    # What the log still speaks of may be meant by somebody who has yet to read it.
     cursor.execute(
-        "DELETE FROM dyda.watched w WHERE (w.schema_name, w.table_name) = (%s, %s) AND w.root <> %s",
+        "DELETE FROM dyda.watched w WHERE (w.schema_name, w.table_name) = (%s, %s) AND w.root <> %s"
+        " AND NOT EXISTS (SELECT FROM dyda.log l WHERE l.root = w.root AND l.op IN ('S', 'T') AND l.op = 'S')",
         (relation.name.schema, relation.name.table, relation.oid),
     )
     holder = (relation.name.schema, relation.name.table, relation.oid)

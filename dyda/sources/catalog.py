@@ -22,6 +22,7 @@ __all__ = [
     "describe",
     "find",
     "fingerprint",
+    "fingerprint_tables",
     "hierarchies",
     "relations",
     "stand_under",
@@ -194,6 +195,11 @@ def fingerprint(
     roots = {name: oid if oid is not None else (known or {}).get(name) for name, oid in under.items()}
     prints = _prints(cursor, names[0].source, {oid for oid in roots.values() if oid is not None}) if names else {}
     return {name: prints.get(root or 0, Fingerprint(None, ABSENT, ABSENT)) for name, root in roots.items()}
+
+
+def fingerprint_tables(cursor: Any, source: str, oids: Collection[int]) -> dict[RelationName, Fingerprint]:
+    """Those of the tables with these oids that exist, under the names they have now."""
+    return {found.name: found for found in _prints(cursor, source, oids).values() if found.name is not None}
 
 
 def _prints(cursor: Any, source: str, oids: Collection[int]) -> dict[int, Fingerprint]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from dyda.model.message import Change, DataUpdate, Truncation, UpdateMessage
+from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, UpdateMessage
 from dyda.model.relation import RelationName
 from dyda.sources.schema_log import SchemaEntry
 
@@ -16,38 +16,64 @@ __all__ = ["Names", "read_messages"]
 
 @dataclass
 class Names:
-    """Who is called what. An oid is an identity; a name is what the reader's catalog says until it has caught up.
+    """Who is called what, transaction by transaction.
 
-    `known` are the relations the reader knows, by oid; `watched` the names that capture was asked for. A relation that
-    the reader knows keeps his name whatever it is called by now. One that takes a name from another is reported under
-    that name from then on, until it loses it again. Without `by_oid` the reader knows names only: schema changes of
-    whatever was watched under a name are reported under it.
+    `known` are the relations the reader knows, by oid; `watched` the names that capture was asked for. What the reader
+    knows by a name is a table, whatever it is called by now, until a transaction takes that table's name away from it
+    and gives it to another one: then that one is meant, and the old one is nobody's. A name that became free in an
+    earlier transaction may go to anybody. Without `by_oid` the reader knows names only: whatever is logged about a
+    table that was watched under a name is reported under it.
     """
 
     source: str
     known: Mapping[int, RelationName]
     watched: Mapping[int, RelationName]
     by_oid: bool = True
-    _taken: dict[int, RelationName] = field(default_factory=dict)
+    _meant: dict[RelationName, int] = field(init=False)
+    _before: dict[RelationName, int] = field(init=False)
+    """What was meant when the transaction began."""
+    _left: dict[int, RelationName | None] = field(default_factory=dict)
+    """Tables whose schema the transaction changed so far, under the names they had before."""
 
-    def of(self, root: int) -> RelationName | None:
-        """The name under which rows of the relation are reported; None: nobody asked for it."""
-        name = self.known.get(root) or self._taken.get(root)
-        if name is not None:
-            return name
-        name = self.watched.get(root)
-        return None if name in self.known.values() else name
+    def __post_init__(self) -> None:
+        self._meant = {name: oid for oid, name in self.known.items()}
+        self.next_transaction()
 
-    def told_by(self, entry: SchemaEntry) -> RelationName | None:
-        """The name under which a schema change is reported."""
-        if not entry.replaces:
-            return self.of(entry.root) or (None if self.by_oid else self.watched.get(entry.root))
-        name = entry.name(self.source)
-        for root in [root for root, taken in self._taken.items() if taken == name]:
-            del self._taken[root]
-        if entry.root not in self.known:
-            self._taken[entry.root] = name
-        return name
+    def next_transaction(self) -> None:
+        self._before = dict(self._meant)
+        self._left.clear()
+
+    def of(self, root: int) -> tuple[RelationName, ...]:
+        """The names under which rows of the table are reported; none: nobody asked for it."""
+        meant = tuple(name for name, oid in self._meant.items() if oid == root)
+        watched = self.watched.get(root)
+        return meant if meant or watched is None or watched in self._meant else (watched,)
+
+    def told_by(self, entry: SchemaEntry) -> list[SchemaChange]:
+        """What the entry says, to each name that it concerns."""
+        if entry.replaces:
+            return self._replaced(entry)
+        self._left.setdefault(entry.root, entry.left(self.source))
+        names = self.of(entry.root)
+        if not names and not self.by_oid and entry.root in self.watched:
+            names = (self.watched[entry.root],)
+        return [entry.change(name) for name in names]
+
+    def _replaced(self, entry: SchemaEntry) -> list[SchemaChange]:
+        taken = entry.name(self.source)
+        if not self.by_oid:
+            self._meant[taken] = entry.root
+            return [entry.change(taken)]
+        found = []
+        for name, oid in self._meant.items():
+            first = self._before[name]
+            if first in self._left and self._left[first] in (taken, None):
+                found.append(entry.change(name, oid))
+                self._meant[name] = entry.root
+        if not found and entry.root in self.known:
+            # The reader knows the new table already, and may have views that have yet to see that it came.
+            found.append(entry.change(self.known[entry.root]))
+        return found
 
 
 def read_messages(source: str, rows: Iterable[Sequence[Any]], names: Names) -> list[UpdateMessage]:
@@ -65,22 +91,19 @@ def read_messages(source: str, rows: Iterable[Sequence[Any]], names: Names) -> l
     messages = []
     for xid in order:  # names pass from relation to relation in this order
         changes: list[Change] = []
+        names.next_transaction()
         for _, root, op, inserted, deleted, image, *_ in entries[xid]:
-            change = _change(names, root, op, inserted, deleted, image)
-            if change is None or (isinstance(change, Truncation) and changes[-1:] == [change]):
-                continue  # each part of a hierarchy that is truncated says so
-            changes.append(change)
+            for change in _changes(names, root, op, inserted, deleted, image):
+                if not isinstance(change, Truncation) or changes[-1:] != [change]:
+                    changes.append(change)  # each part of a hierarchy that is truncated says so
         if changes:
             messages.append(UpdateMessage(source, xid, last[xid], tuple(changes), committed[xid]))
     return messages
 
 
-def _change(names: Names, root: int, op: str, inserted: int, deleted: int, image: str | None) -> Change | None:
+def _changes(names: Names, root: int, op: str, inserted: int, deleted: int, image: str | None) -> Sequence[Change]:
     if op == "S":
-        entry = SchemaEntry.read(root, image)
-        told = names.told_by(entry)
-        return None if told is None else entry.change(told)
-    name = names.of(root)
-    if name is None:
-        return None
-    return Truncation(name) if op == "T" else DataUpdate(name, inserted, deleted)
+        return names.told_by(SchemaEntry.read(root, image))
+    if op == "T":
+        return [Truncation(name) for name in names.of(root)]
+    return [DataUpdate(name, inserted, deleted) for name in names.of(root)]

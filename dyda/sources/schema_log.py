@@ -58,14 +58,20 @@ class SchemaEntry:
         """Whether it says that this relation took the name from another one."""
         return "new" in self.told
 
-    def change(self, name: RelationName) -> SchemaChange:
-        """What happened, to the relation that the reader knows as `name`."""
-        return SchemaChange(name, self.told["command"], self.told["ddl"], tuple(self._steps(name.source)))
+    def left(self, source: str) -> RelationName | None:
+        """What the relation was called before, if that is known."""
+        before = self.told.get("before")
+        return RelationName(source, before["schema"], before["table"]) if before else None
 
-    def _steps(self, source: str) -> Iterator[Step]:
+    def change(self, name: RelationName, old: int | None = None) -> SchemaChange:
+        """What happened, to the relation that the reader knows as `name`; `old` is the table that it was until now."""
+        return SchemaChange(name, self.told["command"], self.told["ddl"], tuple(self._steps(name.source, old)))
+
+    def _steps(self, source: str, old: int | None) -> Iterator[Step]:
         told = self.told
         if self.replaces:
-            yield ReplaceRelation(told["old"], told["new"])
+            described = tuple(_columns(told["after"])) if told.get("after") else None
+            yield ReplaceRelation(told["old"] if old is None else old, told["new"], self.name(source), described)
             return
         before, after = told.get("before"), told.get("after")
         if before is None:

@@ -85,11 +85,11 @@ class SourceSnapshot:
                 before = read_state(cursor)
                 names = sorted({*self._relations, *before.watched_names(self.source)})
                 self._before = catalog.fingerprint(cursor, names, self._oids)
-                moved = {
-                    found.name for name in self._relations if (found := self._before[name]).name not in (None, name)
-                }
-                self._read_too = tuple(sorted(moved - self._before.keys()))
-                self._before |= catalog.fingerprint(cursor, self._read_too)
+                seen = {found.root for name, found in self._before.items() if found.name == name}
+                meant = {*before.watched, *self._oids.values()} if self._by_oid else set()
+                others = catalog.fingerprint_tables(cursor, self.source, meant - seen)
+                self._read_too = tuple(sorted(others.keys() - self._before.keys()))
+                self._before |= {name: others[name] for name in self._read_too}
             holder = self._sessions.begin(FRESH)
             try:
                 with translate(self.source), holder.cursor() as cursor:
@@ -120,9 +120,9 @@ class SourceSnapshot:
         """The relations' fingerprints from before the snapshot.
 
         A name's is that of the table that stands under it. If none does, it is that of the relation that the caller
-        knows by it, which is listed under its present name too.
+        knows by it. Every table that is watched is listed under its present name too.
         """
-        return {name: self._lasting(self._before[name]) for name in (*self._relations, *self._read_too)}
+        return {name: self._lasting(self._before[name]) for name in self._before}
 
     @cached_property
     def logged_fingerprints(self) -> dict[RelationName, str]:
@@ -139,7 +139,7 @@ class SourceSnapshot:
         by_root = {root: lasting for root, _, _, lasting, _ in rows if lasting is not None}
         left = {(schema, table) for _, schema, table, lasting, there in rows if lasting is not None and not there}
         found = {}
-        for name in (*self._relations, *self._read_too):
+        for name in self._before:
             root = self._before[name].root or self._oids.get(name)
             if root in by_root:
                 found[name] = by_root[root]
@@ -191,15 +191,22 @@ class SourceSnapshot:
             return frozenset()
         with self._sessions.transaction(FRESH) as cursor:
             cursor.execute(
-                "SELECT root, op::text, image FROM dyda.schema_entries(%s::pg_snapshot) ORDER BY seq",
+                "SELECT xid, root, op::text, image FROM dyda.schema_entries(%s::pg_snapshot) ORDER BY xid, seq",
                 (str(self.position),),
             )
             rows = cursor.fetchall()
+        last: str | None = None
         names = self._names()
-        told = {
-            names.told_by(SchemaEntry.read(root, image)) if op == "S" else names.of(root) for root, op, image in rows
-        }
-        return frozenset(name for name in told if name is not None)
+        told: set[RelationName] = set()
+        for xid, root, op, image in rows:
+            if xid != last:
+                names.next_transaction()
+                last = xid
+            if op == "S":
+                told |= {change.relation for change in names.told_by(SchemaEntry.read(root, image))}
+            else:
+                told.update(names.of(root))
+        return frozenset(told)
 
     def changes(
         self,
@@ -262,6 +269,7 @@ class SourceSnapshot:
 
         Tuples with a NULL equal nothing (R5) and are left out; without any tuple the source is not asked.
         """
+        self._must_stand(relation)
         names = delivered_names(columns)
         keys = distinct_keys(values, key)
         if keys.num_rows == 0:
@@ -274,12 +282,23 @@ class SourceSnapshot:
         faults.point("sweep.after-hop")
         return Bag(table.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)))
 
+    def stands(self, relation: Relation) -> bool:
+        """Whether the table that is meant has this name now."""
+        found = self._before.get(relation.name)
+        return found is not None and (found.root, found.name) == (relation.oid, relation.name)
+
+    def _must_stand(self, relation: Relation) -> None:
+        """A name leads to whatever table has it. A caller who means another one must not read it."""
+        if not self.stands(relation):
+            raise BrokenUnit(self.source, frozenset({str(relation.name)}), "the table has another name by now")
+
     def scan(self, relation: Relation, columns: Sequence[str]) -> list[ScanPartition]:
         """The relation in pieces that any machine can read, by page ranges of every table it consists of.
 
         A row of this snapshot lies on a page that exists by now, and does not move: VACUUM FULL and CLUSTER change
         the passing fingerprint.
         """
+        self._must_stand(relation)
         self.queries += 1
         names = tuple(delivered_names(columns))
         settings = self._sessions.settings
@@ -312,7 +331,7 @@ class SourceSnapshot:
 
         What may differ between units but not while one reads (filenodes, an A-B-A of names) breaks the unit here.
         """
-        names = (*self._relations, *self._read_too)
+        names = tuple(self._before)
         with self._sessions.transaction(FRESH) as cursor:
             state = read_state(cursor)
             now = catalog.fingerprint(cursor, names, self._oids)

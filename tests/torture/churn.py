@@ -64,8 +64,6 @@ class Table:
     columns: dict[str, str | None] = field(default_factory=lambda: {name: name for name in COLUMNS})
     wide: set[str] = field(default_factory=set)
     extra: list[str] = field(default_factory=list)
-    moves: set[str] = field(default_factory=set)
-    """"rename", "swap": what happened to it since everything was last settled."""
 
     @property
     def present(self) -> dict[str, str]:
@@ -163,11 +161,8 @@ class Daemon:
 class Churn:
     """One run over a town that has no sources yet."""
 
-    def __init__(
-        self, town: Town, seed: int, say: Callable[[str], None] = lambda text: None, strict: bool = False
-    ) -> None:
-        """`strict`: a view may not break either when a rename and a swap of its table are pending together."""
-        self.town, self.say, self.strict = town, say, strict
+    def __init__(self, town: Town, seed: int, say: Callable[[str], None] = lambda text: None) -> None:
+        self.town, self.say = town, say
         self.random = random.Random(seed)
         self.summary = Summary(seed, total=len(VIEWS))
         self.tables = [Table(source, name, name) for source, names in TABLES.items() for name in names]
@@ -305,8 +300,6 @@ class Churn:
             raise ChurnFailed(f"left in the queue: {pending}")
         self.town.check_definitions(*alive)
         self.doomed -= set(alive)
-        for table in self.tables:
-            table.moves.clear()
 
     def look(self) -> None:
         """While no daemon runs: a broken view keeps the rows it had when it broke."""
@@ -390,14 +383,14 @@ class Churn:
     def rename_column(self, table: Table, base: str = "") -> None:
         base = base or self.random.choice(sorted(table.present))
         old, new = table.columns[base], f"{base}_{self._number()}"
-        if old is not None and self._may_move(table, "rename") and self._alter(table, f"RENAME COLUMN {old} TO {new}"):
+        if old is not None and self._alter(table, f"RENAME COLUMN {old} TO {new}"):
             table.columns[base] = new
 
     def rename_column_back(self, table: Table) -> None:
         renamed = [base for base, name in table.present.items() if name != base]
         if renamed:
             base = self.random.choice(renamed)
-            if self._may_move(table, "rename") and self._alter(table, f"RENAME COLUMN {table.columns[base]} TO {base}"):
+            if self._alter(table, f"RENAME COLUMN {table.columns[base]} TO {base}"):
                 table.columns[base] = base
 
     def add_column(self, table: Table) -> None:
@@ -431,15 +424,13 @@ class Churn:
             table.wide.discard(base)
             self.doomed = would
 
-    def rename_table(self, table: Table, force: bool = False) -> None:
+    def rename_table(self, table: Table) -> None:
         new = table.base if table.name != table.base else f"{table.base}_{self._number()}"
-        if (force or self._may_move(table, "rename")) and self._alter(table, f"RENAME TO {new}"):
+        if self._alter(table, f"RENAME TO {new}"):
             table.name = new
 
     def swap(self, table: Table) -> None:
         """The table is rebuilt beside itself and takes the old one's name, all in one transaction."""
-        if not self._may_move(table, "swap"):
-            return
         new = f"fresh_{self._number()}"
         keep = self.random.random() < 0.5
         statements = [
@@ -452,8 +443,6 @@ class Churn:
 
     def mixed(self, table: Table) -> None:
         """Data before and after a rename, in one transaction."""
-        if not self._may_move(table, "rename"):
-            return
         base = self.random.choice(sorted(table.present))
         old, new = table.columns[base], f"{base}_{self._number()}"
         before = self._change(table)
@@ -466,11 +455,9 @@ class Churn:
     def restore(self, table: Table) -> None:
         """Back to what the views' files say."""
         while table.name != table.base:
-            self._doom(table, "rename")
-            self.rename_table(table, force=True)
+            self.rename_table(table)
         for base, name in list(table.columns.items()):
             while table.columns[base] != base:
-                self._doom(table, "rename")
                 change = f"RENAME COLUMN {name} TO {base}" if name else f"ADD COLUMN {base} {COLUMNS[base]}"
                 if self._alter(table, change):
                     table.columns[base] = base
@@ -479,20 +466,6 @@ class Churn:
                         self._execute(table.source, [f"UPDATE {table.name} SET {base} = {value}"])
 
     # --- helpers
-
-    def _doom(self, table: Table, move: str) -> None:
-        """A rename and a swap of one table that are pending together may break its readers."""
-        table.moves.add(move)
-        if len(table.moves) > 1 and not self.strict:
-            self.doomed |= readers(table.source, table.base)
-
-    def _may_move(self, table: Table, move: str) -> bool:
-        """Whether at least half of the views stay unbroken even so; takes it as done."""
-        doomed = self.doomed | (readers(table.source, table.base) if table.moves - {move} else set())
-        if not self.strict and len(doomed) * 2 > len(VIEWS):
-            return False
-        self._doom(table, move)
-        return True
 
     def note(self, text: str) -> None:
         self.journal.append(f"{time.strftime('%H:%M:%S')} {text}")
@@ -582,7 +555,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true", help="keep the project folder")
-    parser.add_argument("--strict", action="store_true", help="no view may break by a swap among renames")
     parser.add_argument("--trace", action="store_true", help="print every step")
     chosen = parser.parse_args()
     server = Server({"fsync": "off", "wal_level": "logical"}).start()
@@ -595,7 +567,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="dyda-churn-"))
     town = Town(folder, database, None)  # type: ignore[arg-type]
     try:
-        churn = Churn(town, chosen.seed, lambda text: print(text, flush=True), chosen.strict)
+        churn = Churn(town, chosen.seed, lambda text: print(text, flush=True))
         churn.trace = churn.say if chosen.trace else None
         print(churn.run(chosen.rounds, None if chosen.rounds is not None else chosen.seconds))
     finally:

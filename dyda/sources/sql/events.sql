@@ -80,9 +80,19 @@ BEGIN
                 PERFORM dyda.observe(found.root, TG_TAG, made, ARRAY(SELECT dyda.tree(c) FROM unnest(classes) c));
             END IF;
         END LOOP;
+        -- A name that a watched table left in this very transaction counts as asked for: its rename may be pending.
         FOR found IN
+            WITH left_names AS (
+                SELECT DISTINCT ON (1, 2) l.image::jsonb #>> '{before,schema}' AS schema_name,
+                       l.image::jsonb #>> '{before,table}' AS table_name, l.root
+                FROM dyda.log l WHERE l.xid = pg_current_xact_id() AND l.op IN ('S', 'T') AND l.op = 'S'
+                ORDER BY 1, 2, l.seq
+            )
             SELECT h.schema_name, h.table_name, h.root, c.oid
-            FROM dyda.holder h
+            FROM (SELECT * FROM dyda.holder
+                  UNION ALL
+                  SELECT * FROM left_names l WHERE (l.schema_name, l.table_name) NOT IN
+                      (SELECT k.schema_name, k.table_name FROM dyda.holder k)) AS h
             JOIN pg_namespace n ON n.nspname = h.schema_name
             JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = h.table_name
             WHERE (c.oid = ANY (classes) OR n.oid = ANY (schemas)) AND c.oid <> h.root

@@ -257,8 +257,8 @@ BEGIN
 END
 $body$;
 
--- Another relation under a name that is asked for: logged with both oids, and watched from now on if it is a table (and
--- not a part of another one: its rows belong to that one's capture).
+-- Another relation under a name that is asked for: logged with both oids and with what the new one is like (`after`), and
+-- watched from now on if it is a table (and not a part of another one: its rows belong to that one's capture).
 CREATE OR REPLACE FUNCTION dyda.replaced(wanted_schema text, wanted_table text, old oid, new oid, command text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -276,7 +276,7 @@ BEGIN
     INSERT INTO dyda.log (op, root, relid, image)
     SELECT 'S', new, new, json_build_object(
         'schema', wanted_schema, 'table', wanted_table, 'command', command, 'ddl', left(current_query(), 10000),
-        'old', old::bigint, 'new', new::bigint)::text;
+        'old', old::bigint, 'new', new::bigint, 'after', dyda.describe(new))::text;
 END
 $body$;
 

@@ -294,7 +294,7 @@ def test_a_renamed_relation_is_read_under_the_name_it_is_known_by(ground: Ground
         assert len(snapshot.lookup(found, ["a"], ["a"], keys)) == 3
 
 
-def test_a_table_that_lost_its_name_is_reported_to_who_knows_it_and_forgotten_by_who_does_not(ground: Ground) -> None:
+def test_a_table_that_lost_its_name_in_a_swap_is_nobodys(ground: Ground) -> None:
     ground.run("CREATE TABLE t (a int)", "CREATE TABLE t_new (a int)")
     (relation,) = ground.watch("t")
     ground.run("BEGIN; ALTER TABLE t RENAME TO t_old; ALTER TABLE t_new RENAME TO t; COMMIT")
@@ -306,11 +306,15 @@ def test_a_table_that_lost_its_name_is_reported_to_who_knows_it_and_forgotten_by
             "RenameRelation",
             "ReplaceRelation",
         ]
-        assert [m.changes for m in rows] == [(DataUpdate(relation.name, 2, 0),), (DataUpdate(relation.name, 1, 0),)]
+        assert [m.changes for m in rows] == [(DataUpdate(relation.name, 2, 0),)]
         assert bag(snapshot.changes({relation.name: ["a"]}, None)[relation.name]) == Counter({("3",): 1})
     with ground.source.open(known(new)) as snapshot:
         assert [m.rows for m in snapshot.messages(swap_position(snapshot.position, rows))] == [2], "not t_old's"
         assert bag(snapshot.changes({relation.name: ["a"]}, None)[relation.name]) == Counter({("1",): 1, ("2",): 1})
+        position = snapshot.position
+    ground.source.attach([new])
+    assert ground.run("SELECT count(*) FROM pg_trigger WHERE tgrelid = 't_old'::regclass") == [(4,)], "it may swap back"
+    ground.source.acknowledge(position)
     ground.source.attach([new])
     assert ground.run("SELECT count(*) FROM pg_trigger WHERE tgrelid = 't_old'::regclass") == [(0,)]
     assert ground.run("SELECT count(DISTINCT root) FROM dyda.member") == [(1,)]
