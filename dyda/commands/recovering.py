@@ -6,6 +6,7 @@ from dyda.errors import DydaError, SourceUnreachable, UnknownRelation
 from dyda.house import House
 from dyda.maintenance import Maintainer, Target
 from dyda.maintenance.live import Known
+from dyda.maintenance.poll import Poll
 from dyda.maintenance.present import Present
 from dyda.maintenance.recovery import REJECTED
 from dyda.model.algebra import ViewDefinition
@@ -50,7 +51,7 @@ def _rewritten(house: House, known: Known, record: ViewRecord) -> tuple[Target, 
     except DydaError:
         return None  # the catalog has gone on without it
     concerned = definition.relations | known.knowledge.relations
-    now = Present(house).of([relations[name] for name in sorted(concerned) if name in relations])
+    now = Present(house, Poll(), known, ()).of([relations[name] for name in sorted(concerned) if name in relations])
     judgement = synchronize(definition, World(relations, now, known.knowledge), known.defaults, numeric)
     if isinstance(judgement, Broken):
         return None
