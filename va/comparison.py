@@ -83,12 +83,11 @@ class Comparison:
             return None if there is None else ColumnRef(self.replacement.new, there)
         if ref.alias not in self.kept:
             return None
-        alias = self.kept[ref.alias]
-        column = self.old[ref.alias].relation.column(ref.column)
-        for other in self.new[alias].relation.columns:
-            if other.number == column.number and other.type == column.type:
-                return ColumnRef(alias, other.name)
-        return None
+        before, after = self.old[ref.alias].relation, self.new[self.kept[ref.alias]].relation
+        name = after.called(ref.column, before)
+        if name is None or after.column(name).type != before.column(ref.column).type:
+            return None
+        return ColumnRef(self.kept[ref.alias], name)
 
     def told(self, expression: Expression) -> Expression:
         """An expression of `before` in the names of `after`; what is gone is called LOST and equals nothing there."""

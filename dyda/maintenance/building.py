@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from dyda.errors import DydaError, EvaluationFailed, SourceUnreachable, ValueDoesNotFit
+from dyda.errors import BrokenUnit, DydaError, EvaluationFailed, SourceUnreachable, ValueDoesNotFit
 from dyda.house import House
 from dyda.maintenance.adapting import Adapter
 from dyda.maintenance.live import BuildPlan, Known, LiveView, Target
@@ -21,10 +21,10 @@ from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.model.render import render_view
-from dyda.warehouse import ViewChange, ViewColumn, ViewRecord, ViewVersion, Worker
+from dyda.warehouse import RelationState, ViewChange, ViewColumn, ViewRecord, ViewVersion, Worker
 from va import Adaptation, FromExtent, MetadataOnly, Recompute
 from vm import flatten
-from vs import Broken, Holds, Judgement, Rewritten, follow, read
+from vs import Broken, Holds, Judgement, Rewritten, World, read, synchronize
 
 __all__ = ["Builder", "Progress", "Told"]
 
@@ -46,6 +46,8 @@ class Builder:
     progress: Progress
     described: dict[RelationName, Relation] = field(default_factory=dict)
     forgotten: set[RelationName] = field(default_factory=set)
+    gone: set[RelationName] = field(default_factory=set)
+    """Relations of the catalog that are not there any more."""
 
     def build(self, target: Target) -> ViewChange:
         """The change that installs the view as its definition says now, or freezes it as broken.
@@ -70,17 +72,46 @@ class Builder:
         view = self.known.views.get(target.name)
         if view is None or target.file_text is not None:
             return read(target.name, target.sql, self._describe, numeric)
+        relations = {name: record.relation for name, record in self.known.relations.items()}
+        mine = {scan.relation.name: scan.relation for scan in scans(view.definition.tree)}
+        named = {name: relations[name] for name in self.known.knowledge.relations if name in relations}
+        reachable = [relation for relation in {**named, **mine}.values() if relation.name.source in self.poll.snapshots]
         pending = [queued for queued in self.poll.queue if not view.has(queued.message.source, queued.message.xid)]
         present = Present(self.house, self.poll, self.known, pending)
-        now = present.of([scan.relation for scan in scans(view.definition.tree)])
-        judgement = follow(view.definition, now, numeric)
-        if isinstance(judgement, Holds):
-            for name, relation in now.items():
-                if relation is not None:
-                    self.described[relation.name] = relation
-                    if relation.name != name:
-                        self.forgotten.add(name)
+        world = World(relations, present.of(reachable), self.known.knowledge)
+        judgement = synchronize(view.definition, world, self.known.defaults, numeric)
+        if not isinstance(judgement, Broken):
+            self.learn(world, view.definition, judgement.definition)
+            for scan in scans(judgement.definition.tree):
+                self.require_captured(scan.relation)
         return judgement
+
+    def learn(self, world: World, before: ViewDefinition, after: ViewDefinition) -> None:
+        """What is now known of the relations: those that changed under the view or the knowledge, and those that the
+        view reads from now on."""
+        concerned = before.relations | self.known.knowledge.relations
+        for name, relation in world.now.items():
+            if relation is None:
+                self.gone.add(name)
+            elif name in concerned or relation.name in after.relations:
+                self.described[relation.name] = relation
+                self.refresh.known_as[relation.name] = name
+                if relation.name != name:
+                    self.forgotten.add(name)
+        for scan in scans(after.tree):
+            if scan.relation.name not in before.relations:
+                self.described.setdefault(scan.relation.name, scan.relation)
+
+    def require_captured(self, relation: Relation) -> None:
+        """What a rewriting brings in must be captured before it is read (C6). If it is not, it is from now on, and
+        the next poll finds it so."""
+        source = relation.name.source
+        if source not in self.poll.snapshots:
+            raise SourceUnreachable(source, self.poll.unreachable.get(source, "capture is not attached"))
+        if relation.oid not in self.known.captured.get(source, {}).values():
+            self.house.source(source).attach([relation])
+            self.worker.save_relations([RelationState(relation)])
+            raise BrokenUnit(source, frozenset({str(relation.name)}), "capture of it begins only now")
 
     def _at_present(self, target: Target, judgement: Holds | Rewritten) -> ViewChange:
         """The whole view at everything that the snapshots show."""
@@ -116,8 +147,7 @@ class Builder:
         adapter = Adapter(self)
         adaptation = adapter.plan(view, definition, changes, positions)
         if isinstance(adaptation, Recompute):
-            plan = self.plan(target, definition)
-            return self.recompute(plan, positions, lambda _, *spent: told(adaptation, *spent))
+            return self.recompute(self.plan(target, definition), positions, told, adaptation.reason)
         if isinstance(adaptation, MetadataOnly):
             every = tuple(range(len(view.record.columns)))
             adaptation = FromExtent(adaptation.kind, definition, adaptation.reason, columns=every)
@@ -128,8 +158,13 @@ class Builder:
         outputs = tuple(self.house.engine.analyse(definition))
         return BuildPlan(target, definition, flatten(definition, numeric), outputs)
 
-    def recompute(self, plan: BuildPlan, positions: Mapping[str, Position], told: Told) -> ViewChange:
-        """The view at `positions`, merged into its extent by difference; what is visible beyond them is taken away."""
+    def recompute(
+        self, plan: BuildPlan, positions: Mapping[str, Position], told: Told, reason: str | None = None
+    ) -> ViewChange:
+        """The view at `positions`, merged into its extent by difference; what is visible beyond them is taken away.
+
+        `reason` is why nothing less will do, if that is not why it is done at all.
+        """
         started, asked = time.perf_counter(), self.poll.queries
         if self._lies_beyond(positions, plan.definition):
             self.refresh.read_images([plan.block])
@@ -138,8 +173,8 @@ class Builder:
         written = self.refresh.build(
             plan, positions, staging, lambda done, total: self.progress(f"building {name}", done, total)
         )
-        reason = Recompute(plan.definition, plan.target.reason)
-        version = self.version(plan, told(reason, self.poll.queries - asked, written, time.perf_counter() - started))
+        done = Recompute(plan.definition, reason or plan.target.reason)
+        version = self.version(plan, told(done, self.poll.queries - asked, written, time.perf_counter() - started))
         record = self._record(name)
         unchanged = record is not None and record.sql == version.sql and record.columns == version.columns
         expected = record.positions if record is not None else {}

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field, replace
 
 from dyda.house import House
 from dyda.maintenance.building import Builder
+from dyda.maintenance.evolving import evolved_knowledge
 from dyda.maintenance.live import Known
 from dyda.maintenance.poll import Poll
 from dyda.model.message import DataUpdate
 from dyda.model.position import Position
+from dyda.model.relation import RelationName
 from dyda.warehouse import Installation, RelationState, SourceState, UnitRecord, ViewChange
 from scheduler import Queued, Unit
 
@@ -72,6 +74,8 @@ def installation(
 ) -> Installation:
     """Everything that one transaction installs."""
     messages = unit.messages if unit else ()
+    evolved = evolved_knowledge(known, builder.described, builder.gone)
+    unread = builder.gone - _read_after(known, changes)
     return Installation(
         changes=tuple(changes),
         done=tuple(
@@ -89,7 +93,9 @@ def installation(
                 if state.relation.name not in builder.described
             ),
         ),
-        forgotten=tuple(sorted(builder.forgotten - set(builder.described))),
+        forgotten=tuple(sorted((builder.forgotten | unread) - set(builder.described))),
+        knowledge=evolved.document,
+        retired=evolved.retired,
         unit=UnitRecord(
             started_at=phases.started_at,
             mode=house.project.settings.maintenance.consistency,
@@ -113,6 +119,14 @@ def _without_keys(known: Known, polled: Poll, messages: Iterable[Queued]) -> Ite
             continue
         if record.relation.keys:
             yield RelationState(replace(record.relation, keys=()), record.fingerprint, record.captured)
+
+
+def _read_after(known: Known, changes: Iterable[ViewChange]) -> set[RelationName]:
+    """What the views name once `changes` are installed, broken and held ones included."""
+    read = {view.name: set(view.definition.relations) for view in known.views.values()}
+    read |= {name: set(record.relations) for name, record in known.frozen.items()}
+    read |= {change.view: set(change.version.relations) for change in changes if change.version is not None}
+    return {name for names in read.values() for name in names}
 
 
 def acknowledge(house: House, polled: Poll, positions: Positions, acknowledged: set[str]) -> None:

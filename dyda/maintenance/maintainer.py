@@ -35,6 +35,7 @@ from dyda.errors import (
 from dyda.house import House
 from dyda.maintenance.approval import Approval
 from dyda.maintenance.building import Builder, Progress
+from dyda.maintenance.evolving import KnowledgeWatch
 from dyda.maintenance.installing import Phases, Positions, acknowledge, everywhere, installation, positions_after
 from dyda.maintenance.live import Known, LiveView, Target, load
 from dyda.maintenance.movement import find_movement
@@ -71,6 +72,7 @@ class Maintainer:
         self.planner = Planner(house, log)
         self.recovery = Recovery(house)
         self.approval = Approval(house, worker)
+        self.watch = KnowledgeWatch(house)
         self._known: Known | None = None
         self._loaded: Known | None = None
         self._acknowledged: set[str] = set()
@@ -223,9 +225,6 @@ class Maintainer:
                 changes += work.changes(current, phases.done)
             except (ValueDoesNotFit, EvaluationFailed):
                 unit = None  # those views find their poisoned message in a unit of their own
-            else:
-                builder.described |= work.described
-                builder.forgotten |= work.forgotten
         self._install(polled, unit, changes, builder, current, phases, set(targets))
         self.planner.forget()
         return Outcome.WORKED
@@ -233,6 +232,11 @@ class Maintainer:
     # --- units of the schedule
 
     def _work(self, polled: Poll, waiting: Mapping[str, str], progress: Progress, phases: Phases) -> Outcome:
+        noticed = self.watch.notice(polled, self.known)
+        if noticed is not None:
+            self.worker.install(noticed)
+            self.reload()
+            return Outcome.WORKED
         refresh = Refresh(self.house, polled, self.planner.early_check(polled))
         outcome = Outcome.IDLE
         while True:
@@ -293,8 +297,6 @@ class Maintainer:
         except (ValueDoesNotFit, EvaluationFailed) as error:
             self._poisoned(polled, unit, current, refresh, progress, error)
             return False
-        builder.described |= work.described
-        builder.forgotten |= work.forgotten
         self._install(polled, unit, changes, builder, current, phases, set())
         if builder.forgotten:
             self.planner.forget()  # messages that wait are told by the new names from now on

@@ -12,10 +12,10 @@ schema changes of the unit ─▶ vs.synchronize ─▶ broken: frozen as it is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
-from dyda.errors import BrokenUnit, SourceUnreachable
+from dyda.errors import BrokenUnit
 from dyda.house import House
 from dyda.maintenance.adapting import Adapter
 from dyda.maintenance.building import Builder
@@ -28,7 +28,7 @@ from dyda.model.algebra import ViewDefinition, scans
 from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
-from dyda.warehouse import RelationState, ViewChange, ViewVersion
+from dyda.warehouse import ViewChange, ViewVersion
 from scheduler import Unit
 from va import Adaptation, FromExtent, MetadataOnly, Recompute
 from vm import flatten, plan_sweep
@@ -39,7 +39,7 @@ __all__ = ["UnitWork"]
 
 @dataclass
 class UnitWork:
-    """The work of one unit. `described` and `forgotten` are what it learned about the relations' names."""
+    """The work of one unit. What it learns about the relations, its builder remembers."""
 
     house: House
     builder: Builder
@@ -47,8 +47,6 @@ class UnitWork:
     known: Known
     refresh: Refresh
     unit: Unit
-    described: dict[RelationName, Relation] = field(default_factory=dict)
-    forgotten: set[RelationName] = field(default_factory=set)
 
     @property
     def adapter(self) -> Adapter:
@@ -61,13 +59,13 @@ class UnitWork:
         built: list[ViewChange] = []
         maintained: list[LiveView] = []
         versions: dict[str, ViewVersion] = {}
-        world: World | None = None
+        world = self._world(present)
+        self._learn_knowledge(world)
         for view in views:
             moved = self._moved(view)
             if not moved:
                 maintained.append(view)
                 continue
-            world = world or self._world(present)
             judgement = synchronize(
                 view.definition, world, self.known.defaults, self.house.project.settings.spark.numeric
             )
@@ -77,7 +75,7 @@ class UnitWork:
                 frozen.append(ViewChange(view=view.name, state="broken", reason=reason))
                 continue
             self._require_readable(view, judgement.definition, world)
-            self._learn(world, view.definition, judgement.definition)
+            self.builder.learn(world, view.definition, judgement.definition)
             to = self._destination(view, judgement.definition)
             adaptation = self.adapter.plan(view, judgement.definition, [one.change for one in moved], to)
             if isinstance(adaptation, MetadataOnly):
@@ -115,6 +113,18 @@ class UnitWork:
         }
         return World(relations, now, self.known.knowledge)
 
+    def _learn_knowledge(self, world: World) -> None:
+        """What the unit changes of relations that the knowledge names, whether or not a view reads them."""
+        for name, relation in world.now.items():
+            if name not in self.known.knowledge.relations:
+                continue
+            if relation is None:
+                self.builder.gone.add(name)
+                continue
+            self.builder.described[relation.name] = relation
+            if relation.name != name:
+                self.builder.forgotten.add(name)
+
     def _moved(self, view: LiveView) -> list[Moved]:
         """What the unit's messages changed under the view other than by row images."""
         return [
@@ -125,37 +135,22 @@ class UnitWork:
             if not isinstance(change, DataUpdate) and change.relation in view.definition.relations
         ]
 
-    def _learn(self, world: World, before: ViewDefinition, after: ViewDefinition) -> None:
-        """What the unit now knows of the relations: those that changed, and those that the view reads from now on."""
-        for name, relation in world.now.items():
-            if relation is not None and (name in before.relations or relation.name in after.relations):
-                self.described[relation.name] = relation
-                self.refresh.known_as[relation.name] = name
-                if relation.name != name:
-                    self.forgotten.add(name)
-        for scan in scans(after.tree):
-            if scan.relation.name not in before.relations:
-                self.described.setdefault(scan.relation.name, scan.relation)
-
     def _require_readable(self, view: LiveView, definition: ViewDefinition, world: World) -> None:
         """A rewriting may bring in relations that the view did not read. Each must be captured and polled, and must be
         readable at the unit's position: a schema change that the unit leaves out cannot be taken back (P5)."""
-        known = {name: record.relation.oid for name, record in self.known.relations.items() if record.captured}
-        own = _oids(view) | {now.oid for name in view.definition.relations if (now := world.now.get(name)) is not None}
-        for relation in sorted({scan.relation for scan in scans(definition.tree)}, key=lambda found: found.name):
-            source = relation.name.source
-            if relation.name in view.definition.relations or relation.oid in own:
+        read = [one.relation for one in view.block.occurrences]
+        read += [now for name in view.definition.relations if (now := world.now.get(name)) is not None]
+        mine = {(relation.name.source, relation.oid) for relation in read}
+        for scan in scans(definition.tree):
+            relation, source = scan.relation, scan.relation.name.source
+            if (source, relation.oid) in mine:
                 continue
-            if source not in self.poll.snapshots:
-                raise SourceUnreachable(source, self.poll.unreachable.get(source, "capture is not attached"))
-            if relation.oid not in {oid for name, oid in known.items() if name.source == source}:
-                self.house.source(source).attach([relation])
-                self.builder.worker.save_relations([RelationState(relation)])
-                raise BrokenUnit(source, frozenset({str(relation.name)}), "capture of it begins only now")
+            self.builder.require_captured(relation)
+            captured = self.known.captured[source]
             position = self._position(view, source, anew=True)
             for queued in self.poll.queue:
                 if queued.message.source == source and not position.includes(queued.message.xid):
-                    left = {n for n in queued.message.moved_without_rows if known.get(n) == relation.oid}
+                    left = {n for n in queued.message.moved_without_rows if captured.get(n) == relation.oid}
                     if left:
                         raise BrokenUnit(source, frozenset(map(str, left)), "a schema change of it waits")
 
@@ -174,7 +169,7 @@ class UnitWork:
         told = partial(story, judgement, moved)
         if isinstance(adaptation, FromExtent):
             return self.adapter.carry_out(view, adaptation, target, to, told)
-        return self.builder.recompute(self.builder.plan(target, definition), to, told)
+        return self.builder.recompute(self.builder.plan(target, definition), to, told, adaptation.reason)
 
     def _maintain(
         self, views: Sequence[LiveView], versions: dict[str, ViewVersion], phase: Callable[[str], None]
@@ -246,10 +241,6 @@ def _with_lasting_keys(before: Relation, now: Relation) -> Relation:
 
     then = {numbers(before, key) for key in before.keys} if before.oid == now.oid else set()
     return replace(now, keys=tuple(key for key in now.keys if numbers(now, key) in then))
-
-
-def _oids(view: LiveView) -> set[int]:
-    return {occurrence.relation.oid for occurrence in view.block.occurrences}
 
 
 def _concerns(moved: Sequence[Moved], name: RelationName) -> bool:

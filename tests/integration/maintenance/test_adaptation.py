@@ -90,11 +90,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def reset(town: Town, sources: dict[str, str]) -> None:
     """Empty databases again, with nothing of an earlier case in them or in the warehouse."""
-    for path in (town.folder / "views").glob("*.sql"):
+    for path in [*(town.folder / "views").glob("*.sql"), *town.folder.glob("knowledge.toml")]:
         path.unlink()
     if (town.folder / "dyda.toml").exists():
         town.apply()
     for name, statements in sources.items():
+        if name == "knowledge.toml":
+            (town.folder / name).write_text(statements)
+            continue
         again = "DROP SCHEMA public CASCADE; CREATE SCHEMA public;" + statements
         if name in town.sources:
             town.execute(name, again)
@@ -120,9 +123,9 @@ def play(town: Town, case: Case, asked: list[str]) -> list[str]:
         versions = house.warehouse.versions("v")
     details = versions[-1].details
     chosen = details.get("adaptation", {})
-    wrong = []
+    wrong: list[str] = []
     if state["state"] != "fresh":
-        wrong.append(f"the view is {state['state']}: {state['reason']}")
+        return [f"the view is {state['state']}: {state['reason']}"]
     if case.kind and (versions[-1].version == before or chosen.get("kind") != case.kind):
         wrong.append(f"plan {chosen}, not {case.kind}")
     if case.reason not in chosen.get("reason", ""):
