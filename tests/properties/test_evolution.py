@@ -226,7 +226,11 @@ def test_views_survive_whatever_their_sources_do(
     numbers = iter(range(10_000))
 
     @settings(
-        max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), print_blob=True
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize="DYDA_EXAMPLES" not in os.environ,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
     )
     @given(st.sampled_from(["strong", "complete"]), st.sampled_from(["pessimistic", "optimistic"]), STEPS)
     def run(consistency: str, detection: str, steps: list[tuple[Any, ...]]) -> None:

@@ -173,7 +173,11 @@ def test_every_committed_state_equals_its_definition(
     numbers = iter(range(10_000))
 
     @settings(
-        max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), print_blob=True
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize="DYDA_EXAMPLES" not in os.environ,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
     )
     @given(
         st.lists(views(), min_size=1, max_size=3),
