@@ -5,22 +5,27 @@ VENV := .venv
 WORKERS ?= 2
 SECONDS ?= 1800
 SEED ?= 1
-.PHONY: help demo test churn check format clean
+EXAMPLES ?= 200
+.PHONY: help demo test properties churn check format clean
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make demo    the travel example on embedded databases, from nothing to a verified warehouse"
-	@echo "make test    all tests"
-	@echo "make churn   random changes while the daemon is killed again and again: SECONDS=1800 SEED=1"
-	@echo "make check   format, lint, types and import contracts"
-	@echo "make format  let ruff format and fix the code"
-	@echo "make clean   remove $(VENV) and caches"
+	@echo "make demo        the travel example on embedded databases, from nothing to a verified warehouse"
+	@echo "make test        all tests"
+	@echo "make properties  random views, data and schema changes, other ones each time: EXAMPLES=200"
+	@echo "make churn       random changes while the daemon is killed again and again: SECONDS=1800 SEED=1"
+	@echo "make check       format, lint, types and import contracts"
+	@echo "make format      let ruff format and fix the code"
+	@echo "make clean       remove $(VENV) and caches"
 
 demo: $(VENV)/.ready
 	@$(VENV)/bin/python -m dyda demo
 
 test: $(VENV)/.ready-dev
 	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadscope
+
+properties: $(VENV)/.ready-dev
+	DYDA_EXAMPLES=$(EXAMPLES) $(VENV)/bin/python -m pytest tests/properties
 
 churn: $(VENV)/.ready-dev
 	$(VENV)/bin/python -m tests.torture.churn --seconds $(SECONDS) --seed $(SEED)
