@@ -128,17 +128,17 @@ def _there(passage: Passage, name: RelationName) -> Relation:
 
 def _appended(draft: Draft, passage: Passage, taken: Iterable[str]) -> list[tuple[str, ColumnRef]]:
     """Columns that were added to relations of the view, under names that no column has."""
-    names = set(taken)
+    names = {name.casefold() for name in taken}
     found = []
     stayed = dict(draft.block.occurrences)
     for occurrence in draft.occurrences:
         if stayed.get(occurrence.alias) != occurrence.relation:
             continue
         for column in passage.added(occurrence.relation):
-            name = column.name if column.name not in names else f"{occurrence.alias}_{column.name}"
+            name = column.name if column.name.casefold() not in names else f"{occurrence.alias}_{column.name}"
             carried = column.name not in RESERVED and not column.name.startswith("##")
-            if carried and name not in names and len(name.encode()) <= LONGEST_NAME:
-                names.add(name)
+            if carried and name.casefold() not in names and len(name.encode()) <= LONGEST_NAME:
+                names.add(name.casefold())
                 found.append((name, ColumnRef(occurrence.alias, column.name)))
     return found
 

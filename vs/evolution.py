@@ -63,9 +63,11 @@ def _followed(constraint: Constraint, passage: Passage) -> Constraint:
     names = {str(name): name for name in constraint.relations}
 
     def relation(name: RelationName) -> RelationName:
+        if name not in passage.relations:
+            raise _Retired(f"{name} is not known")
         found = passage.after(name)
         if found is None:
-            raise _Retired(f"{name} was dropped" if name in passage.now else f"{name} is not known")
+            raise _Retired(f"{name} was dropped")
         return found.name
 
     def column(name: RelationName, old: str) -> str:

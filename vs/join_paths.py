@@ -74,7 +74,7 @@ class Joined:
     def with_occurrence(self, relation: RelationName) -> tuple[Joined, str]:
         """One more occurrence, under an alias derived from the table's name."""
         alias, number = relation.table, 1
-        while alias in self.taken:
+        while alias.casefold() in {name.casefold() for name in self.taken}:  # to Spark, T and t are one name
             number += 1
             alias = f"{relation.table}_{number}"
         return replace(self, occurrences=(*self.occurrences, (alias, relation)), taken=self.taken | {alias}), alias

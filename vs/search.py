@@ -23,6 +23,7 @@ from vs.block import Block, Component, connected
 from vs.covers import AttributeCover, placed
 from vs.decisions import Decision, decisions
 from vs.draft import Departure, Draft, DraftCondition, DraftItem, DraftOccurrence, Provision
+from vs.implication import same
 from vs.join_paths import Hop, Joined, JoinGraph, instantiated
 from vs.obstacles import Obstacles
 from vs.passage import Passage
@@ -33,8 +34,14 @@ __all__ = ["drafts"]
 DRAFTS = 500
 """Candidates looked at. The most natural ones come first."""
 
+DECISIONS = 2000
+"""Combinations looked at for them, also those that come to nothing."""
+
 PATHS = 4
 """Ways to join two relations that are tried, shortest first."""
+
+WAYS = 64
+"""Ways to join all covers of one decision."""
 
 BRIDGE = Preference(dispensable=False, replaceable=True)
 
@@ -42,7 +49,8 @@ BRIDGE = Preference(dispensable=False, replaceable=True)
 def drafts(block: Block, passage: Passage, knowledge: Knowledge, joins: JoinGraph, obstacles: Obstacles) -> list[Draft]:
     """The candidates, in the names known before. `knowledge` as it was, `joins` as they are now."""
     search = _Search(block, passage, knowledge, joins, obstacles)
-    found = (draft for decision in decisions(block, passage, knowledge, obstacles) for draft in search.of(decision))
+    combinations = islice(decisions(block, passage, knowledge, obstacles), DECISIONS)
+    found = (draft for decision in combinations for draft in search.of(decision))
     return list(islice(found, DRAFTS))
 
 
@@ -91,7 +99,7 @@ class _Search:
         candidates = [candidate]
         for (alias, relation), covers in groups.items():
             leaves = decision.places[alias].leaves
-            candidates = [
+            ways = (
                 provided
                 for before in candidates
                 for provided in (
@@ -99,7 +107,8 @@ class _Search:
                     if leaves
                     else self._for_staying(before, alias, relation, covers)
                 )
-            ]
+            )
+            candidates = list(islice(ways, WAYS))
         yield from candidates
 
     def _for_leaving(
@@ -225,12 +234,11 @@ class _Search:
 
         items = tuple(DraftItem(c.name, put(c), c.written) for c in block.items if c not in gone)
         own = [DraftCondition(put(c), c.written) for c in block.conditions if c not in gone]
-        kept = {condition.expression.sql for condition in own}
         serving = _preferences_of_hops(decision, candidate)
         added = [
             DraftCondition(condition, serving.get(condition.sql, BRIDGE))
             for condition in joined.conditions
-            if condition.sql not in kept
+            if not any(same(condition, kept.expression) for kept in own)
         ]
         departures = tuple(
             Departure(

@@ -1,0 +1,67 @@
+"""Effective preferences: defaults filled in, the strongest consistent ones, warnings where the file contradicts."""
+
+from __future__ import annotations
+
+from dyda.model.preferences import Preference
+from tests.unit.vs.case import TRAVEL, view
+from vs import Defaults, EffectivePreferences, effective_preferences
+
+NEITHER, BOTH = Preference(), Preference(dispensable=True, replaceable=True)
+DISPENSABLE, REPLACEABLE = Preference(dispensable=True), Preference(replaceable=True)
+JOIN = "`c`.`name` = `f`.`name`"
+
+
+def effective(text: str, defaults: Defaults | None = None) -> EffectivePreferences:
+    return effective_preferences(view(text, TRAVEL), defaults)
+
+
+def test_every_component_has_one() -> None:
+    found = effective(
+        "-- dyda: extent = superset\n"
+        "SELECT c.name, f.age /* dispensable */ FROM crm.customer c JOIN booking.flight_res f ON c.name = f.name"
+        " WHERE f.dest = 'Asia' /* dispensable, replaceable */"
+    )
+    assert found == EffectivePreferences(
+        extent="superset",
+        new_columns="ignore",
+        items=(("name", NEITHER), ("age", DISPENSABLE)),
+        relations=(("c", NEITHER), ("f", NEITHER)),
+        conditions=(("`f`.`dest` = 'Asia'", BOTH), (JOIN, NEITHER)),
+    )
+
+
+def test_what_says_nothing_takes_the_default_and_what_says_something_does_not() -> None:
+    found = effective(
+        "SELECT c.name, c.phone /* replaceable */ FROM crm.customer c",
+        Defaults(DISPENSABLE, extent="any", new_columns="append"),
+    )
+    assert (found.extent, found.new_columns) == ("any", "append")
+    assert found.of_item("name") == DISPENSABLE
+    assert found.of_item("phone") == REPLACEABLE
+    assert found.of_relation("c") == NEITHER, "phone must stay, so its relation must"
+    assert found.warnings == (), "nothing that the file says is contradicted"
+
+
+def test_a_relation_can_go_only_if_all_that_uses_it_can() -> None:
+    text = (
+        "SELECT c.phone /* dispensable */, f.dest FROM crm.customer c /* dispensable */"
+        " JOIN booking.flight_res f ON c.name = f.name {}"
+    )
+    assert effective(text.format("/* dispensable */")).of_relation("c") == DISPENSABLE
+    found = effective(text.format(""))
+    assert found.of_relation("c") == NEITHER
+    assert found.warnings == (
+        f"c is marked dispensable, but condition {JOIN} must stay and needs it: it will not be dropped."
+        f" Mark condition {JOIN} dispensable too.",
+    )
+
+
+def test_a_relation_can_be_replaced_only_if_all_that_uses_it_can_be_or_can_go() -> None:
+    text = "SELECT c.name {}, c.phone {} FROM crm.customer c /* replaceable */"
+    assert effective(text.format("/* replaceable */", "/* dispensable */")).of_relation("c") == REPLACEABLE
+    found = effective(text.format("", ""))
+    assert found.of_relation("c") == NEITHER
+    assert found.warnings == (
+        "c is marked replaceable, but column name and column phone can be neither dropped nor replaced and need it:"
+        " it will not be replaced. Mark column name and column phone replaceable or dispensable too.",
+    )
