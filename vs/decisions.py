@@ -186,8 +186,9 @@ def _with_fates(
         if not place.leaves:
             continue
         provided = [ref for ref in needed if ref.alias == alias]
-        if place.cover is not None and not any(_stands(ref, places) for ref in provided):
-            return  # nothing of the stand-in is used
+        used = any(True for _ in search.block.references(alias))
+        if place.cover is not None and used and not any(_stands(ref, places) for ref in provided):
+            return  # a stand-in of which nothing is read: without it there is a rewriting that is cheaper
         if place.cover is None and not provided and not search.block.preferences.of_relation(alias).dispensable:
             search.obstacles.relation_has_no_cover(search.block, alias)
             return

@@ -53,14 +53,14 @@ class Obstacles:
                 f"{name} was dropped, and {fixed}, which uses it, must stay",
                 fixed.name,
                 f"mark {fixed.name} dispensable, or mark {alias} replaceable and add a [[containment]] of"
-                f" {short(name)}({self._columns(block, alias)})",
+                f" {self._projection(block, alias)}",
             )
             return
         self._add(
             1,
             f"{name} was dropped, and {alias} may be neither dropped nor replaced",
             f"{name} {alias}",
-            f"mark {alias} replaceable and add a [[containment]] of {short(name)}({self._columns(block, alias)}),"
+            f"mark {alias} replaceable and add a [[containment]] of {self._projection(block, alias)},"
             " or mark it dispensable",
         )
 
@@ -71,7 +71,7 @@ class Obstacles:
             2,
             f"{name} was dropped, and nothing in the knowledge takes its place",
             f"{name} {alias}",
-            f"add a [[containment]] of {short(name)}({self._columns(block, alias)}), or mark {alias} dispensable",
+            f"add a [[containment]] of {self._projection(block, alias)}, or mark {alias} dispensable",
         )
 
     def component_must_stay(self, block: Block, component: Component, lost: Sequence[ColumnRef]) -> None:
@@ -83,7 +83,7 @@ class Obstacles:
         attribute = f"{short(name)}.{ref.column}"
         offer = f"add a [[function]] for {attribute}"
         if gone:
-            offer = f"add a [[containment]] of {short(name)}({self._columns(block, ref.alias)})"
+            offer = f"add a [[containment]] of {self._projection(block, ref.alias)}"
         if component.preference.replaceable:
             self._add(
                 2,
@@ -147,8 +147,10 @@ class Obstacles:
         if self.natural or stage == 4:
             self.found.append(_Obstacle(stage, reason, component, remedy))
 
-    def _columns(self, block: Block, alias: str) -> str:
-        return ", ".join(ref.column for ref in block.references(alias))
+    def _projection(self, block: Block, alias: str) -> str:
+        """What a containment would have to cover: `crm.customer(name, phone)`."""
+        columns = ", ".join(ref.column for ref in block.references(alias))
+        return f"{short(block.relation(alias))}({columns})" if columns else short(block.relation(alias))
 
 
 def short(name: RelationName) -> str:
