@@ -169,6 +169,52 @@ class TestSkip:
         assert states(project) == {number: "waiting"}
 
 
+class TestApproval:
+    def test_approved_it_waits_for_its_turn_and_stays_approved(self, project: Project) -> None:
+        bad, later, other = project.receive(altered("crm.customer"), rows("crm.customer"), rows("people.friend"))
+        project.mark(bad, "approval", f"message {bad} waits for approval: it breaks asia_customer")
+        assert units(project) == [[other]]
+        assert view(project, "asia_customer")["state"] == "held"
+        answer = commands.pending_approve(project.folder, bad)
+        assert answer == {"id": bad, "state": "waiting", "reason": None, "views": ["asia_customer"]}
+        with House.open(project.folder) as house:
+            assert [record.approved for record in house.warehouse.messages()] == [True, False, False]
+        assert units(project) == [[bad], [later, other]]
+
+    def test_rejected_its_views_break_and_the_message_is_gone(self, project: Project) -> None:
+        bad, later, other = project.receive(altered("crm.customer"), rows("crm.customer"), rows("people.friend"))
+        project.mark(bad, "approval", f"message {bad} waits for approval: it breaks asia_customer")
+        answer = commands.pending_reject(project.folder, bad)
+        assert (answer["state"], answer["views"]) == ("rejected", ["asia_customer"])
+        broken = view(project, "asia_customer")
+        assert broken["state"] == "broken"
+        assert broken["reason"] == f"rejected by an operator: message {bad} of crm: ALTER TABLE customer …"
+        assert view(project, "pairs")["state"] == "stale"
+        assert states(project) == {later: "waiting", other: "waiting"}
+
+    def test_what_does_not_wait_for_approval_cannot_be_decided(self, project: Project) -> None:
+        (number,) = project.receive(altered("crm.customer"))
+        for decide, done in ((commands.pending_approve, "approved"), (commands.pending_reject, "rejected")):
+            with pytest.raises(DydaError, match=f"message {number} is waiting: it cannot be {done}"):
+                decide(project.folder, number)
+        project.mark(number, "approval", "why")
+        with pytest.raises(DydaError, match="it cannot be released") as raised:
+            commands.pending_release(project.folder, number)
+        assert f"dyda pending approve {number}" in raised.value.remedy
+
+    def test_a_running_daemon_does_it(self, project: Project) -> None:
+        one, two = project.receive(altered("crm.customer"), altered("people.friend"))
+        for number in (one, two):
+            project.mark(number, "approval", "why")
+        with project.daemon() as said:
+            assert commands.pending_approve(project.folder, one)["state"] == "waiting"
+            assert commands.pending_reject(project.folder, two)["views"] == ["pairs"]
+            with pytest.raises(DydaError, match=f"message {two} is not in the queue"):
+                commands.pending_reject(project.folder, two)
+        assert [line.split(": ")[1] for line in said] == ["approve", "reject", "reject"]
+        assert states(project) == {one: "waiting"}
+
+
 class TestWhileADaemonRuns:
     def test_it_does_what_is_asked(self, project: Project) -> None:
         one, two, three = project.receive(rows("crm.customer"), rows("people.friend"), rows("crm.customer"))
