@@ -33,6 +33,7 @@ class JoinGraph:
     def __init__(self, joins: Iterable[JoinConstraint]) -> None:
         self._joins: dict[frozenset[RelationName], list[JoinConstraint]] = {}
         self._graph = networkx.Graph()
+        self._found: dict[tuple[RelationName, RelationName, int], list[Path]] = {}
         for join in joins:
             self._joins.setdefault(join.relations, []).append(join)
             self._graph.add_edge(join.left, join.right)
@@ -41,7 +42,9 @@ class JoinGraph:
         """The first ways from one relation to the other, shortest first, then in the order of the knowledge."""
         if start == end or start not in self._graph or end not in self._graph:
             return []
-        return list(islice(self._paths(start, end), limit))
+        if (start, end, limit) not in self._found:
+            self._found[start, end, limit] = list(islice(self._paths(start, end), limit))
+        return self._found[start, end, limit]
 
     def _paths(self, start: RelationName, end: RelationName) -> Iterator[Path]:
         try:

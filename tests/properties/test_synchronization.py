@@ -1,4 +1,4 @@
-"""What a rewriting promises of its extent is true wherever the constraints are: SQLite evaluates both views.
+"""Rewritings of random views are legal, and what they promise of their extents is true: SQLite evaluates both views.
 
 Rows are drawn first, and of many constraints those that hold over the rows are told. Then something is dropped, and
 every legal rewriting is compared with the old view, over the same rows, on the columns that both have.
@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from dyda.model.algebra import ViewDefinition
+from dyda.model.algebra import ViewDefinition, conjuncts, scans
 from tests.unit.vs.case import Schemas, judge, view
-from vs import Rewritten
+from vs import EffectivePreferences, Rewritten, effective_preferences
+from vs.block import connected
 
 Row = tuple[int | None, ...]
 
@@ -182,6 +183,73 @@ def test_promises_about_extents_are_true(seed: int) -> None:
             assert holds[extent], f"{extent} is wrong:\n{text}\n{change}\n{knowledge}\n{town.rows}\n{new.sql}"
             promised.add(extent)
     assert {"superset", "unknown"} <= promised, "the search hardly finds anything"
+
+
+@pytest.mark.parametrize("seed", range(100, 103))
+def test_rewritings_are_legal(seed: int) -> None:
+    """P1 to P4: nothing that is gone, connected as before, and only what may go or be replaced is gone or replaced."""
+    chance = random.Random(seed)
+    seen = 0
+    for _ in range(80):
+        town = Town(chance)
+        entries = _distinct(town.constraints())
+        text = random_view(chance)
+        judgement, after = judge(text, town.schemas, random_change(chance, text), entries)
+        if not isinstance(judgement, Rewritten):
+            continue
+        seen += 1
+        old = view(text, town.schemas)
+        allowed = effective_preferences(old)
+        for sql in [judgement.definition.sql, *(other.sql for other in judgement.runners_up)]:
+            new = view(sql, after)
+            assert new.preferences.extent == "any"
+            _check_components(old, new, allowed)
+            assert _parts(new) <= _parts(old), "what was joined is joined"
+    assert seen > 10, "the search hardly finds anything"
+
+
+def _check_components(old: ViewDefinition, new: ViewDefinition, allowed: EffectivePreferences) -> None:
+    items = {item.name: item.expression.sql for item in new.tree.items}
+    for item in old.tree.items:
+        preference = allowed.of_item(item.name)
+        if item.name not in items:
+            assert preference.dispensable
+        elif items[item.name] != item.expression.sql:
+            assert preference.replaceable
+            assert new.preferences.of_item(item.name) == old.preferences.of_item(item.name)
+    aliases = {scan.alias: scan.relation.name for scan in scans(new.tree)}
+    for scan in scans(old.tree):
+        preference = allowed.of_relation(scan.alias)
+        if scan.alias not in aliases:
+            assert preference.dispensable or preference.replaceable
+        else:
+            assert aliases[scan.alias] == scan.relation.name
+    conditions = {condition.sql for condition in conjuncts(new.tree)}
+    for condition in conjuncts(old.tree):
+        preference = allowed.of_condition(condition.sql)
+        assert condition.sql in conditions or preference.dispensable or preference.replaceable
+
+
+def _parts(definition: ViewDefinition) -> int:
+    aliases = [scan.alias for scan in scans(definition.tree)]
+    return len(connected(aliases, conjuncts(definition.tree)))
+
+
+@pytest.mark.parametrize("seed", range(200, 203))
+def test_the_order_of_the_knowledge_does_not_matter(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(40):
+        town = Town(chance)
+        entries = _distinct(town.constraints())
+        text = random_view(chance)
+        change = random_change(chance, text)
+        judgement, _ = judge(text, town.schemas, change, entries)
+        shuffled = re.split(r"\n(?=\[\[)", entries)
+        chance.shuffle(shuffled)
+        again, _ = judge(text, town.schemas, change, "\n".join(shuffled))
+        assert type(again) is type(judgement)
+        if isinstance(judgement, Rewritten) and isinstance(again, Rewritten):
+            assert again.definition.sql == judgement.definition.sql
 
 
 def _distinct(entries: Iterator[str]) -> str:
