@@ -24,6 +24,7 @@ __all__ = [
     "SourceBusy",
     "SourceInUse",
     "SourceUnreachable",
+    "StoodOn",
     "UnknownColumn",
     "UnknownRelation",
     "UnknownView",
@@ -151,6 +152,16 @@ class NotInstallable(DydaError):
     def __init__(self, view: str, what: str) -> None:
         super().__init__(f"view {view}: {what}", f"Remove the cause, then: dyda views resync {view}")
         self.view = view
+
+
+class StoodOn(NotInstallable):
+    """Relations of a user's own stand on the view that readers query, so its columns cannot change under them."""
+
+    def __init__(self, view: str, reader: str, dependents: list[str]) -> None:
+        super().__init__(view, f"{', '.join(dependents)} {self.MARK} {reader}, whose columns are to change")
+        self.remedy = "Drop what stands on it, or let it select from something else; DyDa goes on by itself then."
+
+    MARK = "stands on"
 
 
 class InvariantViolated(DydaError):

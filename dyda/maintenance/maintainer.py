@@ -100,6 +100,8 @@ class Maintainer:
         requested = {target.name: target for target in targets}
         healed: set[str] = set(requested)
         returning: dict[str, Target] = {}
+        if self.recovery.release(self.worker, self.known):
+            self.reload()
         try:
             while True:
                 phases = Phases(self.house.engine.jobs)

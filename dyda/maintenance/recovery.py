@@ -1,4 +1,5 @@
-"""Broken views that mean something again: what they read has come back, and they recover by themselves.
+"""Broken views that mean something again: what they read has come back, and they recover by themselves. Held ones too:
+what stood on them has gone.
 
 A broken view keeps its relations watched. Its definition is read again when one of them is not as it was at the last
 attempt, so a view that stays broken costs no query.
@@ -8,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dyda.errors import DydaError, MissingRights, SourceUnreachable
+from dyda.errors import DydaError, MissingRights, SourceUnreachable, StoodOn
 from dyda.house import House
 from dyda.maintenance.live import Known, Target
 from dyda.maintenance.poll import Poll
 from dyda.model.relation import Relation, RelationName
 from dyda.sources.catalog import UNCAPTURED
-from dyda.warehouse import ViewRecord
+from dyda.warehouse import ViewRecord, Worker
 from vs import Broken, read
 
 __all__ = ["REJECTED", "Recovery"]
@@ -46,6 +47,18 @@ class Recovery:
             if not isinstance(judgement, Broken):
                 found[name] = Target(name, record.sql, None, "what it reads is back")
         return found
+
+    def release(self, worker: Worker, known: Known) -> bool:
+        """Let views go on that only waited until nothing of a user's stands on them; whether there are any."""
+        waiting = [
+            name
+            for name, record in known.frozen.items()
+            if record.stored_state == "held" and f" {StoodOn.MARK} " in (record.reason or "")
+        ]
+        free = [name for name in waiting if not worker.dependents(name)]
+        for name in free:
+            worker.set_state(name, "live")
+        return bool(free)
 
     def forget(self, names: Iterable[str]) -> None:
         """Judge these again at the next poll: their build was void."""

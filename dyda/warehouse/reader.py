@@ -14,7 +14,7 @@ from typing import Any
 import psycopg2
 from psycopg2 import sql
 
-from dyda.errors import ConfigurationError, InstallBlocked, NotInstallable
+from dyda.errors import ConfigurationError, InstallBlocked, NotInstallable, StoodOn
 from dyda.warehouse.connection import load, short
 from dyda.warehouse.extents import Extent
 
@@ -128,11 +128,19 @@ class Reader:
             self.drop(cursor)
 
     def drop(self, cursor: Any) -> None:
+        dependents = self.dependents(cursor)
+        if dependents:
+            raise StoodOn(self.name, str(self), dependents)
         try:
             cursor.execute(sql.SQL("DROP VIEW {}").format(self.identifier))
         except psycopg2.errors.DependentObjectsStillExist as error:
             why = f"{self} cannot be replaced or dropped: {error.diag.message_detail or short(error)}"
             raise NotInstallable(self.name, why) from None
+
+    def dependents(self, cursor: Any) -> list[str]:
+        """Relations that users have built on the view."""
+        cursor.execute(load("reader_dependents.sql"), (self.schema, self.name))
+        return [name for (name,) in cursor.fetchall()]
 
     def _definition(self, command: str, extent: Extent, names: Sequence[str]) -> sql.Composable:
         items = [

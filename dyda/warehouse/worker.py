@@ -188,6 +188,11 @@ class Worker:
             if cursor.rowcount == 0:
                 raise UnknownView(f"there is no view {view}")
 
+    def dependents(self, view: str) -> list[str]:
+        """What users have built on the view."""
+        with self._reading() as cursor:
+            return Reader(self._schema, view).dependents(cursor)
+
     def set_file_text(self, view: str, text: str) -> None:
         """Remembers the file as applied, where its new text means the same definition."""
         with self._writing() as cursor:
