@@ -106,12 +106,12 @@ class Builder:
         """What a rewriting brings in must be captured before it is read (C6). If it is not, it is from now on, and
         the next poll finds it so."""
         source = relation.name.source
-        if source not in self.poll.snapshots:
-            raise SourceUnreachable(source, self.poll.unreachable.get(source, "capture is not attached"))
         if relation.oid not in self.known.captured.get(source, {}).values():
             self.house.source(source).attach([relation])
             self.worker.save_relations([RelationState(relation)])
             raise BrokenUnit(source, frozenset({str(relation.name)}), "capture of it begins only now")
+        if source not in self.poll.snapshots:
+            raise SourceUnreachable(source, self.poll.unreachable.get(source, "capture is not attached"))
 
     def _at_present(self, target: Target, judgement: Holds | Rewritten) -> ViewChange:
         """The whole view at everything that the snapshots show."""

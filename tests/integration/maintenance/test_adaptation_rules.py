@@ -1,0 +1,197 @@
+"""What must hold while a rewritten view is adapted: readers, rights, positions, knowledge, history."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg2
+import pytest
+
+from dyda import commands, faults
+from dyda.errors import BrokenUnit
+from dyda.maintenance import Outcome
+from dyda.model.position import Position
+from tests.judge import printed
+from tests.town import Town
+
+KNOWLEDGE = """
+[[join]]
+between = ["booking.flight", "tours.tour"]
+on = "flight.name = tour.tour_name"
+
+[[join]]
+between = ["booking.flight", "people.participant"]
+on = "flight.name = participant.person"
+
+[[containment]]
+of = "crm.customer(name)"
+is = "subset"
+in = "people.participant(person)"
+
+[[function]]
+attribute = "booking.flight.age"
+equals = "tours.tour.age"
+"""
+
+VIEW = """-- dyda: extent = any
+SELECT c.name /* replaceable */, f.id, f.age /* replaceable */
+FROM crm.customer c /* replaceable */ JOIN booking.flight f ON c.name = f.name /* replaceable */
+"""
+
+
+@pytest.fixture
+def travel(town: Town) -> Town:
+    town.source("crm", "CREATE TABLE customer (name text PRIMARY KEY)", "INSERT INTO customer VALUES ('Ann'), ('Bob')")
+    town.source(
+        "booking",
+        "CREATE TABLE flight (id int PRIMARY KEY, name text, age int)",
+        "INSERT INTO flight VALUES (1, 'Ann', 30), (2, 'Bob', 40)",
+    )
+    town.source("tours", "CREATE TABLE tour (tour_name text, age int)", "INSERT INTO tour VALUES ('Ann', 31)")
+    town.source("people", "CREATE TABLE participant (person text)", "INSERT INTO participant VALUES ('Ann'), ('Ann')")
+    (town.folder / "knowledge.toml").write_text(KNOWLEDGE)
+    town.view("v", VIEW)
+    town.apply()
+    return town
+
+
+@contextmanager
+def reading(town: Town) -> Iterator[Any]:
+    """A reader's transaction that is older than everything that follows."""
+    connection = psycopg2.connect(town.warehouse)
+    try:
+        connection.set_session(isolation_level="REPEATABLE READ")
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+            yield cursor
+    finally:
+        connection.close()
+
+
+def receive(town: Town) -> int:
+    """Put the one message that is new into the queue, without processing it; its number."""
+
+    def stop() -> None:
+        raise BrokenUnit("tours", frozenset(), "stopped by the test")
+
+    with town.maintainer() as maintainer, faults.on("unit.messages-received", stop):
+        assert maintainer.cycle() is Outcome.BROKEN
+    (message,) = commands.pending(town.folder)
+    return int(message["id"])
+
+
+def history(town: Town, view: str = "v") -> list[Any]:
+    with town.house() as house:
+        return house.warehouse.versions(view)
+
+
+def test_I2_an_older_reader_of_a_view_with_other_columns_is_told_to_try_again(travel: Town) -> None:
+    travel.view("flights", "SELECT f.id, f.name, f.age /* dispensable */ FROM booking.flight f")
+    travel.apply()
+    role = f"reader_{travel.warehouse.rsplit('_', 1)[1][:8]}"
+    with psycopg2.connect(travel.warehouse) as administrator, administrator.cursor() as cursor:
+        cursor.execute(f"CREATE ROLE {role}; GRANT SELECT ON public.flights TO {role}")
+    administrator.close()
+    try:
+        with reading(travel) as cursor:
+            travel.execute("booking", "ALTER TABLE flight DROP COLUMN age")
+            travel.settle()
+            with pytest.raises(psycopg2.errors.SerializationFailure):
+                cursor.execute("SELECT * FROM public.flights")
+            cursor.connection.rollback()
+            cursor.execute("SELECT * FROM public.flights ORDER BY id")
+            assert cursor.fetchall() == [(1, "Ann"), (2, "Bob")]
+        kept = printed(travel.warehouse, f"SELECT has_table_privilege('{role}', 'public.flights', 'SELECT')")
+        assert kept == Counter({"t": 1})
+    finally:
+        with psycopg2.connect(travel.warehouse) as administrator, administrator.cursor() as cursor:
+            cursor.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+        administrator.close()
+
+
+def test_I2_an_older_reader_of_a_view_with_the_same_columns_keeps_its_rows(travel: Town) -> None:
+    with reading(travel) as cursor:
+        travel.execute("crm", "DROP TABLE customer")
+        travel.settle()
+        assert travel.extent("v") == Counter({"Ann\t1\t30": 2})
+        cursor.execute("SELECT name, id, age FROM public.v ORDER BY id")
+        assert cursor.fetchall() == [("Ann", 1, 30), ("Bob", 2, 40)], "neither empty nor half"
+    assert history(travel)[-1].details["adaptation"]["kind"] == "delta"
+
+
+def test_P5_a_rewriting_reads_a_new_source_where_the_unit_ends(travel: Town) -> None:
+    travel.view("tourists", "SELECT t.tour_name FROM tours.tour t")
+    travel.apply()
+    held = travel.execute("tours", "INSERT INTO tour VALUES ('Bob', 41)")
+    number = receive(travel)
+    commands.pending_hold(travel.folder, number)
+    travel.execute("booking", "ALTER TABLE flight DROP COLUMN age")
+    travel.settle()
+    assert history(travel)[-1].details["adaptation"]["kind"] == "join"
+    assert travel.extent("v") == Counter({"Ann\t1\t31": 1}), "the held row of Bob is not in it"
+    assert not Position.parse(travel.state("v")["positions"]["tours"]).includes(held)
+    commands.pending_release(travel.folder, number)
+    travel.settle()
+    assert travel.extent("v") == Counter({"Ann\t1\t31": 1, "Bob\t2\t41": 1})
+    travel.check_definitions("v", "tourists")
+
+
+def test_P5_what_a_rewriting_needs_is_captured_before_it_is_read(travel: Town) -> None:
+    with psycopg2.connect(travel.warehouse) as catalog, catalog.cursor() as cursor:
+        cursor.execute("UPDATE dyda.relation SET captured = false WHERE \"table\" = 'tour'")
+    catalog.close()
+    travel.execute("booking", "ALTER TABLE flight DROP COLUMN age")
+    outcomes = travel.settle()
+    assert Outcome.BROKEN in outcomes, "the first attempt finds it uncaptured"
+    travel.execute("tours", "INSERT INTO tour VALUES ('Bob', 41)")
+    travel.settle()
+    assert travel.extent("v") == Counter({"Ann\t1\t31": 1, "Bob\t2\t41": 1})
+
+
+def test_the_knowledge_follows_a_source_that_no_view_reads(travel: Town) -> None:
+    travel.execute("tours", "ALTER TABLE tour RENAME age TO years", "ALTER TABLE tour RENAME TO trip")
+    travel.settle()
+    travel.execute("tours", "INSERT INTO trip VALUES ('Bob', 41)")
+    travel.settle()
+    travel.execute("booking", "ALTER TABLE flight DROP COLUMN age")
+    travel.settle()
+    assert "`trip`" in travel.state("v")["definition"]
+    assert travel.extent("v") == Counter({"Ann\t1\t31": 1, "Bob\t2\t41": 1})
+
+
+def test_a_constraint_ends_with_what_it_speaks_of_and_the_view_says_what_is_missing(travel: Town) -> None:
+    travel.execute("tours", "DROP TABLE tour")
+    travel.settle()
+    with travel.house() as house:
+        knowledge = house.warehouse.knowledge()
+    assert "function" not in knowledge.document
+    assert {entry["reason"] for entry in knowledge.retired} == {"tours.public.tour was dropped"}
+    travel.execute("booking", "ALTER TABLE flight DROP COLUMN age")
+    travel.settle()
+    state = travel.state("v")
+    assert state["state"] == "broken"
+    assert "age" in state["reason"]
+    assert "ALTER TABLE flight DROP COLUMN age" in state["reason"]
+    assert travel.extent("v") == Counter({"Ann\t1\t30": 1, "Bob\t2\t40": 1})
+
+
+def test_the_history_tells_the_change_the_rewriting_and_the_adaptation(travel: Town) -> None:
+    travel.execute("booking", "ALTER TABLE flight DROP COLUMN age")
+    travel.settle()
+    details = history(travel)[-1].details
+    assert details["evolved"]
+    (change,) = details["changes"]
+    assert (change["source"], change["relation"], change["command"]) == (
+        "booking",
+        "booking.public.flight",
+        "ALTER TABLE",
+    )
+    assert "DROP COLUMN age" in change["ddl"]
+    assert details["rewriting"]["extent"] == "subset"
+    assert details["components"]
+    adaptation = details["adaptation"]
+    assert (adaptation["kind"], adaptation["queries"], adaptation["rows"]) == ("join", 1, 1)
+    assert adaptation["seconds"] > 0
