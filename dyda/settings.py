@@ -80,6 +80,7 @@ class MaintenanceSettings:
     schema_changes: str = "auto"
     batch_rows: int = 100_000
     max_aborts: int = 5
+    lock_limit: float = 30.0
     poll_min: float = 0.05
     poll_max: float = 1.0
     lock_timeout: float = 1.0
@@ -189,6 +190,7 @@ def _maintenance(table: _Table) -> MaintenanceSettings:
         schema_changes=table.choice("schema_changes", default.schema_changes, ("auto", "approve")),
         batch_rows=table.count("batch_rows", default.batch_rows),
         max_aborts=table.count("max_aborts", default.max_aborts),
+        lock_limit=table.seconds("lock_limit", default.lock_limit),
         poll_min=table.seconds("poll_min", default.poll_min),
         poll_max=table.seconds("poll_max", default.poll_max),
         lock_timeout=table.seconds("lock_timeout", default.lock_timeout),

@@ -14,7 +14,7 @@ from dyda.errors import DydaError
 from dyda.house import House
 from dyda.maintenance.approval import foresee_messages
 from dyda.maintenance.live import load
-from dyda.maintenance.reads import STATES, schedule_of
+from dyda.maintenance.reads import schedule_of
 from dyda.model.bag import COUNT
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation
 from dyda.model.relation import RelationName
@@ -26,6 +26,9 @@ __all__ = ["FORMATS", "Queue", "pending", "pending_graph", "pending_picture", "p
 
 FORMATS = ("text", "dot", "svg", "png")
 SHOWN_ROWS = 100
+
+ASIDE = ("skipped", "quarantined", "broken")
+"""States of messages that are taken out of the order: whoever has yet to see them is held or rebuilt."""
 
 DRAWN = 200
 """Messages that an svg or png shows unless told otherwise: more than this nobody reads."""
@@ -175,6 +178,7 @@ def _plan(house: House, queue: Queue, record: MessageRecord) -> list[dict[str, A
 def _waiting(queue: Queue) -> list[dict[str, Any]]:
     """What is not processed now. A message's own reason is what an operator or a failure left there."""
     records = {record.id: record for record in queue.records}
+    told = {waiting.number for waiting in queue.schedule.waiting()}
     answers = []
     for waiting in queue.schedule.waiting():
         record = records[waiting.number]
@@ -187,7 +191,7 @@ def _waiting(queue: Queue) -> list[dict[str, Any]]:
     answers += [
         {"id": record.id, "state": record.state, "reason": f"message {record.id} is {record.state}: {record.reason}"}
         for record in queue.records
-        if record.state not in STATES
+        if record.state in ASIDE and record.id not in told
     ]
     return sorted(answers, key=lambda answer: int(answer["id"]))
 

@@ -99,6 +99,7 @@ def installation(
         unit=UnitRecord(
             started_at=phases.started_at,
             mode=house.project.settings.maintenance.consistency,
+            kind="build" if built or unit is None else unit.kind.value,
             messages=len(messages),
             rows=sum(queued.message.rows for queued in messages),
             queries=polled.queries - phases.queries,

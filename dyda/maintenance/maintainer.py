@@ -124,7 +124,12 @@ class Maintainer:
                         asked = {name: replace(target, anew=name in again) for name, target in requested.items()}
                         builds = {**again, **asked}
                         if builds:
-                            return self._build(polled, builds, movement.waiting, progress, phases)
+                            try:
+                                return self._build(polled, builds, movement.waiting, progress, phases)
+                            except BrokenUnit as error:
+                                self.planner.aborts += 1
+                                self.worker.record_abort((), error.what, phases.total)
+                                raise
                         return self._work(polled, movement.waiting, progress, phases)
                 self.recovery.heal({relation for name in again for relation in self._record(name).relations})
                 healed |= set(again)
@@ -244,15 +249,17 @@ class Maintainer:
         while True:
             current = self._current(polled, waiting)
             unit = self.planner.next_unit(polled, current)
+            phases.done("plan")
             if unit is None:
                 break
             outcome = Outcome.WORKED
             try:
+                self.planner.foresee(unit)
                 if not self._process(polled, unit, current, refresh, progress, phases):
                     return outcome
             except BrokenUnit as error:
-                self.planner.broken(unit, error, self.known)
-                self.worker.record_abort(unit.numbers, error.what, phases.total)
+                relations = self.planner.broken(unit, error, self.known)
+                self.worker.record_abort(unit.numbers, error.what, phases.total, relations)
                 raise
             phases = Phases(self.house.engine.jobs, polled.queries)
         if outcome is Outcome.IDLE:
@@ -264,7 +271,9 @@ class Maintainer:
         return outcome
 
     def _tidy_queue(self, polled: Poll) -> None:
-        """Messages that no view waits for any more leave the queue: their readers were dropped, broke or rebuilt."""
+        """Messages that no view waits for any more leave the queue: their readers were dropped, broke or rebuilt.
+
+        The poll knows nothing of what only held views wait for."""
         if self._tidy:
             return
         self._tidy = True
@@ -274,10 +283,13 @@ class Maintainer:
             for queued in polled.queue
             if not everywhere(positions, queued.message.source, queued.message.xid)
         }
+        held = {name: dict(r.positions) for name, r in self.known.frozen.items() if r.stored_state == "held"}
         left = [
             record.id
             for record in self.house.warehouse.messages()
-            if record.source in polled.snapshots and record.id not in waiting
+            if record.source in polled.snapshots
+            and record.id not in waiting
+            and everywhere(held, record.source, record.xid)
         ]
         if left:
             self.worker.install(Installation(done=tuple(left)))

@@ -14,14 +14,11 @@ from dyda.errors import BrokenUnit
 from dyda.house import House
 from dyda.maintenance.live import Known, LiveView
 from dyda.maintenance.poll import Poll
-from dyda.maintenance.reads import view_reads
+from dyda.maintenance.reads import HOLDING, lacked, view_reads
 from dyda.model.relation import RelationName
-from scheduler import Consistency, Detection, Queued, Schedule, State, Unit, UnitKind
+from scheduler import Consistency, Detection, Queued, Schedule, Unit, UnitKind
 
 __all__ = ["Planner"]
-
-OPERATOR = {"held": State.HELD, "approval": State.APPROVAL}
-"""States of messages that an operator decides about. What quarantine holds is the view, not the message."""
 
 
 class Planner:
@@ -37,6 +34,7 @@ class Planner:
         self._schedule: Schedule | None = None
         self._over: frozenset[str] = frozenset()
         self._scheduled: set[int] = set()
+        self._polled: Poll | None = None
         self._broken: Counter[int] = Counter()
         self._lock: frozenset[RelationName] = frozenset()
         self._at_most: int | None = None
@@ -47,13 +45,20 @@ class Planner:
 
     def next_unit(self, polled: Poll, current: Sequence[LiveView]) -> Unit | None:
         """The next unit of what the poll shows and some view of `current` lacks."""
-        missing = self._missing(polled, current)
-        schedule = self._refreshed(missing, current)
+        schedule = self._refreshed(polled, current)
         batch_rows = self.house.project.settings.maintenance.batch_rows
         unit = schedule.next_unit(self.consistency, batch_rows)
         if unit is not None and self._at_most is not None and unit.kind is UnitKind.DATA:
             return Unit(unit.messages[: self._at_most], unit.reason, unit.kind, unit.idle)
         return unit
+
+    def foresee(self, unit: Unit) -> None:
+        """Optimistic detection has not asked yet what the unit would read. What the snapshots show of a pending schema
+        change raises no error (R1), so a unit that would meet one is void before it begins."""
+        if self.detection is Detection.OPTIMISTIC and self._schedule is not None:
+            edge = self._schedule.interruption(unit.numbers)
+            if edge is not None:
+                raise BrokenUnit(edge.source, frozenset({str(edge.relation)}), edge.reason)
 
     def everything(self, polled: Poll, current: Sequence[LiveView]) -> Unit | None:
         """All messages at once, for views that come along with a build. None in `complete` mode: they go by steps."""
@@ -74,11 +79,18 @@ class Planner:
         """A value in one of these messages cannot be computed: look for it in the first half."""
         self._at_most = max(1, len(unit.messages) // 2)
 
-    def broken(self, unit: Unit, error: BrokenUnit, known: Known) -> None:
-        """The unit was void. Remember the edge that was observed (S3), and lock after too many times."""
+    def broken(self, unit: Unit, error: BrokenUnit, known: Known) -> frozenset[RelationName]:
+        """The unit was void. Remember the edge that was observed (S3), and lock after too many times.
+
+        Returns the relations, for whoever keeps the queue: a restart must not forget them.
+        """
         self.aborts += 1
         named = {str(name): name for name in known.relations}
-        relations = {named[text] for text in error.relations if text in named}
+        relations = frozenset(named[text] for text in error.relations if text in named)
+        if not relations:  # a name that the catalog has yet to learn: all that is read there may be meant
+            relations = frozenset(
+                n for v in known.views.values() for n in v.definition.relations if n.source == error.source
+            )
         if self._schedule is not None:
             self._schedule.broken(unit.numbers, relations)
         self._broken.update(unit.numbers)
@@ -92,6 +104,7 @@ class Planner:
                 for relation in view.definition.relations
             )
             self.log(f"broken {most} times: the next attempt locks {', '.join(sorted(map(str, self._lock)))}")
+        return relations
 
     def locks(self) -> frozenset[RelationName]:
         """The relations that the next poll must hold still, for one attempt."""
@@ -119,29 +132,39 @@ class Planner:
         return check
 
     def _missing(self, polled: Poll, current: Sequence[LiveView]) -> list[Queued]:
-        return [
-            queued
-            for queued in polled.queue
-            if any(not view.has(queued.message.source, queued.message.xid) for view in current)
-        ]
+        lacking = lacked(((queued.message.source, queued.message.xid) for queued in polled.queue), current)
+        return [queued for queued in polled.queue if (queued.message.source, queued.message.xid) in lacking]
 
     def _held(self, missing: Sequence[Queued]) -> bool:
         states = {record.id: record.state for record in self.house.warehouse.messages()}
-        return any(states.get(queued.number) in OPERATOR for queued in missing)
+        return any(states.get(queued.number) in HOLDING for queued in missing)
 
-    def _refreshed(self, missing: Sequence[Queued], current: Sequence[LiveView]) -> Schedule:
+    def _refreshed(self, polled: Poll, current: Sequence[LiveView]) -> Schedule:
+        """The schedule over `current`. Within one poll only units leave it, and `installed` has taken those out."""
         names = frozenset(view.name for view in current)
+        if self._schedule is not None and self._over == names and self._polled is polled:
+            return self._schedule
+        missing = self._missing(polled, current)
         reads = [view_reads(view) for view in current]
         present = {queued.number for queued in missing}
         if self._schedule is None or self._over != names:
             self._schedule, self._over = Schedule(reads, self.detection), names
             self._schedule.add(missing)
             for record in self.house.warehouse.messages():
-                if record.id in present and record.state in OPERATOR:
-                    self._schedule.mark(record.id, OPERATOR[record.state])
+                if record.id in present and record.state in HOLDING:
+                    self._schedule.mark(record.id, HOLDING[record.state])
+            self._recall(self._schedule)
         else:
             self._schedule.change_views(reads)
             self._schedule.remove(self._scheduled - present)
             self._schedule.add(missing)
-        self._scheduled = present
+        self._scheduled, self._polled = present, polled
         return self._schedule
+
+    def _recall(self, schedule: Schedule) -> None:
+        """What earlier aborts have shown about the messages that are still in the queue (S3)."""
+        self._broken.clear()
+        for record in self.house.warehouse.aborts_of_waiting():
+            waiting = [number for number in record.messages if number in schedule]
+            self._broken.update(waiting)
+            schedule.broken(waiting, record.relations)

@@ -51,13 +51,16 @@ def poll(
     `locked` are relations that must stay as they are until then; `resting` are sources to leave alone for now, with
     the reason: they count as out of reach.
     """
+    lock_limit = house.project.settings.maintenance.lock_limit
     with ExitStack() as stack:
         found = Poll(unreachable={n: why for n, why in (resting or {}).items() if n in known.captured})
         for name, relations in sorted(known.captured.items()):
             if name in house.sources and name not in found.unreachable:
                 try:
                     locks = [relation for relation in locked if relation.source == name]
-                    found.snapshots[name] = stack.enter_context(house.source(name).open(relations, lock=locks))
+                    found.snapshots[name] = stack.enter_context(
+                        house.source(name).open(relations, lock=locks, lock_limit=lock_limit)
+                    )
                 except (SourceUnreachable, SourceBusy, MissingRights) as error:
                     found.unreachable[name] = error.what
         faults.point("unit.snapshots-open")

@@ -6,21 +6,16 @@ from collections import Counter
 from collections.abc import Iterable
 
 from dyda.maintenance.live import LiveView
+from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.warehouse import MessageRecord
 from scheduler import Detection, Queued, Schedule, State, ViewReads
 
-__all__ = ["STATES", "schedule_of", "view_reads"]
+__all__ = ["HOLDING", "lacked", "schedule_of", "view_reads"]
 
-STATES = {
-    "waiting": State.PENDING,
-    "running": State.PENDING,
-    "held": State.HELD,
-    "approval": State.APPROVAL,
-    "quarantined": State.QUARANTINED,
-    "broken": State.QUARANTINED,
-}
-"""What a message's state in the catalog means to the schedule. A `skipped` one is not in it: it holds nobody."""
+HOLDING = {"held": State.HELD, "approval": State.APPROVAL}
+"""States in the catalog that hold a message until an operator decides. What quarantine holds is the views that need
+the message; whoever else has yet to see it goes on."""
 
 
 def view_reads(view: LiveView) -> ViewReads:
@@ -42,10 +37,26 @@ def schedule_of(
     views: Iterable[LiveView],
     detection: Detection = Detection.PESSIMISTIC,
 ) -> Schedule:
-    """The schedule of what the catalog holds, an operator's decisions included."""
-    schedule = Schedule([view_reads(view) for view in views], detection)
-    records = [record for record in messages if record.state in STATES]
+    """The schedule of what the catalog holds and some view lacks, an operator's decisions included."""
+    readers = tuple(views)
+    schedule = Schedule([view_reads(view) for view in readers], detection)
+    records = [record for record in messages if record.state != "skipped"]
+    lacking = lacked(((record.source, record.xid) for record in records), readers)
+    records = [record for record in records if (record.source, record.xid) in lacking]
     schedule.add(Queued(record.id, record.message) for record in records)
     for record in records:
-        schedule.mark(record.id, STATES[record.state])
+        schedule.mark(record.id, HOLDING.get(record.state, State.PENDING))
     return schedule
+
+
+def lacked(transactions: Iterable[tuple[str, int]], views: Iterable[LiveView]) -> set[tuple[str, int]]:
+    """Those of the transactions (source, xid) that some view does not have yet."""
+    positions: dict[str, set[Position]] = {}
+    for view in views:
+        for source, position in view.positions.items():
+            positions.setdefault(source, set()).add(position)
+    return {
+        (source, xid)
+        for source, xid in transactions
+        if any(not position.includes(xid) for position in positions.get(source, ()))
+    }

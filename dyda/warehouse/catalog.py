@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, select, text
 
 from dyda.model.message import UpdateMessage
 from dyda.model.position import Position
@@ -14,6 +14,7 @@ from dyda.warehouse import models
 from dyda.warehouse.codec import changes_from_json, name_from_text, relation_from_json, view_columns_from_json
 from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, load
 from dyda.warehouse.records import (
+    AbortRecord,
     Blocker,
     DaemonRecord,
     Identity,
@@ -175,6 +176,17 @@ def units(connection: Connection, limit: int) -> list[UnitRecord]:
     """The last units, newest first."""
     rows = connection.execute(select(models.unit).order_by(models.unit.c.id.desc()).limit(limit))
     return [UnitRecord(**row._mapping) for row in rows]
+
+
+def aborts_of_waiting(connection: Connection) -> list[AbortRecord]:
+    """The aborts of units whose messages are still in the queue, oldest first."""
+    rows = connection.execute(
+        text(
+            "SELECT messages, relations FROM dyda.abort"
+            " WHERE messages && ARRAY(SELECT id FROM dyda.message) ORDER BY id"
+        )
+    )
+    return [AbortRecord(tuple(messages), tuple(map(name_from_text, relations))) for messages, relations in rows]
 
 
 def requests(connection: Connection, number: int | None = None) -> list[RequestRecord]:

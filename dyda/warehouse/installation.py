@@ -382,6 +382,7 @@ def _save_unit(cursor: Any, unit: UnitRecord) -> None:
         {
             "id": unit.id,
             "mode": unit.mode,
+            "kind": unit.kind,
             "started_at": unit.started_at,
             "messages": unit.messages,
             "rows": unit.rows,

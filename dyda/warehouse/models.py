@@ -193,6 +193,7 @@ unit = Table(
     _number("queries"),
     _number("jobs"),
     Column("phases", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("kind", Text, nullable=False, server_default=text("'data'")),
 )
 
 abort = Table(
@@ -203,6 +204,7 @@ abort = Table(
     Column("messages", ARRAY(BigInteger), nullable=False),
     Column("reason", Text, nullable=False),
     Column("seconds", Double, nullable=False),
+    Column("relations", ARRAY(Text), nullable=False, server_default=text("'{}'")),
 )
 
 request = Table(

@@ -12,6 +12,7 @@ from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 
 __all__ = [
+    "AbortRecord",
     "Blocker",
     "DaemonRecord",
     "Identity",
@@ -224,7 +225,10 @@ class KnowledgeRecord:
 
 @dataclass(frozen=True)
 class UnitRecord:
-    """What one unit of maintenance did and cost. `id` comes from `Worker.new_unit()`, or from the installation."""
+    """What one unit of maintenance did and cost. `kind`: data, schema, merged, idle or build.
+
+    `id` comes from `Worker.new_unit()`, or from the installation.
+    """
 
     mode: str
     messages: int = 0
@@ -235,6 +239,15 @@ class UnitRecord:
     started_at: datetime.datetime | None = None
     installed_at: datetime.datetime | None = None
     id: int | None = None
+    kind: str = "data"
+
+
+@dataclass(frozen=True)
+class AbortRecord:
+    """A unit that was void: its messages, and the relations whose schema changes it met."""
+
+    messages: tuple[int, ...]
+    relations: tuple[RelationName, ...]
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from dyda.warehouse import catalog, models
 from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, connect, load, short, translated, without_password
 from dyda.warehouse.frozen import FrozenWarehouse, acknowledgement_held, frozen
 from dyda.warehouse.records import (
+    AbortRecord,
     Blocker,
     DaemonRecord,
     KnowledgeRecord,
@@ -189,6 +190,11 @@ class Warehouse:
         with self._reading() as connection:
             row = connection.execute(text("SELECT count(*), coalesce(sum(seconds), 0) FROM dyda.abort")).one()
             return int(row[0]), float(row[1])
+
+    def aborts_of_waiting(self) -> list[AbortRecord]:
+        """The aborts of units whose messages are still in the queue."""
+        with self._reading() as connection:
+            return catalog.aborts_of_waiting(connection)
 
     def holder(self) -> DaemonRecord:
         """Who works on the project now."""

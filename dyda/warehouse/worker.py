@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg2
@@ -22,6 +22,7 @@ from dyda import faults
 from dyda.errors import Fenced, UnknownView
 from dyda.model.message import UpdateMessage
 from dyda.model.position import Position
+from dyda.model.relation import RelationName
 from dyda.warehouse.codec import changes_to_json, name_to_text
 from dyda.warehouse.connection import ACKNOWLEDGE_LOCK, ADVISORY_CLASS, load, translated
 from dyda.warehouse.extents import Extent
@@ -248,12 +249,14 @@ class Worker:
             (number,) = cursor.fetchone()
             return int(number)
 
-    def record_abort(self, messages: Sequence[int], reason: str, seconds: float) -> None:
-        """A unit of these messages was void after so many seconds of work."""
+    def record_abort(
+        self, messages: Sequence[int], reason: str, seconds: float, relations: Iterable[RelationName] = ()
+    ) -> None:
+        """A unit of these messages was void after so many seconds of work: it met a schema change of `relations`."""
         with self._writing() as cursor:
             cursor.execute(
-                "INSERT INTO dyda.abort (messages, reason, seconds) VALUES (%s, %s, %s)",
-                (list(messages), reason, seconds),
+                "INSERT INTO dyda.abort (messages, reason, seconds, relations) VALUES (%s, %s, %s, %s)",
+                (list(messages), reason, seconds, sorted(map(name_to_text, relations))),
             )
 
     def staging(self, columns: int | Sequence[object]) -> Staging:

@@ -35,6 +35,7 @@ detection = "optimistic"
 schema_changes = "approve"
 batch_rows = 5
 max_aborts = 2
+lock_limit = 2.5
 poll_min = 1
 poll_max = 2.5
 lock_timeout = 0.5

@@ -90,6 +90,75 @@ def test_S3_after_a_break_the_same_unit_does_not_break_again(town: Town) -> None
     town.check()
 
 
+def test_S3_what_aborts_have_shown_survives_a_restart(new_town: Callable[..., Town]) -> None:
+    """A daemon that is restarted between the aborts takes the locks as soon as one that was not, or one abort later."""
+    attempts = []
+    for restarted in (False, True):
+        town = joined(new_town("max_aborts = 3"))
+        town.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
+        done: list[bool] = []
+        with faults.on("unit.evaluated", rewrite(town, done)):
+            if restarted:
+                with town.maintainer() as maintainer:
+                    assert [maintainer.cycle() for _ in range(2)] == [Outcome.BROKEN] * 2
+            with town.maintainer() as maintainer:
+                while len(done) < 20 and maintainer.cycle() is not Outcome.WORKED:
+                    pass
+        assert not done[-1], "the last attempt held the table still"
+        attempts.append(len(done))
+        town.settle()
+        town.check()
+    assert attempts[1] <= attempts[0] + 1
+
+
+def test_an_operators_view_of_the_plan_is_the_daemons_where_a_message_is_quarantined(town: Town) -> None:
+    """The views that need it are held; others over the same source go on, and `pending plan` says so."""
+    joined(town)
+    town.source("tours", "CREATE TABLE tour (name text)")
+    town.view("fine", "SELECT c.city FROM crm.customer c")
+    town.view("bad", "SELECT cast(c.city AS int) AS n FROM crm.customer c WHERE c.name = 'Bad'")
+    town.apply()
+    town.execute("crm", "INSERT INTO customer VALUES ('Bad', 'no number')")
+    town.settle()
+    assert town.state("bad")["state"] == "held"
+    town.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
+    with town.house() as house, house.warehouse.lock() as worker:
+        from dyda.maintenance.live import load
+        from dyda.maintenance.poll import poll
+
+        with poll(house, worker, load(house)):
+            pass
+    quarantined, later = (message["id"] for message in commands.pending(town.folder))
+    plan = commands.pending_plan(town.folder)
+    assert [unit["messages"] for unit in plan["units"]] == [[later]]
+    assert [(waiting["id"], waiting["state"]) for waiting in plan["waiting"]] == [(quarantined, "quarantined")]
+    town.settle()
+    town.check("fine", "joined")
+
+
+def test_the_kind_of_every_unit_is_recorded_and_a_void_build_is_an_abort(town: Town) -> None:
+    joined(town)
+    town.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
+    town.settle()
+    town.execute("booking", "ALTER TABLE flight ALTER COLUMN no TYPE int USING no + 1")
+    town.settle()
+    town.execute("crm", "ALTER TABLE customer ALTER COLUMN name TYPE text USING name || ''")
+    town.execute("booking", "ALTER TABLE flight ALTER COLUMN no TYPE int USING no + 1")
+    town.settle()
+    with town.house() as house:
+        assert [unit.kind for unit in reversed(house.warehouse.units())] == ["build", "data", "schema", "merged"]
+        assert all("plan" in unit.phases for unit in house.warehouse.units()[:3])
+    with town.house() as house, house.warehouse.lock() as worker:
+        worker.set_state("joined", "resync", "a test asks for it")
+    done: list[bool] = []
+    alter = rewrite(town, done)
+    with faults.on("unit.evaluated", lambda: None if done else alter()):
+        outcomes = town.settle()
+    assert outcomes[0] is Outcome.BROKEN
+    assert commands.status(town.folder)["aborts"]["units"] == 1
+    town.check()
+
+
 def test_P3_a_held_message_holds_what_depends_on_it_and_nothing_else(town: Town) -> None:
     joined(town)
     town.source("tours", "CREATE TABLE tour (id int)")
