@@ -121,44 +121,55 @@ class Town:
 
     def extent(self, definition: ViewDefinition, columns: Sequence[str]) -> set[Row]:
         sql = re.sub(r"--.*\n", "", definition.sql)
-        sql = re.sub(r"`(\w)`\.`public`\.`(\w)`", r"\1_\2", re.sub(r"\b(\w)\.(\w) (\w)\b", r"\1_\2 \3", sql))
+        sql = re.sub(r"`(\w)`\.`public`\.`(\w)`", r"\1_\2", re.sub(r"\b([abc])\.([rst]) ", r"\1_\2 ", sql))
         shown = ", ".join(f"v.`{column}`" for column in columns)
         return {*self.select(f"SELECT {shown} FROM ({sql}) v")}
 
 
 def random_view(chance: random.Random) -> str:
-    """One to three occurrences, joined on k; items and conditions with random preferences."""
+    """One to three occurrences, self-joins among them; items and conditions with random preferences."""
 
     def preference(text: str) -> str:
         words = [word for word in ("dispensable", "replaceable") if chance.random() < 0.75]
         return f"{text} /* {', '.join(words)} */" if words else text
 
-    tables = chance.sample([*COLUMNS], chance.randint(1, 3))
+    names = [chance.choice([*COLUMNS]) for _ in range(chance.randint(1, 3))]
+    tables = [(name, f"{name[2:]}{number}") for number, name in enumerate(names)]
     items = [
-        preference(f"{table[2:]}.{column} AS {table[2:]}_{column}")
-        for table in tables
-        for column in COLUMNS[table]
-        if chance.random() < 0.6
+        preference(f"{alias}.{column} AS {alias}_{column}")
+        for name, alias in tables
+        for column in COLUMNS[name]
+        if chance.random() < 0.5
     ]
     if not items:
-        items = [preference(f"{tables[0][2:]}.k AS {tables[0][2:]}_k")]
-    joins = [preference(f"{one[2:]}.k = {other[2:]}.k") for one, other in itertools.pairwise(tables)]
+        items = [preference(f"{tables[0][1]}.k AS k")]
+    if chance.random() < 0.3:
+        name, alias = chance.choice(tables)
+        items.append(preference(f"{alias}.{COLUMNS[name][1]} + {alias}.k AS total"))
+    joins = [
+        preference(f"{one}.{chance.choice(['k', 'k', COLUMNS[name][1]])} = {other}.k")
+        for (name, one), (_, other) in itertools.pairwise(tables)
+    ]
     filters = []
-    for table in tables:
+    for name, alias in tables:
         if chance.random() < 0.5:
-            column, condition = chance.choice(COLUMNS[table]), chance.choice(["= 1", "> 1", ">= 1", "IS NOT NULL"])
-            filters.append(preference(f"{table[2:]}.{column} {condition}"))
+            column, condition = chance.choice(COLUMNS[name]), chance.choice(["= 1", "> 1", ">= 1", "IS NOT NULL"])
+            filters.append(preference(f"{alias}.{column} {condition}"))
     where = f" WHERE {' AND '.join([*joins, *filters])}" if joins or filters else ""
-    relations = " CROSS JOIN ".join(preference(f"{table} {table[2:]}") for table in tables)
+    relations = " CROSS JOIN ".join(preference(f"{name} {alias}") for name, alias in tables)
     return f"-- dyda: extent = any\nSELECT {', '.join(items)} FROM {relations}{where}"
 
 
 def random_change(chance: random.Random, text: str) -> str:
+    """One or two things that the view reads are dropped."""
     read = sorted(set(re.findall(r"\b([a-c]\.[rst]) ", text)))
-    table = chance.choice(read)
-    if chance.random() < 0.5:
-        return f"DROP TABLE {table};"
-    return f"ALTER TABLE {table} DROP COLUMN {chance.choice(COLUMNS[table])};"
+    statements = []
+    for table in chance.sample(read, min(len(read), chance.randint(1, 2))):
+        if chance.random() < 0.5:
+            statements.append(f"DROP TABLE {table};")
+        else:
+            statements.append(f"ALTER TABLE {table} DROP COLUMN {chance.choice(COLUMNS[table])};")
+    return " ".join(statements)
 
 
 @pytest.mark.parametrize("seed", range(5))
