@@ -14,7 +14,6 @@ the constraints prove. A view without a legal form is reported broken with the c
 
 from vs.candidates import candidate_relations
 from vs.evolution import Evolution, evolve
-from vs.following import follow
 from vs.judgement import Alternative, Broken, Holds, Judgement, Rewritten
 from vs.preferences import Defaults, EffectivePreferences, effective_preferences
 from vs.reading import read
@@ -33,7 +32,6 @@ __all__ = [
     "candidate_relations",
     "effective_preferences",
     "evolve",
-    "follow",
     "read",
     "synchronize",
 ]

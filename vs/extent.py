@@ -23,7 +23,7 @@ from vs.implication import follows, not_null
 from vs.join_paths import Hop
 from vs.passage import Passage
 
-__all__ = ["combine", "prove", "satisfies"]
+__all__ = ["combine", "multiplied", "prove", "satisfies"]
 
 EQUIVALENT, SUPERSET, SUBSET, UNKNOWN = "equivalent", "superset", "subset", "unknown"
 
@@ -47,6 +47,25 @@ def combine(steps: Iterable[str]) -> str:
 def prove(draft: Draft, passage: Passage, knowledge: Knowledge) -> str:
     """How the new rows relate to the old ones, by what the constraints promise."""
     return combine(_Proof(draft, passage, knowledge).steps())
+
+
+def multiplied(draft: Draft, passage: Passage) -> list[RelationName]:
+    """The new relations of which no key says that there is one row at the most: a row of the view may repeat."""
+    names = {occurrence.alias: occurrence.relation for occurrence in draft.occurrences}
+    found: dict[RelationName, None] = {}
+
+    def unless_key(name: RelationName, columns: Iterable[str]) -> None:
+        if not any(key <= frozenset(columns) for key in passage.keys(name)):
+            found[name] = None
+
+    for departure in draft.departures:
+        if departure.cover is not None:
+            unless_key(departure.cover.relation, [other for _, other in departure.cover.columns])
+    hops = [hop for provision in draft.provisions for hop in provision.hops] + list(draft.bridges)
+    for hop in hops:
+        if hop.fresh:
+            unless_key(names[hop.end], [other for _, other in _equated(hop, names[hop.start]) or ()])
+    return list(found)
 
 
 class _Proof:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 from vs.assembly import Assembly
 from vs.draft import Draft
+from vs.extent import multiplied
 from vs.obstacles import short
+from vs.passage import Passage
 
 __all__ = ["Candidate", "changes", "ranked", "reason"]
 
@@ -77,7 +79,7 @@ def _number(count: int) -> str:
     return "one relation" if count == 1 else f"{count} relations"
 
 
-def changes(candidate: Candidate) -> tuple[str, ...]:
+def changes(candidate: Candidate, passage: Passage) -> tuple[str, ...]:
     """What became of each component, in words."""
     draft = candidate.draft
     words = []
@@ -99,5 +101,6 @@ def changes(candidate: Candidate) -> tuple[str, ...]:
         if hop.conditions:
             on = " AND ".join(condition.sql for condition in hop.conditions)
             words.append(f"joined on {on}")
+    words += [f"rows may repeat: no key says that {name} has only one match" for name in multiplied(draft, passage)]
     words += [f"column {name} was appended" for name in candidate.assembly.appended]
     return tuple(dict.fromkeys(words))

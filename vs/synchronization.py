@@ -94,7 +94,7 @@ def synchronize(
             best.extent,
             best.draft.cost,
             reason(best),
-            changes(best),
+            changes(best, passage),
             best.assembly.followed,
             tuple(Alternative(other.sql, other.extent, other.draft.cost, reason(other)) for other in others),
         )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from dyda.model.algebra import ViewDefinition
 from dyda.model.parse import parse_view
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
-from vs import Broken, Holds, follow
+from vs import Broken, Holds, Judgement, World, synchronize
 
 NAME = RelationName("crm", "public", "customer")
 OTHER = RelationName("booking", "public", "flight")
@@ -26,6 +27,10 @@ JOINED = view(
     "SELECT c.name, upper(c.city) AS town /* dispensable */, f.dest FROM crm.customer c"
     " JOIN booking.flight f ON c.name = f.name /* replaceable */ WHERE c.city <> 'c.city'"
 )
+
+
+def follow(definition: ViewDefinition, now: Mapping[RelationName, Relation | None]) -> Judgement:
+    return synchronize(definition, World({NAME: CUSTOMER, OTHER: FLIGHT}, now))
 
 
 def renamed(relation: Relation, **names: str) -> Relation:
@@ -73,7 +78,8 @@ def test_a_renamed_and_moved_relation_is_followed() -> None:
 def test_a_dropped_column_breaks_even_if_another_has_taken_its_name() -> None:
     other = Relation(NAME, 10, (Column("name", TEXT, 1), Column("city", TEXT, 7)))
     judgement = follow(JOINED, {NAME: other})
-    assert judgement == Broken("column city of crm.public.customer was dropped")
+    assert isinstance(judgement, Broken)
+    assert judgement.reason.startswith("column city of crm.public.customer was dropped")
 
 
 def test_another_table_under_the_name_is_read_by_names() -> None:
@@ -84,10 +90,13 @@ def test_another_table_under_the_name_is_read_by_names() -> None:
 
 
 def test_a_dropped_relation_and_a_column_that_cannot_be_read_break() -> None:
-    assert follow(JOINED, {OTHER: None}) == Broken("booking.public.flight was dropped")
+    judgement = follow(JOINED, {OTHER: None})
+    assert isinstance(judgement, Broken)
+    assert judgement.reason.startswith("booking.public.flight was dropped")
     virtual = replace(CUSTOMER, columns=(CUSTOMER.columns[0], Column("city", TEXT, 2, generated="v")))
     judgement = follow(JOINED, {NAME: virtual})
-    assert judgement == Broken("column city of crm.public.customer is a virtual generated column now")
+    assert isinstance(judgement, Broken)
+    assert judgement.reason.startswith("column city of crm.public.customer is a virtual generated column now")
 
 
 def test_a_type_of_another_kind_is_read_as_the_old_one_where_it_computes() -> None:
