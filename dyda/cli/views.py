@@ -41,7 +41,7 @@ def views_show(name: str, sql: bool) -> None:
         show_json({"sql": answer["sql"]} if sql else answer)
         return
     if sql:
-        say(answer["sql"].rstrip("\n"))
+        say((answer["sql"] or "").rstrip("\n"))
         return
     hidden = ("columns", "sql", "definition", "file", "preferences")
     facts([(key.replace("_", " "), value) for key, value in answer.items() if key not in hidden])
@@ -51,7 +51,7 @@ def views_show(name: str, sql: bool) -> None:
         say("")
         _show_preferences(answer["preferences"])
     say("")
-    say(answer["sql"].rstrip("\n"))
+    say((answer["sql"] or "").rstrip("\n"))
 
 
 def _show_preferences(preferences: dict[str, Any]) -> None:

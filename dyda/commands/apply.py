@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from dyda.commands.knowledge import CHANGED, knowledge_to_apply, plan_knowledge
 from dyda.commands.recovering import recover
 from dyda.commands.work import Progress, attach, bring_about, hand_over, release
 from dyda.engine import Engine
+from dyda.errors import DydaError
 from dyda.house import House
 from dyda.maintenance import Maintainer, Target
 from dyda.model.algebra import ViewDefinition, scans
@@ -103,9 +105,26 @@ def execute_apply(maintainer: Maintainer, project: Project, progress: Progress) 
             attach(maintainer, [scan.relation for scan in scans(found[1].tree)], progress)
             targets.append(found[0])
     if targets:
-        bring_about(maintainer, targets, progress)
+        with _announced(maintainer, plan.create):
+            bring_about(maintainer, targets, progress)
     release(maintainer)
     return _answer(house.warehouse, plan)
+
+
+@contextmanager
+def _announced(maintainer: Maintainer, names: Iterable[str]) -> Iterator[None]:
+    """New views are `building` until they are installed; one that cannot be built leaves no trace."""
+    for name in names:
+        maintainer.worker.create_view(name)
+    maintainer.reload()
+    try:
+        yield
+    except BaseException:
+        for name in names:
+            with suppress(DydaError):
+                maintainer.worker.drop_view(name)
+        maintainer.reload()
+        raise
 
 
 def _plan(house: House, project: Project) -> ApplyPlan:
@@ -113,7 +132,7 @@ def _plan(house: House, project: Project) -> ApplyPlan:
     found: dict[str, list[str]] = {name: [] for name in VIEWS}
     for name, text in project.view_files.items():
         record = records.get(name)
-        if record is None:
+        if record is None or record.version is None:  # without a version: whoever was building it has died
             found["create"].append(name)
         elif record.file_text != text:
             found["change"].append(name)

@@ -12,7 +12,6 @@ import sqlglot
 from sqlglot import exp
 
 from dyda.commands.listing import time_text
-from dyda.commands.views import find_view
 from dyda.errors import DydaError
 from dyda.house import House
 from dyda.warehouse import VersionRecord
@@ -23,14 +22,14 @@ __all__ = ["views_diff", "views_history"]
 def views_history(folder: Path, name: str) -> list[dict[str, Any]]:
     """Every version of the view, the oldest first: why it came, what it was chosen over, how its rows followed."""
     with House.open(folder) as house:
-        find_view(house.warehouse, name)
+        house.warehouse.view(name)
         return [_told(version) for version in house.warehouse.versions(name)]
 
 
 def views_diff(folder: Path, name: str, before: int | None = None, after: int | None = None) -> dict[str, Any]:
     """What changed from version `before` to version `after`: by default from the last but one to the current one."""
     with House.open(folder) as house:
-        find_view(house.warehouse, name)
+        house.warehouse.view(name)
         versions = {version.version: version for version in house.warehouse.versions(name)}
     if after is None:
         after = max(versions, default=0)

@@ -6,7 +6,6 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-from dyda.commands.views import find_view
 from dyda.errors import DydaError
 from dyda.house import House
 from dyda.maintenance.live import load
@@ -79,7 +78,7 @@ def views(folder: Path) -> list[dict[str, Any]]:
 def views_show(folder: Path, name: str) -> dict[str, Any]:
     """One view: what it is, and the file it came from."""
     with House.open(folder) as house:
-        record = find_view(house.warehouse, name)
+        record = house.warehouse.view(name)
         return {
             **_view(record),
             "sql": record.sql,

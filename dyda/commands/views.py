@@ -16,7 +16,6 @@ from dyda.errors import (
     RelationRefused,
     UnknownColumn,
     UnknownRelation,
-    UnknownView,
     UnsupportedSql,
 )
 from dyda.house import House
@@ -24,16 +23,15 @@ from dyda.maintenance import Maintainer, Target
 from dyda.maintenance.live import load
 from dyda.model.algebra import scans
 from dyda.model.parse import parse_view
-from dyda.warehouse import ViewRecord, Warehouse
 from vm import explain
 
-__all__ = ["execute_resync", "find_view", "verify", "views_explain", "views_resync"]
+__all__ = ["execute_resync", "verify", "views_explain", "views_resync"]
 
 
 def views_explain(folder: Path, name: str) -> dict[str, Any]:
     """How each operator of the view is maintained, and what an update costs its sources."""
     with House.open(folder) as house:
-        record = find_view(house.warehouse, name)
+        record = house.warehouse.view(name)
         view = load(house).views.get(name)
         if view is None:
             return {"name": name, "steps": [], "queries_per_update": {}, "notes": [f"not maintained: {record.reason}"]}
@@ -53,7 +51,7 @@ def views_resync(
 ) -> dict[str, Any]:
     """Build the view again from its sources; readers keep the old rows until the new ones are complete."""
     with House.open(folder, engine) as house:
-        find_view(house.warehouse, name)
+        house.warehouse.view(name)
         answer = hand_over(house, "resync", {"name": name}, progress)
         if answer is not None:
             return answer
@@ -63,7 +61,7 @@ def views_resync(
 
 def execute_resync(maintainer: Maintainer, name: str, progress: Progress) -> dict[str, Any]:
     house = maintainer.house
-    record = find_view(house.warehouse, name)
+    record = house.warehouse.view(name)
     sql = record.sql or ""
     # Whatever was lost at the sources, triggers among it, is put there again first. Where the text means nothing any
     # more, the build says so, or follows a rename.
@@ -71,7 +69,7 @@ def execute_resync(maintainer: Maintainer, name: str, progress: Progress) -> dic
         definition = parse_view(name, sql, house.describe, plain_numeric=_numeric(house))
         attach(maintainer, [scan.relation for scan in scans(definition.tree)], progress)
     bring_about(maintainer, [Target(name, sql, None, "resync was asked for")], progress)
-    after = find_view(house.warehouse, name)
+    after = house.warehouse.view(name)
     if after.stored_state == "broken":
         raise DydaError(
             f"view {name} stays broken: {after.reason}", "Correct the view's file or its source, then: dyda apply"
@@ -93,18 +91,9 @@ def verify(
     with House.open(folder, engine) as house:
         chosen = list(names) or [record.name for record in house.warehouse.views()]
         for name in chosen:
-            find_view(house.warehouse, name)
+            house.warehouse.view(name)
         answers = []
         for done, name in enumerate(chosen):
             progress(f"verifying {name}", done, len(chosen))
             answers.append(verify_view(house, name))
         return answers
-
-
-def find_view(warehouse: Warehouse, name: str) -> ViewRecord:
-    """The view's record, or an error that lists the views there are."""
-    records = {record.name: record for record in warehouse.views()}
-    if name not in records:
-        known = ", ".join(sorted(records)) or "none yet"
-        raise UnknownView(f"there is no view {name!r}; this project has: {known}", "See: dyda views")
-    return records[name]

@@ -24,7 +24,6 @@ __all__ = ["PROJECT_LOCK", "connect", "load", "short", "translated", "without_pa
 ADVISORY_CLASS = 0x44794461  # "DyDa": keeps our advisory locks apart from those of other programs in the database
 PROJECT_LOCK = 1
 UPGRADE_LOCK = 2
-ACKNOWLEDGE_LOCK = 3
 STAGING_CLASS = 0x44794473  # the second key is the staging table's number
 
 

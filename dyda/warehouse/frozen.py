@@ -19,11 +19,11 @@ from psycopg2 import sql
 from dyda.errors import DydaError, UnknownView
 from dyda.model.position import Position
 from dyda.warehouse.codec import view_columns_from_json
-from dyda.warehouse.connection import ACKNOWLEDGE_LOCK, ADVISORY_CLASS, connect, load, translated
+from dyda.warehouse.connection import connect, load, translated
 from dyda.warehouse.extents import Comparison, Extent
 from dyda.warehouse.staging import Staging
 
-__all__ = ["FrozenWarehouse", "acknowledgement_held", "frozen"]
+__all__ = ["FrozenWarehouse", "frozen"]
 
 
 @contextlib.contextmanager
@@ -115,17 +115,3 @@ class FrozenWarehouse:
         if failures:
             raise failures[0]
         return table
-
-
-@contextlib.contextmanager
-def acknowledgement_held(url: str) -> Iterator[None]:
-    """A shared lock that `Worker.acknowledging` respects; waits for an acknowledgement that is under way."""
-    connection = connect(url, "dyda verify")
-    try:
-        with translated(url), connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_lock_shared(%s, %s)", (ADVISORY_CLASS, ACKNOWLEDGE_LOCK))
-            connection.commit()
-            yield
-            cursor.execute("SELECT pg_advisory_unlock_all()")
-    finally:
-        connection.close()

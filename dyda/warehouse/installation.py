@@ -380,7 +380,6 @@ def _save_unit(cursor: Any, unit: UnitRecord) -> None:
     cursor.execute(
         load("save_unit.sql"),
         {
-            "id": unit.id,
             "mode": unit.mode,
             "kind": unit.kind,
             "started_at": unit.started_at,

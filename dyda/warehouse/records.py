@@ -227,7 +227,7 @@ class KnowledgeRecord:
 class UnitRecord:
     """What one unit of maintenance did and cost. `kind`: data, schema, merged, idle or build.
 
-    `id` comes from `Worker.new_unit()`, or from the installation.
+    `id` comes from the installation.
     """
 
     mode: str

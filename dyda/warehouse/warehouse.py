@@ -23,7 +23,7 @@ from dyda.errors import DydaError, ProjectBusy, RequestFailed, UnknownView, Ware
 from dyda.model.position import Position
 from dyda.warehouse import catalog, models
 from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, connect, load, short, translated, without_password
-from dyda.warehouse.frozen import FrozenWarehouse, acknowledgement_held, frozen
+from dyda.warehouse.frozen import FrozenWarehouse, frozen
 from dyda.warehouse.records import (
     AbortRecord,
     Blocker,
@@ -145,8 +145,8 @@ class Warehouse:
         with self._reading() as connection:
             found = catalog.views(connection, name)
             if not found:
-                known = ", ".join(record.name for record in catalog.views(connection)) or "none"
-                raise UnknownView(f"there is no view {name!r}; there are: {known}")
+                known = ", ".join(record.name for record in catalog.views(connection)) or "none yet"
+                raise UnknownView(f"there is no view {name!r}; this project has: {known}", "See: dyda views")
             return found[0]
 
     def versions(self, view: str) -> list[VersionRecord]:
@@ -251,12 +251,6 @@ class Warehouse:
         """Catalog and extents as they are now, for the length of the block."""
         with frozen(self.url) as found:
             yield found
-
-    @contextmanager
-    def acknowledgement_held(self) -> Iterator[None]:
-        """Within the block no source is acknowledged: its log keeps what the extents got meanwhile."""
-        with acknowledgement_held(self.url):
-            yield
 
     # --- requests
 

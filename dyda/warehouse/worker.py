@@ -24,7 +24,7 @@ from dyda.model.message import UpdateMessage
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.warehouse.codec import changes_to_json, name_to_text
-from dyda.warehouse.connection import ACKNOWLEDGE_LOCK, ADVISORY_CLASS, load, translated
+from dyda.warehouse.connection import load, translated
 from dyda.warehouse.extents import Extent
 from dyda.warehouse.installation import VIEW_STATES, Installation, carry_out, save_relation, save_source
 from dyda.warehouse.reader import Reader, check_names
@@ -158,14 +158,12 @@ class Worker:
 
     # --- views
 
-    def create_view(self, name: str, file_text: str | None = None) -> None:
+    def create_view(self, name: str) -> None:
         """Announces a view that is being built; its first installation brings version, extent and positions."""
         check_names(name, [])
         with self._writing() as cursor:
             cursor.execute(
-                "INSERT INTO dyda.view (name, state, file_text) VALUES (%s, 'building', %s)"
-                " ON CONFLICT (name) DO NOTHING",
-                (name, file_text),
+                "INSERT INTO dyda.view (name, state) VALUES (%s, 'building') ON CONFLICT (name) DO NOTHING", (name,)
             )
 
     def drop_view(self, name: str) -> None:
@@ -193,11 +191,6 @@ class Worker:
         """What users have built on the view."""
         with self._reading() as cursor:
             return Reader(self._schema, view).dependents(cursor)
-
-    def set_file_text(self, view: str, text: str) -> None:
-        """Remembers the file as applied, where its new text means the same definition."""
-        with self._writing() as cursor:
-            cursor.execute("UPDATE dyda.view SET file_text = %s WHERE name = %s", (text, view))
 
     # --- sources
 
@@ -242,13 +235,6 @@ class Worker:
 
     # --- units
 
-    def new_unit(self) -> int:
-        """A number for a unit that starts; its record is written by the installation."""
-        with self._writing() as cursor:
-            cursor.execute("SELECT nextval(pg_get_serial_sequence('dyda.unit', 'id'))")
-            (number,) = cursor.fetchone()
-            return int(number)
-
     def record_abort(
         self, messages: Sequence[int], reason: str, seconds: float, relations: Iterable[RelationName] = ()
     ) -> None:
@@ -288,23 +274,6 @@ class Worker:
                 if change.staging is not None:
                     self.drop_staging(change.staging)
 
-    @contextlib.contextmanager
-    def acknowledging(self) -> Iterator[bool]:
-        """Whether sources may be acknowledged now: not while a verification reads their logs (P6)."""
-        with self._turn, translated(self._url):
-            keys = (ADVISORY_CLASS, ACKNOWLEDGE_LOCK)
-            with self._connection.cursor() as cursor:
-                cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", keys)
-                (free,) = cursor.fetchone()
-            self._connection.commit()
-            try:
-                yield free
-            finally:
-                if free:
-                    with self._connection.cursor() as cursor:
-                        cursor.execute("SELECT pg_advisory_unlock(%s, %s)", keys)
-                    self._connection.commit()
-
     # --- requests of other commands
 
     def take_request(self) -> RequestRecord | None:
@@ -333,11 +302,6 @@ class Worker:
                 "UPDATE dyda.request SET state = %s, result = %s, error = %s, finished_at = now() WHERE id = %s",
                 ("failed" if error else "done", Json(result), Json(error) if error else None, request),
             )
-
-    def seen(self) -> None:
-        """A sign of life for `status`."""
-        with self._writing() as cursor:
-            cursor.execute("UPDATE dyda.daemon SET seen_at = now() WHERE fence = %s", (self.fence,))
 
 
 def _row(source: str, message: UpdateMessage) -> tuple[Any, ...]:

@@ -119,6 +119,57 @@ def test_unknown_names(crm: Town) -> None:
     assert "99" in refused(crm, "pending", "show", "99")
 
 
+KNOWLEDGE = """
+[[containment]]
+of = "crm.customer(name)"
+is = "{is_}"
+in = "shop.client(name)"
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[join", "not valid TOML"),
+        ("[[containment]]\nof = 1", "is is missing"),
+        (KNOWLEDGE.format(is_="subset") + "why = 'x'", "why"),
+        (KNOWLEDGE.format(is_="subset").replace("client", "clients"), "Did you mean shop.public.client?"),
+        (KNOWLEDGE.format(is_="subset") + KNOWLEDGE.format(is_="superset"), "contradicts"),
+    ],
+)
+def test_a_knowledge_file_that_is_wrong(crm: Town, text: str, said: str) -> None:
+    crm.source("shop", "CREATE TABLE client (name text)")
+    (crm.folder / "knowledge.toml").write_text(text)
+    error = refused(crm, "apply", "--yes")
+    assert "knowledge.toml" in error
+    assert said in error
+    assert crm.run("knowledge", "--json").stdout.strip() == "[]", "and other commands do not care"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["ALTER TABLE crm.customer DETACH PARTITION p"], "DETACH PARTITION p"),
+        (["ALTER TABLE crm.customer DROP 'name"], "cannot be read"),
+        (["DROP TABLE customer"], "--source"),
+        (["DROP TABLE shop.customer"], "shop"),
+        (["DROP TABLE customer", "--source", "shop"], "shop"),
+        (["-f", "/nowhere.sql"], "/nowhere.sql"),
+        ([" ; "], "no statement"),
+    ],
+)
+def test_ddl_that_cannot_be_judged(crm: Town, arguments: list[str], said: str) -> None:
+    assert said in refused(crm, "impact", *arguments)
+
+
+def test_numbers_that_are_none(crm: Town) -> None:
+    for verb in ("approve", "reject"):
+        assert "message 99 is not in the queue" in refused(crm, "pending", verb, "99")
+        assert crm.run("pending", verb, "x", check=False).returncode == 2
+    for verb in ("history", "diff"):
+        assert "there is no view 'nothing'" in refused(crm, "views", verb, "nothing")
+
+
 ODD = 'He said "hi", it\'s 100% Ünïcode #count'
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dyda import commands
+from dyda import commands, faults
+from dyda.errors import DydaError
 from tests.town import Town
 
 
@@ -82,3 +83,28 @@ def test_a_broken_view_comes_back_when_its_column_does(crm: Town) -> None:
     assert recovered == {"name": "v", "rows": 2}
     assert crm.extent("v") == {"Ann\t3": 1, "Bob\t3": 1}, "the file holds again, its evolved form does not"
     assert commands.plan_apply(crm.folder).unchanged == ("v",)
+
+
+def test_a_new_view_is_building_until_it_is_there(crm: Town) -> None:
+    seen: list[list[tuple[str, str]]] = []
+    crm.view("w", "SELECT c.name FROM crm.customer c")
+    look = lambda: seen.append([(view["name"], view["state"]) for view in commands.views(crm.folder)])  # noqa: E731
+    with faults.on("unit.evaluated", look):
+        crm.apply()
+    assert ("w", "building") in seen[0]
+    assert crm.state("w")["state"] in ("fresh", "stale")
+
+
+def test_a_view_that_cannot_be_built_leaves_no_trace(crm: Town) -> None:
+    crm.execute("crm", "INSERT INTO customer VALUES ('Nil', 0)")
+    crm.view("w", "SELECT 1 / c.age AS share FROM crm.customer c")
+    with pytest.raises(DydaError, match=r"(?i)division|divide"):
+        crm.apply()
+    assert [view["name"] for view in commands.views(crm.folder)] == ["v"]
+    with crm.maintainer() as maintainer:
+        maintainer.worker.create_view("w")  # as a build leaves it that was killed
+    assert crm.state("w")["state"] == "building"
+    assert crm.run("views", "show", "w").returncode == 0
+    assert commands.plan_apply(crm.folder).create == ("w",)
+    (crm.folder / "views" / "w.sql").unlink()
+    assert crm.apply()["dropped"] == ["w"]

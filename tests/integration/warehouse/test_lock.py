@@ -68,7 +68,6 @@ def test_a_holder_without_the_lock_is_fenced_out_of_every_write(warehouse: Wareh
             lambda: old.mark_messages([1], "held"),
             lambda: old.finish(request, "done"),
             old.take_request,
-            old.new_unit,
         ):
             with pytest.raises(Fenced):
                 write()
@@ -121,7 +120,7 @@ def test_what_a_dead_holder_had_begun_is_put_in_order(warehouse: Warehouse, quer
     )
     query("SELECT pg_terminate_backend(backend) FROM dyda.daemon")
     with pytest.raises(WarehouseUnreachable):
-        dead.new_unit()
+        dead.set_state("people", "broken")
     with warehouse.lock(wait=10):
         assert [(m.state, m.unit) for m in warehouse.messages()] == [("waiting", None), ("held", None)]
         assert warehouse.request(asked).state == "failed"

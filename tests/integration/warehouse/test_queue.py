@@ -91,7 +91,7 @@ def test_states_that_users_are_shown(warehouse: Warehouse, worker: Worker, query
     assert warehouse.view("people").state == "stale"
     worker.set_state("people", "resync", "asked for")
     assert (warehouse.view("people").state, warehouse.view("people").reason) == ("resync", "asked for")
-    with pytest.raises(UnknownView, match="there are: people"):
+    with pytest.raises(UnknownView, match="this project has: people"):
         warehouse.view("nobody")
 
 

@@ -107,10 +107,3 @@ def test_compare_finds_missing_and_extra_rows(warehouse: Warehouse, worker: Work
         staging.sink()(entries(("1.0", "t", 2), ("2", None, 1), ("9", "f", 5)).to_batches())
         found = frozen.compare("people", staging)
         assert (found.equal, found.samples) == (True, ())
-
-
-def test_acknowledgement_waits_for_a_verification(warehouse: Warehouse, worker: Worker) -> None:
-    with warehouse.acknowledgement_held(), warehouse.acknowledgement_held(), worker.acknowledging() as allowed:
-        assert not allowed
-    with worker.acknowledging() as allowed:
-        assert allowed
