@@ -174,8 +174,9 @@ class Builder:
             plan, positions, staging, lambda done, total: self.progress(f"building {name}", done, total)
         )
         done = Recompute(plan.definition, reason or plan.target.reason)
-        version = self.version(plan, told(done, self.poll.queries - asked, written, time.perf_counter() - started))
         record = self._record(name)
+        spent = (self.poll.queries - asked, written, time.perf_counter() - started)
+        version = self.version(plan, told(done, *spent) if record is not None and record.version else {})
         unchanged = record is not None and record.sql == version.sql and record.columns == version.columns
         expected = record.positions if record is not None else {}
         return ViewChange(
