@@ -142,6 +142,15 @@ def test_a_replacement_that_reads_more_than_there_was_is_no_delta() -> None:
     assert isinstance(plan(after, before), Recompute)
 
 
+def test_two_columns_that_met_two_others_are_not_one() -> None:
+    """Restored as one column, the two would lose what told them apart."""
+    met = "c.name = f.name AND c.city = f.name"
+    before = view(f"SELECT c.name, c.city, f.id FROM crm.customer c JOIN booking.flight f ON {met}")
+    after = "SELECT t.person AS name, f.id FROM tours.tour t JOIN booking.flight f ON t.person = f.name"
+    chosen = plan(after, before)
+    assert isinstance(chosen, Recompute)
+
+
 def test_two_columns_are_never_bound_to_one() -> None:
     before = view("SELECT c.name, c.city, f.id FROM crm.customer c JOIN booking.flight f ON c.name = f.name")
     after = (
