@@ -99,15 +99,13 @@ class Obstacles:
                 f"mark {component.name} replaceable and {offer}, or mark it dispensable",
             )
 
-    def no_path(self, block: Block, alias: str, start: RelationName, end: RelationName) -> None:
-        """What covers a lost column cannot be joined with what is left."""
-        lost = next(
-            ref for ref in block.references(alias) if self.passage.column(block.relation(alias), ref.column) is None
-        )
+    def no_path(self, block: Block, lost: ColumnRef, end: RelationName) -> None:
+        """What covers a lost column cannot be joined with the relation that had it."""
+        start = block.relation(lost.alias)
         users = [component for component in block.components if lost in component.expression.columns]
         self._add(
             3,
-            f"{self.passage.why_gone(block.relation(alias), lost.column)}, and no join constraint leads from {start}"
+            f"{self.passage.why_gone(start, lost.column)}, and no join constraint leads from {start}"
             f" to {end}, which offers it",
             users[0].name,
             f"add a [[join]] between {short(start)} and {short(end)}",

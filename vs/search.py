@@ -154,7 +154,7 @@ class _Search:
         own = self.block.relation(alias)
         paths = self.joins.paths(own, relation, PATHS)
         if not paths:
-            self.obstacles.no_path(self.block, alias, own, relation)
+            self.obstacles.no_path(self.block, covers[0][0], relation)
         found = []
         for path in paths:
             joined, hops = candidate.joined.walk(alias, path)
@@ -267,17 +267,17 @@ class _Search:
         """Those that stay and the stand-ins where they stood; the others after them."""
         names = dict(candidate.joined.occurrences)
         written = self.block.definition.preferences
-        placed_: list[DraftOccurrence] = []
+        found: list[DraftOccurrence] = []
         for alias, _ in self.block.occurrences:
             present = alias if alias in names else candidate.stand_ins.get(alias)
             if present is not None:
-                placed_.append(DraftOccurrence(present, names.pop(present), written.of_relation(alias)))
+                found.append(DraftOccurrence(present, names.pop(present), written.of_relation(alias)))
         serving = _preferences_of_hops(decision, candidate)
         for alias, name in names.items():
             leaving = next((p.of for p in candidate.provisions if p.by == alias and not p.hops), None)
             preference = written.of_relation(leaving) if leaving is not None else serving.get(alias, BRIDGE)
-            placed_.append(DraftOccurrence(alias, name, preference))
-        return tuple(placed_)
+            found.append(DraftOccurrence(alias, name, preference))
+        return tuple(found)
 
 
 def _substitution(decision: Decision, candidate: _Candidate) -> dict[ColumnRef, Expression]:
@@ -289,8 +289,8 @@ def _substitution(decision: Decision, candidate: _Candidate) -> dict[ColumnRef, 
         if column is not None:
             found[ref] = plain(ColumnRef(candidate.stand_ins[ref.alias], column))
     for provision in candidate.provisions:
-        for ref, cover_ in provision.covers:
-            found[ref] = placed(cover_.expression, provision.by)
+        for ref, offered in provision.covers:
+            found[ref] = placed(offered.expression, provision.by)
     return found
 
 
