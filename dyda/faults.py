@@ -1,8 +1,8 @@
 """Fault points: named places where a test may stop, kill or interleave a running unit.
 
 No sleeps make a race pass here: a test registers a hook with `on`, or starts a process with
-`DYDA_FAULT=point=kill` and the process kills itself there with SIGKILL. In normal life `point` is one
-dictionary look-up.
+`DYDA_FAULT=point=kill` and the process kills itself there with SIGKILL, or with `=stop` and it stops there until it
+gets SIGCONT. In normal life `point` is one dictionary look-up.
 """
 
 from __future__ import annotations
@@ -52,23 +52,27 @@ def on(name: str, hook: Callable[[], None]) -> Iterator[None]:
         _hooks.pop(name, None)
 
 
-def _kill_from_environment() -> None:
-    """`DYDA_FAULT=install.merged=kill` (or `=kill:3` for the third passing) arms one point of this process."""
+SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+
+
+def _arm_from_environment() -> None:
+    """`DYDA_FAULT=install.merged=kill` (or `=kill:3` for the third passing) arms one point of this process, once."""
     wanted = os.environ.get("DYDA_FAULT")
     if not wanted:
         return
     name, _, action = wanted.partition("=")
-    if name not in POINTS or not action.startswith("kill"):
-        raise ValueError(f"DYDA_FAULT={wanted!r}: expected POINT=kill or POINT=kill:N")
-    remaining = int(action.partition(":")[2] or 1)
+    action, _, count = action.partition(":")
+    if name not in POINTS or action not in SIGNALS:
+        raise ValueError(f"DYDA_FAULT={wanted!r}: expected POINT=kill, POINT=kill:N or POINT=stop")
+    remaining = int(count or 1)
 
-    def kill() -> None:
+    def strike() -> None:
         nonlocal remaining
         remaining -= 1
-        if remaining <= 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if remaining == 0:
+            os.kill(os.getpid(), SIGNALS[action])
 
-    _hooks[name] = kill
+    _hooks[name] = strike
 
 
-_kill_from_environment()
+_arm_from_environment()
