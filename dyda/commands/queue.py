@@ -49,7 +49,7 @@ class Queue:
     def of(cls, house: House) -> Queue:
         records = tuple(house.warehouse.messages())
         settings = house.project.settings.maintenance
-        schedule = schedule_of(records, load(house).views.values())
+        schedule = schedule_of(records, load(house))
         return cls(records, schedule, Consistency(settings.consistency), settings.batch_rows)
 
     @cached_property

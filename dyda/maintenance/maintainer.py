@@ -248,7 +248,7 @@ class Maintainer:
         outcome = Outcome.IDLE
         while True:
             current = self._current(polled, waiting)
-            unit = self.planner.next_unit(polled, current)
+            unit = self.planner.next_unit(polled, current, self.known)
             phases.done("plan")
             if unit is None:
                 break

@@ -15,8 +15,10 @@ from dyda.house import House
 from dyda.maintenance.live import Known, LiveView
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.reads import HOLDING, lacked, view_reads
+from dyda.model.algebra import ViewDefinition
+from dyda.model.knowledge import Knowledge
 from dyda.model.relation import RelationName
-from scheduler import Consistency, Detection, Queued, Schedule, Unit, UnitKind
+from scheduler import Consistency, Detection, Queued, Schedule, Unit, UnitKind, ViewReads
 
 __all__ = ["Planner"]
 
@@ -35,6 +37,8 @@ class Planner:
         self._over: frozenset[str] = frozenset()
         self._scheduled: set[int] = set()
         self._polled: Poll | None = None
+        self._knowledge: Knowledge | None = None
+        self._read: dict[str, tuple[ViewDefinition, ViewReads]] = {}
         self._broken: Counter[int] = Counter()
         self._lock: frozenset[RelationName] = frozenset()
         self._at_most: int | None = None
@@ -43,9 +47,9 @@ class Planner:
         """An operator decided something, or a view was frozen: plan anew."""
         self._schedule = None
 
-    def next_unit(self, polled: Poll, current: Sequence[LiveView]) -> Unit | None:
+    def next_unit(self, polled: Poll, current: Sequence[LiveView], known: Known) -> Unit | None:
         """The next unit of what the poll shows and some view of `current` lacks."""
-        schedule = self._refreshed(polled, current)
+        schedule = self._refreshed(polled, current, known)
         batch_rows = self.house.project.settings.maintenance.batch_rows
         unit = schedule.next_unit(self.consistency, batch_rows)
         if unit is not None and self._at_most is not None and unit.kind is UnitKind.DATA:
@@ -139,13 +143,13 @@ class Planner:
         states = {record.id: record.state for record in self.house.warehouse.messages()}
         return any(states.get(queued.number) in HOLDING for queued in missing)
 
-    def _refreshed(self, polled: Poll, current: Sequence[LiveView]) -> Schedule:
+    def _refreshed(self, polled: Poll, current: Sequence[LiveView], known: Known) -> Schedule:
         """The schedule over `current`. Within one poll only units leave it, and `installed` has taken those out."""
         names = frozenset(view.name for view in current)
         if self._schedule is not None and self._over == names and self._polled is polled:
             return self._schedule
         missing = self._missing(polled, current)
-        reads = [view_reads(view) for view in current]
+        reads = self._reads(current, known)
         present = {queued.number for queued in missing}
         if self._schedule is None or self._over != names:
             self._schedule, self._over = Schedule(reads, self.detection), names
@@ -160,6 +164,17 @@ class Planner:
             self._schedule.add(missing)
         self._scheduled, self._polled = present, polled
         return self._schedule
+
+    def _reads(self, current: Sequence[LiveView], known: Known) -> list[ViewReads]:
+        """What each view reads and might read; asked again only of views that are others now, or of all under other
+        knowledge."""
+        if self._knowledge != known.knowledge:
+            self._knowledge = known.knowledge
+            self._read.clear()
+        for view in current:
+            if self._read.get(view.name, (None,))[0] is not view.definition:
+                self._read[view.name] = (view.definition, view_reads(view, known))
+        return [self._read[view.name][1] for view in current]
 
     def _recall(self, schedule: Schedule) -> None:
         """What earlier aborts have shown about the messages that are still in the queue (S3)."""

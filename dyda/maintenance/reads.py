@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from dyda.maintenance.live import LiveView
+from dyda.maintenance.live import Known, LiveView
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.warehouse import MessageRecord
 from scheduler import Detection, Queued, Schedule, State, ViewReads
+from vs import candidate_relations, effective_preferences
 
 __all__ = ["HOLDING", "lacked", "schedule_of", "view_reads"]
 
@@ -18,28 +19,32 @@ HOLDING = {"held": State.HELD, "approval": State.APPROVAL}
 the message; whoever else has yet to see it goes on."""
 
 
-def view_reads(view: LiveView) -> ViewReads:
+def view_reads(view: LiveView, known: Known | None = None) -> ViewReads:
     """The view's relations with the columns that its maintenance asks for.
 
     A relation that occurs more than once is read when it changes itself: each occurrence meets the others. Sweeps
-    prefer keys but do not rely on them, so no column is read for the sake of a key (rule S4).
+    prefer keys but do not rely on them, so no column is read for the sake of a key (rule S4). With `known`, also what
+    any rewriting of the view might read (rule S2); of which columns nobody can say before it is there.
     """
     reads: dict[RelationName, frozenset[str]] = {}
     for occurrence in view.block.occurrences:
         name = occurrence.relation.name
         reads[name] = reads.get(name, frozenset()).union(occurrence.columns)
     times = Counter(occurrence.relation.name for occurrence in view.block.occurrences)
-    return ViewReads(view.name, reads, rereads=frozenset(name for name, count in times.items() if count > 1))
+    rereads = frozenset(name for name, count in times.items() if count > 1)
+    if known is None:
+        return ViewReads(view.name, reads, rereads)
+    others = candidate_relations(view.definition, known.knowledge, known.defaults) - reads.keys()
+    appending = effective_preferences(view.definition, known.defaults).new_columns == "append"
+    return ViewReads(view.name, reads, rereads, dict.fromkeys(others), frozenset(reads if appending else ()))
 
 
 def schedule_of(
-    messages: Iterable[MessageRecord],
-    views: Iterable[LiveView],
-    detection: Detection = Detection.PESSIMISTIC,
+    messages: Iterable[MessageRecord], known: Known, detection: Detection = Detection.PESSIMISTIC
 ) -> Schedule:
     """The schedule of what the catalog holds and some view lacks, an operator's decisions included."""
-    readers = tuple(views)
-    schedule = Schedule([view_reads(view) for view in readers], detection)
+    readers = known.views.values()
+    schedule = Schedule([view_reads(view, known) for view in readers], detection)
     records = [record for record in messages if record.state != "skipped"]
     lacking = lacked(((record.source, record.xid) for record in records), readers)
     records = [record for record in records if (record.source, record.xid) in lacking]

@@ -1,7 +1,8 @@
 """Interleavings as data: fixtures/schedules/*.spec say what commits where, and what must come of it.
 
     source crm: CREATE TABLE …; INSERT …          a source database and how it begins
-    view v: SELECT …
+    view v: SELECT …                              `\n` begins a new line
+    knowledge: join = [{…}]                       a line of knowledge.toml
     set: consistency = "complete"                 a line of [maintenance]
     transaction t1 crm: INSERT …                  a transaction at a source; DDL is one too
     at start: t1 t2                               committed before the first cycle, in this order
@@ -39,6 +40,7 @@ class Spec:
     sources: dict[str, str] = field(default_factory=dict)
     views: dict[str, str] = field(default_factory=dict)
     settings: list[str] = field(default_factory=list)
+    knowledge: list[str] = field(default_factory=list)
     transactions: dict[str, tuple[str, str]] = field(default_factory=dict)
     moments: dict[str, list[str]] = field(default_factory=dict)
     order: list[list[str]] | None = None
@@ -57,7 +59,9 @@ class Spec:
                 case ["source", name]:
                     spec.sources[name] = rest
                 case ["view", name]:
-                    spec.views[name] = rest
+                    spec.views[name] = rest.replace("\\n", "\n")
+                case ["knowledge"]:
+                    spec.knowledge.append(rest)
                 case ["set"]:
                     spec.settings.append(rest)
                 case ["transaction", name, source]:
@@ -142,6 +146,7 @@ def test_schedule(path: Path, new_town: Callable[..., Town]) -> None:
         town.source(name, *re.split(r";\s*", statements))
     for name, text in spec.views.items():
         town.view(name, text)
+    (town.folder / "knowledge.toml").write_text("\n".join(spec.knowledge))
     town.apply()
     play = Play(spec, town)
     play.extents = {view: town.extent(view) for view in spec.views}

@@ -34,7 +34,7 @@ def test_states_in_the_catalog_are_states_of_the_schedule(project: Project) -> N
     for number, state in zip(numbers, ("held", "approval", "quarantined", "broken", "skipped"), strict=False):
         project.mark(number, state, "because")
     with House.open(project.folder) as house:
-        schedule = schedule_of(house.warehouse.messages(), load(house).views.values())
+        schedule = schedule_of(house.warehouse.messages(), load(house))
     assert len(schedule) == 5
     assert numbers[4] not in schedule, "a skipped message holds nobody"
     states = [waiting.state for waiting in schedule.waiting()]
