@@ -174,9 +174,9 @@ def test_appended_columns_leave_the_readers_own_views_alone(worker: Worker, quer
     query("CREATE VIEW mine AS SELECT name || '!' AS loud FROM people")
     replace(worker, "people", entries(("Ann", "7", 1)), version(("name", "text"), ("age", "integer")))
     assert query("SELECT * FROM mine") == [("Ann!",)]
-    with pytest.raises(DydaError, match=r"view public\.mine depends on"):
+    with pytest.raises(DydaError, match=r"public\.mine (stands|depends) on"):
         replace(worker, "people", entries(("7", 1)), version(("age", "integer")))
-    with pytest.raises(DydaError, match=r"view public\.mine depends on"):
+    with pytest.raises(DydaError, match=r"public\.mine (stands|depends) on"):
         worker.drop_view("people")
     assert query("SELECT * FROM mine") == [("Ann!",)]
 
