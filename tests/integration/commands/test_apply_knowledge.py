@@ -97,6 +97,27 @@ def test_an_evolved_knowledge_with_an_untouched_file_is_left_alone(travel: Town)
         assert house.warehouse.knowledge().retired == ()
 
 
+def test_the_knowledge_follows_the_schemas_and_says_what_has_ended(travel: Town) -> None:
+    write(travel, KNOWLEDGE)
+    travel.apply()
+    travel.execute("tours", "ALTER TABLE tour RENAME tour_name TO guest")
+    travel.execute("booking", "ALTER TABLE flight_res RENAME TO reservation")
+    travel.settle()
+    listed = {entry["kind"]: entry for entry in commands.knowledge(travel.folder)}
+    assert {entry["state"] for entry in listed.values()} == {"active"}
+    assert listed["join"]["constraint"] == (
+        "booking.public.reservation meets tours.public.tour on"
+        " booking.public.reservation.name = tours.public.tour.guest"
+    )
+    assert commands.plan_apply(travel.folder).knowledge == "evolved"
+    travel.execute("tours", "ALTER TABLE tour DROP age")
+    travel.settle()
+    ended = [entry for entry in commands.knowledge(travel.folder) if entry["state"] == "retired"]
+    assert [entry["kind"] for entry in ended] == ["function"]
+    assert "age" in ended[0]["reason"]
+    assert commands.plan_apply(travel.folder).empty, "the file is untouched"
+
+
 def test_what_neither_view_nor_knowledge_names_is_released(travel: Town) -> None:
     write(travel, KNOWLEDGE)
     travel.apply()

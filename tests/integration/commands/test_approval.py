@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 
 import pytest
@@ -219,12 +222,27 @@ def test_what_is_not_for_approval_is_refused(travel: Town) -> None:
     assert travel.run("pending", "approve", "one", check=False).returncode == 2
 
 
-def test_the_command_line_through_a_running_daemon(travel: Town) -> None:
+def test_the_command_line_while_a_daemon_runs(travel: Town) -> None:
     travel.execute("booking", "ALTER TABLE flight_res DROP age")
     assert travel.run("daemon", "--until-idle").returncode == 0, "an unapproved message does not count"
     (number,) = waiting(travel)
-    done = json.loads(travel.run("pending", "approve", str(number), "--json").stdout)
-    assert done["views"] == ["ages", "fixed"]
-    travel.run("daemon", "--until-idle")
-    assert commands.pending(travel.folder) == []
+    daemon = subprocess.Popen(
+        [sys.executable, "-m", "dyda", "-C", str(travel.folder), "daemon"], stderr=subprocess.DEVNULL
+    )
+    try:
+        until(lambda: commands.status(travel.folder)["daemon"]["running"])
+        done = json.loads(travel.run("pending", "approve", str(number), "--json").stdout)
+        assert done["views"] == ["ages", "fixed"]
+        until(lambda: commands.pending(travel.folder) == [])
+    finally:
+        daemon.terminate()
+        assert daemon.wait(60) == 0
     assert travel.extent("ages") == {"Ann\t7": 1}
+    assert travel.state("fixed")["state"] == "broken"
+
+
+def until(true: Callable[[], bool], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
