@@ -80,9 +80,11 @@ class Approval:
         if not queue or (numbers == self._seen[0] and known is self._seen[1]):
             return False
         self._seen = (numbers, known)
-        records = {record.id: record for record in self.house.warehouse.messages()}
+        wanted = self.house.project.settings.maintenance.schema_changes == "approve"
+        states = None if wanted else ("approval",)
+        records = {record.id: record for record in self.house.warehouse.messages(numbers=numbers, states=states)}
         stopped: dict[int, str] = {}
-        if self.house.project.settings.maintenance.schema_changes == "approve":
+        if wanted:
             approved = {number for number in numbers if number in records and records[number].approved}
             stopped = _stopped(queue, foresee_messages(self.house, known, queue), approved, known)
         changed = False

@@ -247,7 +247,9 @@ class Maintainer:
         refresh = Refresh(self.house, polled, self.planner.early_check(polled))
         outcome = Outcome.IDLE
         while True:
+            phases.done("plan")
             current = self._current(polled, waiting)
+            phases.done("catalog")
             unit = self.planner.next_unit(polled, current, self.known)
             phases.done("plan")
             if unit is None:

@@ -136,12 +136,12 @@ class Planner:
         return check
 
     def _missing(self, polled: Poll, current: Sequence[LiveView]) -> list[Queued]:
-        lacking = lacked(((queued.message.source, queued.message.xid) for queued in polled.queue), current)
-        return [queued for queued in polled.queue if (queued.message.source, queued.message.xid) in lacking]
+        lacks = lacked(current)
+        return [queued for queued in polled.queue if lacks(queued.message.source, queued.message.xid)]
 
     def _held(self, missing: Sequence[Queued]) -> bool:
-        states = {record.id: record.state for record in self.house.warehouse.messages()}
-        return any(states.get(queued.number) in HOLDING for queued in missing)
+        held = {record.id for record in self.house.warehouse.messages(states=HOLDING)}
+        return any(queued.number in held for queued in missing)
 
     def _refreshed(self, polled: Poll, current: Sequence[LiveView], known: Known) -> Schedule:
         """The schedule over `current`. Within one poll only units leave it, and `installed` has taken those out."""
@@ -154,8 +154,8 @@ class Planner:
         if self._schedule is None or self._over != names:
             self._schedule, self._over = Schedule(reads, self.detection), names
             self._schedule.add(missing)
-            for record in self.house.warehouse.messages():
-                if record.id in present and record.state in HOLDING:
+            for record in self.house.warehouse.messages(states=HOLDING):
+                if record.id in present:
                     self._schedule.mark(record.id, HOLDING[record.state])
             self._recall(self._schedule)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from dyda.maintenance.live import Known, LiveView
 from dyda.model.position import Position
@@ -45,23 +45,22 @@ def schedule_of(
     """The schedule of what the catalog holds and some view lacks, an operator's decisions included."""
     readers = known.views.values()
     schedule = Schedule([view_reads(view, known) for view in readers], detection)
-    records = [record for record in messages if record.state != "skipped"]
-    lacking = lacked(((record.source, record.xid) for record in records), readers)
-    records = [record for record in records if (record.source, record.xid) in lacking]
+    lacks = lacked(readers)
+    records = [record for record in messages if record.state != "skipped" and lacks(record.source, record.xid)]
     schedule.add(Queued(record.id, record.message) for record in records)
     for record in records:
         schedule.mark(record.id, HOLDING.get(record.state, State.PENDING))
     return schedule
 
 
-def lacked(transactions: Iterable[tuple[str, int]], views: Iterable[LiveView]) -> set[tuple[str, int]]:
-    """Those of the transactions (source, xid) that some view does not have yet."""
+def lacked(views: Iterable[LiveView]) -> Callable[[str, int], bool]:
+    """Whether some view does not have the transaction (source, xid) yet. Views that agree are asked once."""
     positions: dict[str, set[Position]] = {}
     for view in views:
         for source, position in view.positions.items():
             positions.setdefault(source, set()).add(position)
-    return {
-        (source, xid)
-        for source, xid in transactions
-        if any(not position.includes(xid) for position in positions.get(source, ()))
-    }
+
+    def lacks(source: str, xid: int) -> bool:
+        return any(not position.includes(xid) for position in positions.get(source, ()))
+
+    return lacks

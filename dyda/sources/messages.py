@@ -30,6 +30,7 @@ class Names:
     watched: Mapping[int, RelationName]
     by_oid: bool = True
     _meant: dict[RelationName, int] = field(init=False)
+    _named: dict[int, tuple[RelationName, ...]] = field(default_factory=dict)
     _before: dict[RelationName, int] = field(init=False)
     """What was meant when the transaction began."""
     _left: dict[int, RelationName | None] = field(default_factory=dict)
@@ -45,9 +46,14 @@ class Names:
 
     def of(self, root: int) -> tuple[RelationName, ...]:
         """The names under which rows of the table are reported; none: nobody asked for it."""
-        meant = tuple(name for name, oid in self._meant.items() if oid == root)
-        watched = self.watched.get(root)
-        return meant if meant or watched is None or watched in self._meant else (watched,)
+        found = self._named.get(root)
+        if found is None:
+            found = tuple(name for name, oid in self._meant.items() if oid == root)
+            watched = self.watched.get(root)
+            if not found and watched is not None and watched not in self._meant:
+                found = (watched,)
+            self._named[root] = found
+        return found
 
     def told_by(self, entry: SchemaEntry) -> list[SchemaChange]:
         """What the entry says, to each name that it concerns."""
@@ -61,6 +67,7 @@ class Names:
 
     def _replaced(self, entry: SchemaEntry) -> list[SchemaChange]:
         taken = entry.name(self.source)
+        self._named.clear()
         if not self.by_oid:
             self._meant[taken] = entry.root
             return [entry.change(taken)]

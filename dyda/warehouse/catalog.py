@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, select, text
+from sqlalchemy import BigInteger, Connection, Row, any_, select, text
+from sqlalchemy.dialects.postgresql import array
 
 from dyda.model.message import UpdateMessage
 from dyda.model.position import Position
@@ -121,12 +122,22 @@ def positions(connection: Connection) -> dict[str, dict[str, Position]]:
     return found
 
 
-def messages(connection: Connection, source: str | None = None, limit: int | None = None) -> list[MessageRecord]:
-    """The queue in arrival order."""
+def messages(
+    connection: Connection,
+    source: str | None = None,
+    limit: int | None = None,
+    numbers: Collection[int] | None = None,
+    states: Collection[str] | None = None,
+) -> list[MessageRecord]:
+    """The queue in arrival order: all of it, or what is asked for."""
     table = models.message
     query = select(table).order_by(table.c.id).limit(limit)
     if source is not None:
         query = query.where(table.c.source == source)
+    if numbers is not None:
+        query = query.where(table.c.id == any_(array(list(numbers), type_=BigInteger)))
+    if states is not None:
+        query = query.where(table.c.state.in_(states))
     return [_message(row) for row in connection.execute(query)]
 
 

@@ -10,7 +10,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
@@ -157,9 +157,16 @@ class Warehouse:
         with self._reading() as connection:
             return catalog.positions(connection)
 
-    def messages(self, source: str | None = None, limit: int | None = None) -> list[MessageRecord]:
+    def messages(
+        self,
+        source: str | None = None,
+        limit: int | None = None,
+        numbers: Collection[int] | None = None,
+        states: Collection[str] | None = None,
+    ) -> list[MessageRecord]:
+        """The queue in arrival order: all of it, or what is asked for."""
         with self._reading() as connection:
-            return catalog.messages(connection, source, limit)
+            return catalog.messages(connection, source, limit, numbers, states)
 
     def message(self, number: int) -> MessageRecord:
         with self._reading() as connection:

@@ -308,7 +308,7 @@ class Churn:
         states = {view["name"]: view for view in commands.views(self.town.folder)}
         alive = [name for name, view in states.items() if view["state"] != "broken"]
         self.summary.unbroken = len(alive)
-        # A slow machine makes a fresh view stale: its sources were not polled for ten seconds. Nothing is pending, see below.
+        # On a slow machine a view is stale ten seconds after its sources were polled; that nothing is pending is below.
         odd = {name: view for name, view in states.items() if view["state"] not in ("fresh", "stale", "broken")}
         if odd:
             raise ChurnFailed(f"neither fresh nor broken: {odd}")

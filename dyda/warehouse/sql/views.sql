@@ -1,7 +1,10 @@
 -- views: every view with its version, its positions, and what has been received and is not in it yet.
 -- A message concerns a view if it touches one of the view's relations; a version that lists none reads everything of
 -- the sources it has positions for. Parameters: name (NULL: all).
-WITH standing AS (
+-- A position may list thousands of transactions, so its text is read once, not for every message.
+WITH placed AS MATERIALIZED (
+    SELECT p.view, p.source, p.position::pg_snapshot AS position FROM dyda.position p
+), standing AS (
     SELECT p.view, jsonb_object_agg(p.source, p.position) AS positions,
            CASE WHEN count(*) = count(s.polled_at) THEN min(s.polled_at) END AS polled_at
     FROM dyda.position p LEFT JOIN dyda.source s ON s.name = p.source
@@ -11,11 +14,11 @@ WITH standing AS (
            bool_or(m.state IN ('held', 'approval')) AS held,
            string_agg(DISTINCT m.reason, '; ') FILTER (WHERE m.state NOT IN ('waiting', 'running')) AS reason
     FROM dyda.message m
-    JOIN dyda.position p ON p.source = m.source
+    JOIN placed p ON p.source = m.source
     JOIN dyda.view v ON v.name = p.view
     JOIN dyda.view_version w ON w.view = v.name AND w.version = v.version
     WHERE (cardinality(w.relations) = 0 OR w.relations && m.relations)
-      AND NOT pg_visible_in_snapshot(m.xid::text::xid8, p.position::pg_snapshot)
+      AND NOT pg_visible_in_snapshot(m.xid::text::xid8, p.position)
     GROUP BY p.view
 )
 SELECT v.name, v.state, v.reason, v.file_text, v.version, v.rows, v.fresh_at, v.created_at,
