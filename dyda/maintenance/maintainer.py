@@ -77,7 +77,8 @@ class Maintainer:
         self._loaded: Known | None = None
         self._acknowledged: set[str] = set()
         self._resting: dict[str, tuple[float, float, str]] = {}
-        self._tidy = False
+        self._tidy: set[int] | None = None
+        """The messages that were in the queue when it was last found tidy; None after an installation."""
 
     @property
     def known(self) -> Known:
@@ -242,6 +243,7 @@ class Maintainer:
         noticed = self.watch.notice(polled, self.known)
         if noticed is not None:
             self.worker.install(noticed)
+            self._tidy = None
             self.reload()
             return Outcome.WORKED
         refresh = Refresh(self.house, polled, self.planner.early_check(polled))
@@ -276,9 +278,10 @@ class Maintainer:
         """Messages that no view waits for any more leave the queue: their readers were dropped, broke or rebuilt.
 
         The poll knows nothing of what only held views wait for."""
-        if self._tidy:
+        numbers = {queued.number for queued in polled.queue}
+        if self._tidy is not None and numbers <= self._tidy:
             return
-        self._tidy = True
+        self._tidy = numbers
         positions = positions_after(self.known, ())
         waiting = {
             queued.number
@@ -342,7 +345,7 @@ class Maintainer:
             if name not in self.known.relations and polled.snapshots[name.source].stands(relation):
                 self.house.source(name.source).attach([relation])  # the same table, watched under its new name
         self.forget()
-        self._tidy = False
+        self._tidy = None
         self._resting = {source: rest for source, rest in self._resting.items() if source not in polled.snapshots}
         acknowledge(self.house, polled, positions, self._acknowledged)
 
