@@ -6,6 +6,7 @@ depends on it and nothing else. While a daemon runs it is the one who writes; it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -135,12 +136,18 @@ def _dangers(maintainer: Maintainer, record: MessageRecord) -> Sequence[Mapping[
 def _retry(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     record = _find(maintainer, arguments)
     _must_be(record, ("quarantined", "broken"), "tried again")
-    held = [view.name for view in _held_for(maintainer, record)]
+    held = _held_for(maintainer, record)
     # The message first: a view that is live again while its message is still quarantined would be passed over.
-    maintainer.worker.mark_messages([record.id], "waiting")
+    together = {number for view in held for number in _held_by(view)}
+    merged = [
+        other.id
+        for other in maintainer.house.warehouse.messages()
+        if other.id in together and other.state == "quarantined" and other.id != record.id
+    ]
+    maintainer.worker.mark_messages([record.id, *merged], "waiting")
     for view in held:
-        maintainer.worker.set_state(view, "live")
-    return _answer(maintainer, record, held)
+        maintainer.worker.set_state(view.name, "resync" if view.behind else "live")
+    return _answer(maintainer, record, [view.name for view in held])
 
 
 def _skip(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
@@ -215,10 +222,14 @@ def _touched(maintainer: Maintainer, record: MessageRecord) -> list[str]:
 def _held_for(maintainer: Maintainer, record: MessageRecord) -> list[ViewRecord]:
     """Views that are held because of this message: their reason begins with its number."""
     return [
-        view
-        for view in maintainer.known.frozen.values()
-        if view.stored_state == "held" and (view.reason or "").startswith(f"message {record.id} ")
+        view for view in maintainer.known.frozen.values() if view.stored_state == "held" and record.id in _held_by(view)
     ]
+
+
+def _held_by(view: ViewRecord) -> set[int]:
+    """The messages that a view's reason begins with: several if they were merged."""
+    named = re.match(r"messages? (\d+(?:, \d+)*) ", view.reason or "")
+    return {int(number) for number in named[1].split(", ")} if named else set()
 
 
 def _answer(maintainer: Maintainer, record: MessageRecord, views: list[str] | None = None) -> Answer:

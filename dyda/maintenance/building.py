@@ -177,7 +177,9 @@ class Builder:
         record = self._record(name)
         spent = (self.poll.queries - asked, written, time.perf_counter() - started)
         version = self.version(plan, told(done, *spent) if record is not None and record.version else {})
-        unchanged = record is not None and record.sql == version.sql and record.columns == version.columns
+        unchanged = (
+            record is not None and not record.behind and record.sql == version.sql and record.columns == version.columns
+        )
         expected = record.positions if record is not None else {}
         return ViewChange(
             view=name,

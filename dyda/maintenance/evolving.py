@@ -21,7 +21,7 @@ from dyda.sources.catalog import UNCAPTURED
 from dyda.warehouse import Installation, RelationState
 from vs import evolve
 
-__all__ = ["EvolvedKnowledge", "KnowledgeWatch", "evolved_knowledge"]
+__all__ = ["EvolvedKnowledge", "KnowledgeWatch", "evolved_knowledge", "relations_after"]
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,17 @@ class EvolvedKnowledge:
     retired: tuple[Mapping[str, Any], ...] = ()
 
 
-def evolved_knowledge(
-    known: Known, described: Mapping[RelationName, Relation], gone: Iterable[RelationName]
-) -> EvolvedKnowledge:
-    """The knowledge once the catalog knows the relations as `described`, and that others are `gone`."""
+def relations_after(
+    known: Known,
+    names: Iterable[RelationName],
+    described: Mapping[RelationName, Relation],
+    gone: Iterable[RelationName],
+) -> dict[RelationName, Relation | None]:
+    """Those of `names` that are others once the catalog knows the relations as `described`; None if they are `gone`."""
     by_oid = {(relation.name.source, relation.oid): relation for relation in described.values()}
     missing = set(gone)
     now: dict[RelationName, Relation | None] = {}
-    for name in known.knowledge.relations:
+    for name in names:
         record = known.relations.get(name)
         if record is None:
             continue
@@ -48,6 +51,14 @@ def evolved_knowledge(
             now[name] = found
         elif found is None and name in missing:
             now[name] = None
+    return now
+
+
+def evolved_knowledge(
+    known: Known, described: Mapping[RelationName, Relation], gone: Iterable[RelationName]
+) -> EvolvedKnowledge:
+    """The knowledge once the catalog knows the relations as `described`, and that others are `gone`."""
+    now = relations_after(known, known.knowledge.relations, described, gone)
     if not now:
         return EvolvedKnowledge()
     relations = {name: record.relation for name, record in known.relations.items()}

@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dyda.errors import DydaError
 from dyda.house import House
-from dyda.maintenance.live import Known
+from dyda.maintenance.live import Known, held_definition
 from dyda.model.algebra import ViewDefinition, conjuncts, scans
 from dyda.model.message import SchemaChange, Truncation
-from dyda.model.parse import parse_view
-from dyda.model.relation import Relation
 from dyda.model.schemas import Schemas
 from dyda.warehouse import ViewRecord
 from va import MetadataOnly, adapt
@@ -31,7 +28,9 @@ def foresee(house: House, known: Known, schemas: Schemas) -> list[dict[str, Any]
     records = {name: view.record for name, view in known.views.items()} | dict(known.frozen)
     answers = []
     for name in sorted(records):
-        definition = known.views[name].definition if name in known.views else _read(house, known, records[name])
+        definition = (
+            known.views[name].definition if name in known.views else held_definition(house, known, records[name])
+        )
         if definition is None:
             answers.append(_told(name, "none", records[name].sql, None, None, _already(records[name])))
         else:
@@ -91,20 +90,6 @@ def _cost(definition: ViewDefinition, numeric: str) -> int:
     block = flatten(definition, numeric)
     plan = plan_sweep(block)
     return max(plan.queries(occurrence.alias) for occurrence in block.occurrences)
-
-
-def _read(house: House, known: Known, record: ViewRecord) -> ViewDefinition | None:
-    """The definition of a view that is held; None of one that is broken already."""
-
-    def resolve(source: str, schema: str | None, table: str) -> Relation:
-        return known.relations[house.relation_name(source, schema, table)].relation
-
-    if record.stored_state == "broken" or record.sql is None:
-        return None
-    try:
-        return parse_view(record.name, record.sql, resolve, plain_numeric=house.project.settings.spark.numeric)
-    except (DydaError, KeyError):
-        return None
 
 
 def _already(record: ViewRecord) -> str:

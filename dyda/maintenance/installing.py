@@ -57,6 +57,8 @@ def positions_after(known: Known, changes: Iterable[ViewChange]) -> Positions:
             positions.pop(change.view, None)
         else:
             at = positions.setdefault(change.view, {})
+            if change.version is not None:
+                at.clear()  # the positions that come with a definition are all there are: the view may leave a source
             at.update({source: new for source, (_, new) in change.positions.items() if new is not None})
     return positions
 

@@ -19,7 +19,7 @@ from dyda.warehouse import KnowledgeRecord, RelationRecord, SourceRecord, ViewRe
 from vm import JoinBlock, SweepPlan, flatten, plan_sweep
 from vs import Defaults
 
-__all__ = ["BuildPlan", "Known", "LiveView", "Target", "load"]
+__all__ = ["BuildPlan", "Known", "LiveView", "Target", "held_definition", "load"]
 
 MAINTAINED = ("live", "resync", "building")
 
@@ -165,3 +165,17 @@ def _same_relations(view: LiveView, relations: Mapping[RelationName, RelationRec
         (known := relations.get(occurrence.relation.name)) is not None and known.relation == occurrence.relation
         for occurrence in view.block.occurrences
     )
+
+
+def held_definition(house: House, known: Known, record: ViewRecord) -> ViewDefinition | None:
+    """The definition of a view that is held; None of one that is broken already."""
+
+    def resolve(source: str, schema: str | None, table: str) -> Relation:
+        return known.relations[house.relation_name(source, schema, table)].relation
+
+    if record.stored_state == "broken" or record.sql is None:
+        return None
+    try:
+        return parse_view(record.name, record.sql, resolve, plain_numeric=house.project.settings.spark.numeric)
+    except (DydaError, KeyError):
+        return None

@@ -37,6 +37,7 @@ from dyda.maintenance.approval import Approval
 from dyda.maintenance.building import Builder, Progress
 from dyda.maintenance.evolving import KnowledgeWatch
 from dyda.maintenance.installing import Phases, Positions, acknowledge, everywhere, installation, positions_after
+from dyda.maintenance.left_behind import left_behind
 from dyda.maintenance.live import Known, LiveView, Target, load
 from dyda.maintenance.movement import find_movement
 from dyda.maintenance.planning import Planner
@@ -337,6 +338,8 @@ class Maintainer:
         self._check(polled, read | builder.forgotten)
         faults.point("unit.checked")
         phases.done("check")
+        taken = built | {view.name for view in current if unit is not None}
+        changes = [*changes, *left_behind(self.house, self.known, polled, builder, taken)]
         positions: Positions = positions_after(self.known, changes)
         self.worker.install(
             installation(self.house, self.known, polled, unit, changes, builder, positions, phases, built)
@@ -384,7 +387,8 @@ class Maintainer:
                 work.changes([view], lambda phase: None)
             except (ValueDoesNotFit, EvaluationFailed) as own:
                 told = ", ".join(map(str, numbers))
-                reason = f"message {told} is quarantined: {own.what}"
+                which = f"messages {told} are" if len(numbers) > 1 else f"message {told} is"
+                reason = f"{which} quarantined: {own.what}"
                 self.log(f"view {view.name} is held: {reason}")
                 self.worker.mark_messages(numbers, "quarantined", own.what)
                 self.worker.set_state(view.name, "held", reason)

@@ -57,7 +57,7 @@ class Recovery:
         ]
         free = [name for name in waiting if not worker.dependents(name)]
         for name in free:
-            worker.set_state(name, "live")
+            worker.set_state(name, "resync" if known.frozen[name].behind else "live")
         return bool(free)
 
     def forget(self, names: Iterable[str]) -> None:

@@ -178,9 +178,11 @@ class UnitWork:
         ours: dict[str, set[int]] = {}
         for queued in self.unit.messages:
             ours.setdefault(queued.message.source, set()).add(queued.message.xid)
-        self.refresh.read_images(view.block for view in views)
+        # The images that another view waits with may be of rows that its relation, as it is known now, does not have.
+        lacking = [v for v in views if not all(v.has(source, xid) for source, xids in ours.items() for xid in xids)]
+        self.refresh.read_images(view.block for view in lacking)
         phase("images")
-        deltas = self.refresh.changes(views, ours, phase)
+        deltas = self.refresh.changes(lacking, ours, phase)
         changes = []
         for view in views:
             positions = {

@@ -98,6 +98,11 @@ class ViewRecord:
     pending: int
     details: Mapping[str, Any]
 
+    @property
+    def behind(self) -> bool:
+        """Whether the definition was rewritten while the view could not move: its rows are not the definition's."""
+        return bool(self.details.get("behind"))
+
 
 @dataclass(frozen=True)
 class MessageRecord:

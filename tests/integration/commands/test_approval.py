@@ -60,6 +60,9 @@ def test_a_destructive_change_waits_and_the_rest_goes_on(travel: Town) -> None:
     travel.execute("booking", "INSERT INTO flight_res VALUES ('Dan', 'Europe')")
     travel.settle()
     assert travel.extent("dests") == {"Asia": 2}, "the source's order is kept"
+    travel.execute("crm", "INSERT INTO customer VALUES ('Flo')")
+    travel.settle()
+    assert travel.extent("other") == {"Eve": 1, "Flo": 1}, "rows without the dropped column are nothing to it"
 
 
 def test_the_plan_is_shown(travel: Town) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from dyda import commands
 from tests.town import Town
 
 
@@ -65,3 +66,17 @@ def test_a_dropped_column_comes_from_another_database(flights: Town) -> None:
     flights.settle()
     assert flights.extent("ages")["Ann\t30"] == 2
     flights.check_definitions()
+
+
+def test_nothing_is_pending_at_a_source_that_the_view_has_left(flights: Town) -> None:
+    (flights.folder / "knowledge.toml").write_text(
+        '[[containment]]\nof = "booking.flight(name)"\nis = "subset"\nin = "tours.tour(title)"\n'
+    )
+    flights.view(
+        "names", "-- dyda: extent = any\nSELECT f.name /* replaceable */ FROM booking.flight f /* replaceable */"
+    )
+    flights.apply()
+    flights.execute("booking", "DROP TABLE flight")
+    flights.settle()
+    assert flights.extent("names") == Counter({"Ann": 1, "Bob": 1})
+    assert commands.pending(flights.folder) == []

@@ -127,6 +127,16 @@ class TestRetry:
         assert view(project, "pairs")["state"] == "held", "it is held for another message"
         assert units(project) == [[bad, later]]
 
+    def test_messages_that_were_quarantined_as_one_are_tried_again_as_one(self, project: Project) -> None:
+        first, second, alone = project.receive(*[rows("crm.customer")] * 3)
+        for number in (first, second, alone):
+            project.mark(number, "quarantined", "crm.customer.name: the value …")
+        with project.worker() as worker:
+            worker.set_state("asia_customer", "held", f"messages {first}, {second} are quarantined: the value …")
+        answer = commands.pending_retry(project.folder, second)
+        assert answer["views"] == ["asia_customer"]
+        assert states(project) == {first: "waiting", second: "waiting", alone: "quarantined"}
+
 
 class TestSkip:
     def test_the_views_it_touches_are_marked_and_it_holds_nobody(self, project: Project) -> None:

@@ -1,0 +1,91 @@
+"""Views that a unit leaves behind: their texts follow the relations at the same moment as the catalog does.
+
+A view stays behind a schema change that others have processed while a source of its is away, while it is held, or when
+another view is built ahead of it. The catalog knows each relation once, as the others know it from now on, and a text
+that was written for the relation as it was would then mean nothing, or, where columns exchanged their names, something
+else. So it is synchronized in the same installation. Its rows and positions stay: where its definition holds, the
+change itself still waits for it in the queue; where it is rewritten, it is `behind` and is built when it can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from dyda.house import House
+from dyda.maintenance.building import Builder
+from dyda.maintenance.evolving import relations_after
+from dyda.maintenance.live import Known, held_definition
+from dyda.maintenance.poll import Poll
+from dyda.maintenance.story import Moved, because, story
+from dyda.model.algebra import ViewDefinition
+from dyda.model.message import DataUpdate
+from dyda.warehouse import ViewChange, ViewRecord, ViewVersion
+from va import Recompute
+from vs import Broken, Holds, Rewritten, World, synchronize
+
+__all__ = ["left_behind"]
+
+LATER = "its rows follow when it can be built"
+
+
+def left_behind(
+    house: House, known: Known, polled: Poll, builder: Builder, taken: Collection[str]
+) -> Iterator[ViewChange]:
+    """What becomes of the views that are not `taken` along, if what `builder` learned concerns them."""
+    now = relations_after(known, known.relations, builder.described, builder.gone)
+    if not now:
+        return
+    world = World({name: record.relation for name, record in known.relations.items()}, now, known.knowledge)
+    for record, definition in _others(house, known, taken):
+        if not definition.relations & set(now):
+            continue
+        judgement = synchronize(definition, world, known.defaults, house.project.settings.spark.numeric)
+        moved = _moved(polled, record, definition)
+        if isinstance(judgement, Broken):
+            yield ViewChange(view=record.name, state="broken", reason=because(judgement, moved))
+        elif judgement.definition.sql != record.sql:
+            yield _followed(record, judgement, moved)
+
+
+def _others(house: House, known: Known, taken: Collection[str]) -> Iterator[tuple[ViewRecord, ViewDefinition]]:
+    for name, view in known.views.items():
+        if name not in taken:
+            yield view.record, view.definition
+    for name, record in known.frozen.items():
+        definition = held_definition(house, known, record) if record.stored_state == "held" else None
+        if name not in taken and definition is not None:
+            yield record, definition
+
+
+def _moved(polled: Poll, record: ViewRecord, definition: ViewDefinition) -> list[Moved]:
+    """The changes that the view has yet to see."""
+    return [
+        Moved(change, queued.message.committed_at)
+        for queued in polled.queue
+        if (position := record.positions.get(queued.message.source)) is not None
+        and not position.includes(queued.message.xid)
+        for change in queued.message.changes
+        if not isinstance(change, DataUpdate) and change.relation in definition.relations
+    ]
+
+
+def _followed(record: ViewRecord, judgement: Holds | Rewritten, moved: list[Moved]) -> ViewChange:
+    definition = judgement.definition
+    behind = isinstance(judgement, Rewritten) or record.behind
+    cause = judgement.reason if isinstance(judgement, Rewritten) else "; ".join(judgement.followed)
+    state = record.stored_state
+    reason = None if state == "live" else record.reason  # of a live view it is made up when it is asked for
+    if behind and state != "held":
+        state, reason = "resync", f"{cause or 'a schema change was followed'}; {LATER}"
+    version = ViewVersion(
+        sql=definition.sql,
+        columns=record.columns,
+        relations=tuple(sorted(definition.relations)),
+        cause=cause or LATER,
+        details={"evolved": True, "behind": behind, **story(judgement, moved, Recompute(definition, LATER))},
+    )
+    positions = {
+        source: (position, position if source in definition.sources else None)
+        for source, position in record.positions.items()
+    }
+    return ViewChange(view=record.name, version=version, state=state, reason=reason, positions=positions)

@@ -1,0 +1,148 @@
+"""Views that stay behind a schema change which others have processed: their texts follow all the same.
+
+The catalog knows each relation once. A view whose other source is away, that is held, or that another view was built
+ahead of, must not find its text meaning something else when it moves again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import psycopg2
+
+from dyda import commands, faults
+from tests.town import Town
+
+EXCHANGED = (
+    "ALTER TABLE f RENAME name TO other",
+    "ALTER TABLE f RENAME nick TO name",
+    "ALTER TABLE f RENAME other TO nick",
+    "INSERT INTO f (id, name, nick, age) VALUES (3, 'nick3', 'name3', 50)",
+)
+KNOWLEDGE = """
+[[join]]
+between = ["b.f", "t.tour"]
+on = "f.name = tour.tname"
+
+[[function]]
+attribute = "b.f.age"
+equals = "t.tour.age"
+"""
+REPLACEABLE = "-- dyda: extent = any\nSELECT f.id, f.name, f.age /* replaceable */ FROM b.f f"
+
+
+class Received(Exception):
+    """The queue knows the messages, and nothing has been done about them."""
+
+
+def received() -> None:
+    raise Received
+
+
+def begin(town: Town, text: str) -> None:
+    """`late` is the view that will stay behind, `early` the one that goes on."""
+    town.source(
+        "b",
+        "CREATE TABLE f (id int PRIMARY KEY, name text, nick text, age int)",
+        "INSERT INTO f VALUES (1, 'name1', 'nick1', 30), (2, 'name2', 'nick2', 40)",
+    )
+    town.source(
+        "t", "CREATE TABLE tour (tname text, age bigint)", "INSERT INTO tour VALUES ('name1', 31), ('name1', 32)"
+    )
+    town.source("z", "CREATE TABLE g (id int PRIMARY KEY, x int)", "INSERT INTO g VALUES (1, 1), (2, 2), (3, 3)")
+    (town.folder / "knowledge.toml").write_text(KNOWLEDGE)
+    town.view("late", text)
+    town.view("early", "SELECT f.id, f.name FROM b.f f")
+    town.apply()
+
+
+def without(town: Town, source: str, cycles: int = 3) -> None:
+    """Some cycles of maintenance while a source is out of reach."""
+    url = town.sources[source]
+    town.source_url(source, url.replace(f"/{source}_", "/nowhere_"))
+    with town.maintainer() as maintainer:
+        for _ in range(cycles):
+            maintainer.cycle()
+    town.source_url(source, url)
+
+
+def warehouse(town: Town, statement: str) -> None:
+    connection = psycopg2.connect(town.warehouse)
+    try:
+        with connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+    finally:
+        connection.close()
+
+
+def settled(town: Town, *views: str) -> None:
+    town.settle()
+    for view in views:
+        assert town.state(view)["state"] == "fresh", town.state(view)["reason"]
+    town.check_definitions(*views)
+
+
+def test_columns_exchange_their_names_while_another_source_is_away(town: Town) -> None:
+    begin(town, "SELECT f.id, f.name, g.x FROM b.f f JOIN z.g g ON f.id = g.id")
+    town.execute("b", *EXCHANGED)
+    without(town, "z")
+    assert town.state("early")["version"] == 2
+    settled(town, "late", "early")
+    assert "1\tname1\t1" in town.extent("late")
+    assert "3\tname3\t3" in town.extent("late")
+
+
+def test_a_column_is_dropped_while_another_source_is_away(town: Town) -> None:
+    begin(town, REPLACEABLE.replace("f.name,", "g.x,").replace("b.f f", "b.f f JOIN z.g g ON f.id = g.id"))
+    before = town.extent("late")
+    town.execute("b", "ALTER TABLE f DROP COLUMN age")
+    without(town, "z")
+    assert town.state("late")["state"] == "resync"
+    assert town.extent("late") == before
+    settled(town, "late", "early")
+    assert town.extent("late") == {"1\t1\t31": 1, "1\t1\t32": 1}
+
+
+def test_a_held_view_is_rewritten_once_nothing_stands_on_it(town: Town) -> None:
+    begin(town, REPLACEABLE)
+    before = town.extent("late")
+    warehouse(town, "CREATE VIEW mine AS SELECT * FROM public.late")
+    town.execute("b", "ALTER TABLE f DROP COLUMN age")
+    town.execute("b", "INSERT INTO f VALUES (3, 'name1', 'nick3')")
+    town.settle()
+    assert town.state("early")["rows"] == 3
+    assert town.state("late")["state"] == "held"
+    assert town.extent("late") == before
+    warehouse(town, "DROP VIEW mine")
+    settled(town, "late", "early")
+    assert town.state("late")["rows"] == 4
+
+
+def test_a_view_is_built_ahead_of_the_others(new_town: Callable[..., Town]) -> None:
+    town = new_town('consistency = "complete"')
+    begin(town, "SELECT f.id, f.name, f.age FROM b.f f")
+    town.execute("b", *EXCHANGED)
+    town.view("ahead", "SELECT f.id, f.age FROM b.f f")
+    town.apply()
+    settled(town, "late", "early", "ahead")
+    assert town.state("late")["reason"] is None
+    assert "1\tname1\t30" in town.extent("late")
+
+
+def test_a_view_is_built_while_an_operator_holds_the_change(town: Town) -> None:
+    begin(town, "SELECT f.id, f.name, f.age FROM b.f f")
+    town.execute("b", *EXCHANGED)
+
+    with suppress(Received), faults.on("unit.messages-received", received):
+        town.settle()
+    town.run("pending", "hold", "1")
+    town.view("ahead", "SELECT f.id, f.age FROM b.f f")
+    town.apply()
+    town.settle()
+    assert town.state("late")["rows"] == 2
+    assert [message["state"] for message in commands.pending(town.folder)] == ["held"]
+    town.run("pending", "release", "1")
+    settled(town, "late", "early", "ahead")
+    assert town.state("late")["reason"] is None
+    assert "1\tname1\t30" in town.extent("late")
