@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dyda.model.relation import RelationName
@@ -83,11 +83,6 @@ class Schedule:
     def schema_change_flag(self) -> bool:
         """Whether a schema change is in the queue. Without one nothing can be unsafe (paper 001, Section 6.1.1)."""
         return bool(self._schema)
-
-    @property
-    def observations(self) -> Mapping[int, frozenset[RelationName]]:
-        """What broke on which relations, for whoever keeps the queue: give it back to `observe` after a restart."""
-        return {number: entry.observed for number, entry in self._observed.items()}
 
     def add(self, messages: Iterable[Queued]) -> None:
         """Messages that arrived, in arrival order. Those that are here already are passed over."""

@@ -10,14 +10,14 @@ Equation 3), and then its columns count as the ones that they are replaced by.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from dyda.model.algebra import ColumnRef, Expression, Scan, ViewDefinition, conjuncts, scans
 from dyda.model.relation import Relation
 
-__all__ = ["Comparison", "Replacement", "find_replacement", "meaning", "substituted"]
+__all__ = ["Comparison", "Replacement", "find_replacement", "meaning"]
 
 LOST = "#lost"
 
@@ -91,7 +91,7 @@ class Comparison:
 
     def told(self, expression: Expression) -> Expression:
         """An expression of `before` in the names of `after`; what is gone is called LOST and equals nothing there."""
-        return substituted(expression, lambda ref: self.column(ref) or ColumnRef(LOST, f"{ref.alias}.{ref.column}"))
+        return expression.over(lambda ref: self.column(ref) or ColumnRef(LOST, f"{ref.alias}.{ref.column}"))
 
     @cached_property
     def items(self) -> tuple[int | None, ...]:
@@ -113,19 +113,6 @@ class Comparison:
         """Conditions of `after` that `before` does not make."""
         then = {meaning(self.told(condition)) for condition in conjuncts(self.before.tree)}
         return tuple(condition for condition in conjuncts(self.after.tree) if meaning(condition) not in then)
-
-
-def substituted(expression: Expression, name: Callable[[ColumnRef], ColumnRef]) -> Expression:
-    """The expression over other columns; nothing else in it is touched."""
-    parts = tuple(part if isinstance(part, str) else name(part) for part in expression.parts)
-    equality = expression.equality
-    return Expression(
-        "".join(map(str, parts)),
-        frozenset(name(ref) for ref in expression.columns),
-        name(expression.column) if expression.column is not None else None,
-        (name(equality[0]), name(equality[1])) if equality is not None else None,
-        parts,
-    )
 
 
 def meaning(expression: Expression) -> Hashable:
@@ -209,9 +196,7 @@ def _comparable(plain: Comparison, ref: ColumnRef, counterpart: ColumnRef) -> bo
     """Whether values of the one, as text, are values of the other and compute alike on Spark."""
     one = plain.old[ref.alias].relation.column(ref.column).type
     other = plain.new[counterpart.alias].relation.column(counterpart.column).type
-    computation = one.computation()
-    alike = computation is not None and computation.text_is_exact and computation == other.computation()
-    return one == other or alike
+    return one == other or one.prints_like(other)
 
 
 def _shape(expression: Expression) -> str:

@@ -24,7 +24,7 @@ from dyda.model.algebra import (
 )
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
-from va.comparison import Comparison, substituted
+from va.comparison import Comparison
 
 __all__ = ["EXTENT", "ExtentQuery", "extent_query", "shown_before", "shown_columns"]
 
@@ -58,9 +58,8 @@ def shown_before(before: ViewDefinition) -> dict[ColumnRef, int]:
     while reached:
         reached = False
         for one, other in [*equalities, *((right, left) for left, right in equalities)]:
-            types = [relations[ref.alias].column(ref.column).type.computation() for ref in (one, other)]
-            exact = types[0] is not None and types[0].text_is_exact and types[0] == types[1]
-            if one in found and other not in found and exact:
+            left, right = (relations[ref.alias].column(ref.column).type for ref in (one, other))
+            if one in found and other not in found and left.prints_like(right):
                 found[other] = found[one]
                 reached = True
     return found
@@ -113,18 +112,16 @@ def extent_query(comparison: Comparison, updated: Collection[RelationName]) -> E
             sql = "".join(map(str, parts))
             node = Select(node, Expression(sql, frozenset({one, other}), equality=(one, other), parts=parts))
     for condition in comparison.added_conditions:
-        node = Select(node, substituted(condition, place_of))
+        node = Select(node, condition.over(place_of))
     items = tuple(
-        OutputColumn(item.name, substituted(item.expression, place_of) if place is None else _plain(place))
+        OutputColumn(
+            item.name,
+            item.expression.over(place_of) if place is None else Expression.of(ColumnRef(EXTENT, f"c{place + 1}")),
+        )
         for item, place in zip(comparison.after.tree.items, comparison.items, strict=True)
     )
     after = comparison.after
     return ExtentQuery(ViewDefinition(after.name, after.sql, Project(node, items)), tuple(again))
-
-
-def _plain(place: int) -> Expression:
-    ref = ColumnRef(EXTENT, f"c{place + 1}")
-    return Expression(str(ref), frozenset({ref}), column=ref, parts=(ref,))
 
 
 def _relation(comparison: Comparison) -> Relation:

@@ -28,7 +28,7 @@ from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.render import render_view
 from vs.draft import Draft, DraftCondition, DraftItem
 from vs.passage import Passage
-from vs.substitution import cast, plain, substituted
+from vs.substitution import cast, substituted
 
 __all__ = ["Assembly", "NothingLeft", "assemble"]
 
@@ -67,7 +67,7 @@ def assemble(draft: Draft, passage: Passage, *, append: bool) -> Assembly:
     items = [OutputColumn(item.name, words.item(item)) for item in draft.items]
     conditions = [words.computed(condition.expression) for condition in draft.conditions]
     appended = _appended(draft, passage, [item.name for item in items]) if append else []
-    items += [OutputColumn(name, plain(ref)) for name, ref in appended]
+    items += [OutputColumn(name, Expression.of(ref)) for name, ref in appended]
     if not items:
         raise NothingLeft(
             "no column would be left", "mark a column of the view replaceable and add a [[function]] for it"
@@ -95,7 +95,7 @@ class _Words:
         return substituted(expression, self._as_before)
 
     def _followed(self, ref: ColumnRef) -> Expression:
-        return plain(ColumnRef(ref.alias, self._column(ref).name))
+        return Expression.of(ColumnRef(ref.alias, self._column(ref).name))
 
     def _as_before(self, ref: ColumnRef) -> Expression:
         name, now = self.names[ref.alias], self._column(ref)

@@ -13,7 +13,7 @@ from dyda.model.algebra import ColumnRef, Expression
 from dyda.model.knowledge import Containment, FunctionConstraint, Knowledge, Projection
 from dyda.model.relation import RelationName
 from vs.passage import Passage
-from vs.substitution import plain, under
+from vs.substitution import under
 
 __all__ = ["AttributeCover", "Oriented", "RelationCover", "attribute_covers", "oriented", "placed", "relation_covers"]
 
@@ -64,7 +64,7 @@ def attribute_covers(knowledge: Knowledge, passage: Passage, name: RelationName,
         other = containment.pairs.get(column)
         if other is not None and _column_there(passage, containment.other.relation, other):
             reference = ColumnRef(str(containment.other.relation), other)
-            covers.append(AttributeCover(containment.other.relation, plain(reference), containment))
+            covers.append(AttributeCover(containment.other.relation, Expression.of(reference), containment))
     return covers
 
 

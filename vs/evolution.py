@@ -24,7 +24,7 @@ from dyda.model.knowledge import (
 from dyda.model.knowledge_file import parse_knowledge, render_knowledge
 from dyda.model.relation import Relation, RelationName
 from vs.passage import Passage
-from vs.substitution import plain, substituted
+from vs.substitution import substituted
 
 __all__ = ["Evolution", "evolve"]
 
@@ -79,7 +79,7 @@ def _followed(constraint: Constraint, passage: Passage) -> Constraint:
 
     def reference(ref: ColumnRef) -> Expression:
         name = names[ref.alias]
-        return plain(ColumnRef(str(relation(name)), column(name, ref.column)))
+        return Expression.of(ColumnRef(str(relation(name)), column(name, ref.column)))
 
     def projection(of: Projection) -> Projection:
         columns = tuple(column(of.relation, old) for old in of.columns)

@@ -27,7 +27,7 @@ from vs.implication import same
 from vs.join_paths import Hop, Joined, JoinGraph, instantiated
 from vs.obstacles import Obstacles
 from vs.passage import Passage
-from vs.substitution import plain, substituted
+from vs.substitution import substituted
 
 __all__ = ["drafts"]
 
@@ -167,7 +167,7 @@ class _Search:
         """With the substituted conditions, and the selections of the containments used."""
         substitution = _substitution(decision, candidate)
         conditions = [
-            substituted(component.expression, lambda ref: substitution.get(ref) or plain(ref))
+            substituted(component.expression, lambda ref: substitution.get(ref) or Expression.of(ref))
             for component in decision.substituted
             if component.kind == "condition"
         ]
@@ -230,7 +230,7 @@ class _Search:
         gone = set(decision.dropped) | {component for component, _ in decision.absorbed}
 
         def put(component: Component) -> Expression:
-            return substituted(component.expression, lambda ref: substitution.get(ref) or plain(ref))
+            return substituted(component.expression, lambda ref: substitution.get(ref) or Expression.of(ref))
 
         items = tuple(DraftItem(c.name, put(c), c.written) for c in block.items if c not in gone)
         own = [DraftCondition(put(c), c.written) for c in block.conditions if c not in gone]
@@ -287,7 +287,7 @@ def _substitution(decision: Decision, candidate: _Candidate) -> dict[ColumnRef, 
         cover = decision.places[ref.alias].cover
         column = cover.column(ref.column) if cover is not None else None
         if column is not None:
-            found[ref] = plain(ColumnRef(candidate.stand_ins[ref.alias], column))
+            found[ref] = Expression.of(ColumnRef(candidate.stand_ins[ref.alias], column))
     for provision in candidate.provisions:
         for ref, offered in provision.covers:
             found[ref] = placed(offered.expression, provision.by)

@@ -6,14 +6,9 @@ from collections.abc import Callable
 
 from dyda.model.algebra import ColumnRef, Expression
 
-__all__ = ["Substitute", "cast", "plain", "substituted", "under"]
+__all__ = ["Substitute", "cast", "substituted", "under"]
 
 Substitute = Callable[[ColumnRef], Expression]
-
-
-def plain(reference: ColumnRef) -> Expression:
-    """Nothing but the column."""
-    return Expression(str(reference), frozenset({reference}), column=reference, parts=(reference,))
 
 
 def cast(reference: ColumnRef, spark_types: tuple[str, ...]) -> Expression:
@@ -45,7 +40,7 @@ def substituted(expression: Expression, substitute: Substitute) -> Expression:
 
 def under(expression: Expression, alias: Callable[[str], str]) -> Expression:
     """The expression with each occurrence called what `alias` says."""
-    return substituted(expression, lambda reference: plain(ColumnRef(alias(reference.alias), reference.column)))
+    return expression.over(lambda reference: ColumnRef(alias(reference.alias), reference.column))
 
 
 def _expression(parts: tuple[str | ColumnRef, ...], equality: tuple[ColumnRef, ColumnRef] | None = None) -> Expression:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dyda.errors import DydaError, SourceUnreachable, UnknownRelation
+from dyda.errors import DydaError, SourceUnreachable
 from dyda.house import House
 from dyda.maintenance import Maintainer, Target
-from dyda.maintenance.live import Known
+from dyda.maintenance.live import Known, last_definition
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.present import Present
 from dyda.maintenance.recovery import REJECTED
 from dyda.model.algebra import ViewDefinition
 from dyda.model.parse import parse_view
-from dyda.model.relation import Relation
 from dyda.warehouse import ViewRecord
 from vs import Broken, World, synchronize
 
@@ -37,19 +36,11 @@ def recover(maintainer: Maintainer, record: ViewRecord, file_text: str) -> tuple
 
 def _rewritten(house: House, known: Known, record: ViewRecord) -> tuple[Target, ViewDefinition] | None:
     """The best rewriting of its last definition that preferences and knowledge allow by now."""
-    relations = {name: found.relation for name, found in known.relations.items()}
-
-    def resolve(source: str, schema: str | None, table: str) -> Relation:
-        name = house.relation_name(source, schema, table)
-        if name not in relations:
-            raise UnknownRelation(f"the catalog knows no relation {name}")
-        return relations[name]
-
     numeric = house.project.settings.spark.numeric
-    try:
-        definition = parse_view(record.name, record.sql or "", resolve, plain_numeric=numeric)
-    except DydaError:
+    definition = last_definition(house, known, record)
+    if definition is None:
         return None  # the catalog has gone on without it
+    relations = {name: found.relation for name, found in known.relations.items()}
     concerned = definition.relations | known.knowledge.relations
     now = Present(house, Poll(), known, ()).of([relations[name] for name in sorted(concerned) if name in relations])
     judgement = synchronize(definition, World(relations, now, known.knowledge), known.defaults, numeric)

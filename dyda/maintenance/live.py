@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dyda.engine import OutputType
@@ -11,7 +11,7 @@ from dyda.house import House
 from dyda.maintenance.knowing import Unread, read_document
 from dyda.model.algebra import ViewDefinition
 from dyda.model.knowledge import Knowledge
-from dyda.model.parse import parse_view
+from dyda.model.parse import Resolve, parse_view
 from dyda.model.position import Position
 from dyda.model.preferences import Preference
 from dyda.model.relation import Relation, RelationName
@@ -19,7 +19,7 @@ from dyda.warehouse import KnowledgeRecord, RelationRecord, SourceRecord, ViewRe
 from vm import JoinBlock, SweepPlan, flatten, plan_sweep
 from vs import Defaults
 
-__all__ = ["BuildPlan", "Known", "LiveView", "Target", "held_definition", "load"]
+__all__ = ["BuildPlan", "Known", "LiveView", "Target", "held_definition", "last_definition", "load"]
 
 MAINTAINED = ("live", "resync", "building")
 
@@ -108,12 +108,7 @@ def load(house: House, before: Known | None = None) -> Known:
     relations = {record.relation.name: record for record in house.warehouse.relations()}
     numeric = house.project.settings.spark.numeric
 
-    def resolve(source: str, schema: str | None, table: str) -> Relation:
-        name = house.relation_name(source, schema, table)
-        if name not in relations:
-            raise UnknownRelation(f"the catalog knows no relation {name}", "Run: dyda apply")
-        return relations[name].relation
-
+    resolve = catalog_resolver(house, relations)
     views: dict[str, LiveView] = {}
     frozen: dict[str, ViewRecord] = {}
     unreadable: dict[str, str] = {}
@@ -140,10 +135,22 @@ def load(house: House, before: Known | None = None) -> Known:
     return Known(views, relations, sources, frozen, unreadable, defaults(house), knowledge, unread, kept)
 
 
+def catalog_resolver(house: House, relations: Mapping[RelationName, RelationRecord]) -> Resolve:
+    """How a text's relations are found in the catalog."""
+
+    def resolve(source: str, schema: str | None, table: str) -> Relation:
+        name = house.relation_name(source, schema, table)
+        if name not in relations:
+            raise UnknownRelation(f"the catalog knows no relation {name}", "Run: dyda apply")
+        return relations[name].relation
+
+    return resolve
+
+
 def _knowledge(
     record: KnowledgeRecord,
     relations: Mapping[RelationName, RelationRecord],
-    resolve: Callable[[str, str | None, str], Relation],
+    resolve: Resolve,
     before: Known | None,
 ) -> tuple[Knowledge, tuple[Unread, ...]]:
     if before is not None and before.knowledge_record.document == record.document and not before.unread:
@@ -169,13 +176,13 @@ def _same_relations(view: LiveView, relations: Mapping[RelationName, RelationRec
 
 def held_definition(house: House, known: Known, record: ViewRecord) -> ViewDefinition | None:
     """The definition of a view that is held; None of one that is broken already."""
+    return None if record.stored_state == "broken" else last_definition(house, known, record)
 
-    def resolve(source: str, schema: str | None, table: str) -> Relation:
-        return known.relations[house.relation_name(source, schema, table)].relation
 
-    if record.stored_state == "broken" or record.sql is None:
-        return None
+def last_definition(house: House, known: Known, record: ViewRecord) -> ViewDefinition | None:
+    """What the view's last text means over the relations as the catalog knows them; None if it means nothing."""
+    resolve = catalog_resolver(house, known.relations)
     try:
-        return parse_view(record.name, record.sql, resolve, plain_numeric=house.project.settings.spark.numeric)
-    except (DydaError, KeyError):
+        return parse_view(record.name, record.sql or "", resolve, plain_numeric=house.project.settings.spark.numeric)
+    except DydaError:
         return None

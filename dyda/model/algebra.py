@@ -61,6 +61,23 @@ class Expression:
         """The expression with each column called what `name` says; nothing else in it is touched."""
         return "".join(part if isinstance(part, str) else name(part) for part in self.parts or (self.sql,))
 
+    @classmethod
+    def of(cls, reference: ColumnRef) -> Expression:
+        """Nothing but the column."""
+        return cls(str(reference), frozenset({reference}), column=reference, parts=(reference,))
+
+    def over(self, name: Callable[[ColumnRef], ColumnRef]) -> Expression:
+        """The expression over other columns; nothing else in it is touched."""
+        parts = tuple(part if isinstance(part, str) else name(part) for part in self.parts)
+        equality = (name(self.equality[0]), name(self.equality[1])) if self.equality is not None else None
+        return Expression(
+            "".join(map(str, parts)),
+            frozenset(name(ref) for ref in self.columns),
+            name(self.column) if self.column is not None else None,
+            equality if equality is not None and equality[0].alias != equality[1].alias else None,
+            parts,
+        )
+
     @property
     def aliases(self) -> frozenset[str]:
         return frozenset(ref.alias for ref in self.columns)

@@ -214,7 +214,7 @@ class _Builder:
             read = item(self.text, span, scope, self.plain_numeric)
             if read.star is not None:
                 self.star = True
-                found = [OutputColumn(ref.column, _plain(ref)) for ref in scope.star(read.star, offset)]
+                found = [OutputColumn(ref.column, Expression.of(ref)) for ref in scope.star(read.star, offset)]
             elif read.expression is not None and read.name is not None:
                 found = [OutputColumn(read.name, read.expression)]
             else:
@@ -283,7 +283,3 @@ class _Builder:
             group = [sql for span, sql in self.condition_spans if self.text.closing_of(span, index)]
             return [("condition", sql) for sql in group]
         return []
-
-
-def _plain(reference: ColumnRef) -> Expression:
-    return Expression(str(reference), frozenset({reference}), column=reference, parts=(reference,))

@@ -39,6 +39,11 @@ class PgType:
             return Computation(f"DECIMAL({digits},{scale})", text_is_exact=False, family="numeric")
         return _COMPUTATIONS.get(self.name)
 
+    def prints_like(self, other: PgType) -> bool:
+        """Whether equal values of the two types have equal texts, so that either text may stand for the other."""
+        computation = self.computation()
+        return computation is not None and computation.text_is_exact and computation == other.computation()
+
 
 @dataclass(frozen=True)
 class Computation:

@@ -150,12 +150,6 @@ class Worker:
                 "UPDATE dyda.message SET approved = true, state = 'waiting', reason = NULL WHERE id = %s", (number,)
             )
 
-    def discard_messages(self, source: str) -> int:
-        """Forgets a source's queue: it is another server now (P2), or was detached. Returns how many there were."""
-        with self._writing() as cursor:
-            cursor.execute("DELETE FROM dyda.message WHERE source = %s", (source,))
-            return int(cursor.rowcount)
-
     # --- views
 
     def create_view(self, name: str) -> None:

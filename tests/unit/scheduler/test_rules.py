@@ -98,16 +98,16 @@ def test_S3_a_relation_that_no_view_names_is_watched_once_it_broke_a_unit() -> N
     assert [(unit.numbers, unit.kind) for unit in drained(schedule)] == [((2,), UnitKind.SCHEMA), ((1,), UnitKind.DATA)]
 
 
-def test_S3_observations_survive_a_restart() -> None:
-    first = Schedule([view("v", "a.r(x)", "b.s(x)")], effect=effect)
+def test_S3_what_was_observed_before_a_restart_orders_as_what_breaks_now() -> None:
     queue = [data(1, "a.r"), schema(2, "b.s", "DROP k")]
-    first.add(queue)
-    first.broken((1,), {relation("b.s")})
-    second = Schedule([view("v", "a.r(x)", "b.s(x)")], effect=effect)
-    second.add(queue)
-    for number, relations in first.observations.items():
-        second.observe(number, relations)
-    assert [unit.numbers for unit in drained(second)] == [(2,), (1,)]
+    orders = []
+    for recall in (None, Schedule.broken, Schedule.observe):
+        schedule = Schedule([view("v", "a.r(x)", "b.s(x)")], effect=effect)
+        schedule.add(queue)
+        if recall is not None:
+            recall(schedule, (1,) if recall is Schedule.broken else 1, {relation("b.s")})
+        orders.append([unit.numbers for unit in drained(schedule)])
+    assert orders == [[(1,), (2,)], [(2,), (1,)], [(2,), (1,)]]
 
 
 def test_S4_a_dropped_column_that_nobody_reads_makes_nobody_wait() -> None:
