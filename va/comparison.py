@@ -97,9 +97,9 @@ class Comparison:
     def items(self) -> tuple[int | None, ...]:
         """For each output column of `after`, the place of one of `before` that says the same."""
         places: dict[Hashable, int] = {}
-        for place, item in enumerate(self.before.tree.items):
+        for place, item in enumerate(self.before.select.items):
             places.setdefault(meaning(self.told(item.expression)), place)
-        return tuple(places.get(meaning(item.expression)) for item in self.after.tree.items)
+        return tuple(places.get(meaning(item.expression)) for item in self.after.select.items)
 
     @cached_property
     def lost_conditions(self) -> tuple[Expression, ...]:
@@ -149,8 +149,8 @@ def _bindings(plain: Comparison, old: str, new: str) -> dict[str, str] | None:
                 break
         else:
             return None
-    named = {item.name: item for item in plain.after.tree.items}
-    for item in plain.before.tree.items:
+    named = {item.name: item for item in plain.after.select.items}
+    for item in plain.before.select.items:
         if old in item.expression.aliases and item.name in named:
             bound = _bound(plain, item.expression, named[item.name].expression, old, new, bound) or bound
     used = {ref.column for ref in plain.after.columns if ref.alias == new}

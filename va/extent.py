@@ -50,7 +50,7 @@ def shown_before(before: ViewDefinition) -> dict[ColumnRef, int]:
     """
     relations = {scan.alias: scan.relation for scan in scans(before.tree)}
     found: dict[ColumnRef, int] = {}
-    for place, item in enumerate(before.tree.items):
+    for place, item in enumerate(before.select.items):
         if item.expression.column is not None:
             found.setdefault(item.expression.column, place)
     equalities = [condition.equality for condition in conjuncts(before.tree) if condition.equality is not None]
@@ -82,7 +82,7 @@ def extent_query(comparison: Comparison, updated: Collection[RelationName]) -> E
     """
     shown = shown_columns(comparison)
     expressions = list(comparison.added_conditions)
-    for item, place in zip(comparison.after.tree.items, comparison.items, strict=True):
+    for item, place in zip(comparison.after.select.items, comparison.items, strict=True):
         if place is None:
             expressions.append(item.expression)
     from_extent = {*comparison.kept.values(), *([comparison.replacement.new] if comparison.replacement else ())}
@@ -118,7 +118,7 @@ def extent_query(comparison: Comparison, updated: Collection[RelationName]) -> E
             item.name,
             item.expression.over(place_of) if place is None else Expression.of(ColumnRef(EXTENT, f"c{place + 1}")),
         )
-        for item, place in zip(comparison.after.tree.items, comparison.items, strict=True)
+        for item, place in zip(comparison.after.select.items, comparison.items, strict=True)
     )
     after = comparison.after
     return ExtentQuery(ViewDefinition(after.name, after.sql, Project(node, items)), tuple(again))
@@ -127,7 +127,7 @@ def extent_query(comparison: Comparison, updated: Collection[RelationName]) -> E
 def _relation(comparison: Comparison) -> Relation:
     """The extent, typed as its columns are at the sources; what was computed is only passed on, as text."""
     columns = []
-    for place, item in enumerate(comparison.before.tree.items):
+    for place, item in enumerate(comparison.before.select.items):
         ref = item.expression.column
         type_ = PgType("text", "text")
         if ref is not None:

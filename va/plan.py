@@ -138,9 +138,9 @@ def _from_extent(
     if not new and not comparison.added_conditions and None not in comparison.items:
         places = tuple(place for place in comparison.items if place is not None)
         if complement is None and restored is None:
-            if places == tuple(range(len(comparison.before.tree.items))):
+            if places == tuple(range(len(comparison.before.select.items))):
                 return MetadataOnly(after, told or "the rows stay as they are")
-            lost = [item.name for place, item in enumerate(comparison.before.tree.items) if place not in set(places)]
+            lost = [item.name for place, item in enumerate(comparison.before.select.items) if place not in set(places)]
             reason = f"without {', '.join(lost)}" if lost else "its columns in another order"
             return FromExtent("projection", after, f"the extent {reason} is the new one", columns=places)
         return _named(comparison, FromExtent("", after, "", columns=places, complement=complement, restored=restored))
@@ -248,7 +248,7 @@ def _complement(comparison: Comparison) -> ViewDefinition | None:
     columns = frozenset(ref for condition in comparison.lost_conditions for ref in condition.columns)
     kept_out = Expression("".join(map(str, parts)), columns, parts=tuple(parts))
     after = comparison.after
-    tree = Project(Select(after.tree.input, kept_out), after.tree.items)
+    tree = Project(Select(after.select.input, kept_out), after.select.items)
     return ViewDefinition(after.name, after.sql, tree)
 
 

@@ -14,9 +14,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import assert_never
 
-from dyda.model.algebra import ColumnRef, Expression, Join, Node, OutputColumn, Project, Scan, Select, ViewDefinition
+from dyda.model.algebra import ColumnRef, Expression, Join, Node, OutputColumn, Scan, Select, ViewDefinition
 from dyda.model.relation import Column, Relation, RelationName
 
 __all__ = ["CarriedColumn", "FrameColumn", "JoinBlock", "Occurrence", "flatten"]
@@ -130,8 +129,8 @@ def flatten(view: ViewDefinition, plain_numeric: str = "decimal(38,18)") -> Join
     """The block of a view. `plain_numeric` is the Spark type in which numeric without precision computes."""
     scans: list[Scan] = []
     conjuncts: list[Expression] = []
-    _gather(view.tree.input, scans, conjuncts)
-    items = view.tree.items
+    _gather(view.select.input, scans, conjuncts)
+    items = view.select.items
     aliases = [scan.alias for scan in scans]
     if len(set(aliases)) != len(aliases):
         raise ValueError(f"view {view.name}: two occurrences share an alias: {aliases}")
@@ -160,10 +159,8 @@ def _gather(node: Node, scans: list[Scan], conjuncts: list[Expression]) -> None:
             _gather(right, scans, conjuncts)
             if on is not None:
                 conjuncts.append(on)
-        case Project():
-            raise ValueError("a select list below a join or a selection has no block form")
         case _:
-            assert_never(node)
+            raise ValueError(f"{type(node).__name__} has no block form")
 
 
 def _occurrence(

@@ -74,7 +74,7 @@ def block(definition: ViewDefinition, defaults: Defaults) -> Block:
         tuple((scan.alias, scan.relation.name) for scan in scans(definition.tree)),
         tuple(
             Component("item", item.name, item.expression, effective.of_item(item.name), written.of_item(item.name))
-            for item in definition.tree.items
+            for item in definition.select.items
         ),
         tuple(
             Component("condition", c.sql, c, effective.of_condition(c.sql), written.of_condition(c.sql))

@@ -70,10 +70,10 @@ def effective_preferences(definition: ViewDefinition, defaults: Defaults | None 
     """What holds for every component of the view."""
     defaults = defaults or Defaults()
     written = definition.preferences
-    items = {item.name: written.of_item(item.name) or defaults.component for item in definition.tree.items}
+    items = {item.name: written.of_item(item.name) or defaults.component for item in definition.select.items}
     texts = dict.fromkeys(condition.sql for condition in conjuncts(definition.tree))
     conditions = {sql: written.of_condition(sql) or defaults.component for sql in texts}
-    users = [_User(f"column {i.name}", i.expression, items[i.name]) for i in definition.tree.items]
+    users = [_User(f"column {i.name}", i.expression, items[i.name]) for i in definition.select.items]
     users += [_User(f"condition {c.sql}", c, conditions[c.sql]) for c in conjuncts(definition.tree)]
     relations: dict[str, Preference] = {}
     warnings: list[str] = []

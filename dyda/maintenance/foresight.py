@@ -64,7 +64,7 @@ def _judge(
 
 def _only_appends(before: ViewDefinition, after: ViewDefinition) -> bool:
     """Whether the view only takes new columns in: all that it had is there as it was."""
-    old, new = ([item.name for item in definition.tree.items] for definition in (before, after))
+    old, new = (definition.names for definition in (before, after))
     aliases = ([scan.alias for scan in scans(definition.tree)] for definition in (before, after))
     conditions = (len(list(conjuncts(definition.tree))) for definition in (before, after))
     return (

@@ -4,29 +4,45 @@
                            └─ Scan
 
 Every node has `columns`: what it delivers, as references that expressions above it may use. Expressions are Spark SQL
-text over `alias`.`column` references; Spark alone gives them meaning.
+text over `alias`.`column` references; Spark alone gives them meaning. Aliases are distinct in the whole tree, also
+across subqueries, so that a reference means one column wherever it stands.
+
+    rows        Scan, Select, Join, OuterJoin, SemiJoin, Group, Derived     deliver columns of several aliases
+    queries     Project, Distinct, SetOperation                             deliver a bag of named columns, ("", name)
+
+A query stands at the top of a view or under `Derived`, which gives it an alias: a derived table, a common table
+expression, a subquery, a view under a view.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
 from dyda.model.preferences import Preferences
 from dyda.model.relation import Relation, RelationName
 
 __all__ = [
+    "Aggregate",
     "ColumnRef",
+    "Derived",
+    "Distinct",
     "Expression",
+    "Group",
     "Join",
     "Node",
+    "OuterJoin",
     "OutputColumn",
     "Project",
+    "Query",
     "Scan",
     "Select",
+    "SemiJoin",
+    "SetOperation",
     "ViewDefinition",
     "conjuncts",
+    "expressions",
     "scans",
 ]
 
@@ -77,6 +93,26 @@ class Expression:
             equality if equality is not None and equality[0].alias != equality[1].alias else None,
             parts,
         )
+
+    def replaced(self, by: Callable[[ColumnRef], Expression]) -> Expression:
+        """The expression with whole expressions in the place of its columns."""
+        if self.column is not None:
+            return by(self.column)
+        parts: list[str | ColumnRef] = []
+        columns: set[ColumnRef] = set()
+        for part in self.parts:
+            if isinstance(part, str):
+                parts.append(part)
+                continue
+            put = by(part)
+            columns |= put.columns
+            parts += put.parts if put.column is not None else ("(", *put.parts, ")")
+        equality = None
+        if self.equality is not None:
+            one, other = (by(side).column for side in self.equality)
+            if one is not None and other is not None and one.alias != other.alias:
+                equality = (one, other)
+        return Expression("".join(map(str, parts)), frozenset(columns), None, equality, tuple(parts))
 
     @property
     def aliases(self) -> frozenset[str]:
@@ -156,7 +192,140 @@ class Project:
         return (self.input,)
 
 
-Node: TypeAlias = Scan | Select | Join | Project
+@dataclass(frozen=True)
+class OuterJoin:
+    """Every pair that meets all conditions of ON; rows of a preserved side that meet none come with NULLs beside."""
+
+    left: Node
+    right: Node
+    kind: Literal["left", "right", "full"]
+    conditions: tuple[Expression, ...]
+
+    @property
+    def columns(self) -> tuple[ColumnRef, ...]:
+        return self.left.columns + self.right.columns
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True)
+class SemiJoin:
+    """Rows of `left` for which `right` has a row that meets all conditions; with `anti`, those for which it has none.
+
+    EXISTS, IN and LEFT SEMI JOIN; NOT EXISTS and LEFT ANTI JOIN. `membership` is set for NOT IN alone: x of the left
+    and y of the right, in `x NOT IN (SELECT y FROM right WHERE conditions)` with SQL's rules for NULL: a row stays if
+    no right row meets the conditions, or if x is not NULL and none that does has y = x or y NULL.
+    """
+
+    left: Node
+    right: Node
+    conditions: tuple[Expression, ...]
+    anti: bool = False
+    membership: tuple[Expression, Expression] | None = None
+
+    @property
+    def columns(self) -> tuple[ColumnRef, ...]:
+        return self.left.columns
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One aggregate under a name of its own. `argument` None is count(*); `only` is FILTER (WHERE …)."""
+
+    name: str
+    function: str
+    """count, sum, avg, min, max, stddev_samp, stddev_pop, var_samp, var_pop, bool_and or bool_or."""
+    argument: Expression | None
+    distinct: bool = False
+    only: Expression | None = None
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return tuple(e for e in (self.argument, self.only) if e is not None)
+
+
+@dataclass(frozen=True)
+class Group:
+    """GROUP BY: one row per distinct value of the keys; without keys, always one row.
+
+    Delivers `alias`.name of its keys and aggregates; what the select list and HAVING make of them is a Project and a
+    Select above.
+    """
+
+    input: Node
+    alias: str
+    keys: tuple[OutputColumn, ...]
+    aggregates: tuple[Aggregate, ...]
+
+    @property
+    def columns(self) -> tuple[ColumnRef, ...]:
+        names = [*(key.name for key in self.keys), *(aggregate.name for aggregate in self.aggregates)]
+        return tuple(ColumnRef(self.alias, name) for name in names)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Each row of a query once."""
+
+    input: Query
+
+    @property
+    def columns(self) -> tuple[ColumnRef, ...]:
+        return self.input.columns
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class SetOperation:
+    """UNION, EXCEPT or INTERSECT, column by column in order; named as on the left. `all` keeps multiplicities:
+    they add up, are subtracted down to zero (monus), or the smaller one counts."""
+
+    kind: Literal["union", "except", "intersect"]
+    all: bool
+    left: Query
+    right: Query
+
+    @property
+    def columns(self) -> tuple[ColumnRef, ...]:
+        return self.left.columns
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A query under an alias. `view` names the view that stands there, if it is one of ours."""
+
+    input: Query
+    alias: str
+    view: str | None = None
+
+    @property
+    def columns(self) -> tuple[ColumnRef, ...]:
+        return tuple(ColumnRef(self.alias, column.column) for column in self.input.columns)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+Query: TypeAlias = Project | Distinct | SetOperation
+Node: TypeAlias = Scan | Select | Join | OuterJoin | SemiJoin | Group | Derived | Query
 
 
 @dataclass(frozen=True)
@@ -165,10 +334,27 @@ class ViewDefinition:
 
     name: str
     sql: str
-    tree: Project
+    tree: Query
     preferences: Preferences = field(default_factory=Preferences)
     star: bool = False
     """The text says `*` somewhere: read again over other columns, it would mean another view."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether the view is one select-project-join block."""
+        return isinstance(self.tree, Project) and _is_plain(self.tree.input)
+
+    @property
+    def select(self) -> Project:
+        """The one block of a plain view."""
+        if not isinstance(self.tree, Project) or not self.plain:
+            raise ValueError(f"view {self.name} is more than one select-project-join block")
+        return self.tree
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that readers see."""
+        return tuple(column.column for column in self.tree.columns)
 
     @property
     def relations(self) -> frozenset[RelationName]:
@@ -177,12 +363,15 @@ class ViewDefinition:
     @property
     def columns(self) -> frozenset[ColumnRef]:
         """Every column that some expression of the view reads."""
-        expressions = [*conjuncts(self.tree), *(item.expression for item in self.tree.items)]
-        return frozenset(ref for expression in expressions for ref in expression.columns)
+        return frozenset(ref for expression in expressions(self.tree) for ref in expression.columns)
 
     @property
     def sources(self) -> frozenset[str]:
         return frozenset(name.source for name in self.relations)
+
+
+def _is_plain(node: Node) -> bool:
+    return isinstance(node, Scan | Select | Join) and all(_is_plain(child) for child in node.inputs)
 
 
 def scans(node: Node) -> Iterator[Scan]:
@@ -194,10 +383,37 @@ def scans(node: Node) -> Iterator[Scan]:
 
 
 def conjuncts(node: Node) -> Iterator[Expression]:
-    """All conditions below `node`, those of selections and of inner joins alike."""
+    """All conditions of selections and of inner joins below `node`."""
     if isinstance(node, Select):
         yield node.condition
     if isinstance(node, Join) and node.condition is not None:
         yield node.condition
     for child in node.inputs:
         yield from conjuncts(child)
+
+
+def expressions(node: Node) -> Iterator[Expression]:
+    """Every expression of the nodes below `node` and its own."""
+    match node:
+        case Scan() | Derived() | Distinct() | SetOperation():
+            pass
+        case Select(condition=condition):
+            yield condition
+        case Join(condition=condition):
+            if condition is not None:
+                yield condition
+        case OuterJoin(conditions=several):
+            yield from several
+        case SemiJoin(conditions=several, membership=membership):
+            yield from several
+            yield from membership or ()
+        case Group(keys=keys, aggregates=aggregates):
+            yield from (key.expression for key in keys)
+            for aggregate in aggregates:
+                yield from aggregate.expressions
+        case Project(items=items):
+            yield from (item.expression for item in items)
+        case _:
+            assert_never(node)
+    for child in node.inputs:
+        yield from expressions(child)

@@ -8,17 +8,18 @@ Expressions stay as their author wrote them; only the column references are put 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import assert_never
 
-from dyda.model.algebra import Expression, Join, Node, Project, Scan, Select
+from dyda.model.algebra import Expression, Join, Node, Project, Query, Scan, Select
 from dyda.model.preferences import Preference, Preferences
 from dyda.model.sql_text import SqlText, TokenType
 
 __all__ = ["render_view"]
 
 
-def render_view(tree: Project, preferences: Preferences) -> str:
+def render_view(tree: Query, preferences: Preferences) -> str:
     """The text of a view file that says what `tree` and `preferences` say."""
+    if not isinstance(tree, Project):
+        raise ValueError(f"{type(tree).__name__} cannot be written yet")
     lines = []
     header = [f"{name} = {value}" for name in ("extent", "new_columns") if (value := getattr(preferences, name))]
     if header:
@@ -53,10 +54,8 @@ def _gather(node: Node, preferences: Preferences, tables: list[str], conditions:
             _gather(right, preferences, tables, conditions)
             if condition is not None:
                 conditions.append(_conjunct(condition, preferences))
-        case Project():
-            raise ValueError("a select list below a join or a selection cannot be written yet")
         case _:
-            assert_never(node)
+            raise ValueError(f"{type(node).__name__} cannot be written yet")
 
 
 def _conjunct(condition: Expression, preferences: Preferences) -> str:
