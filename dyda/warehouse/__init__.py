@@ -23,6 +23,7 @@ from dyda.warehouse.records import (
     RequestRecord,
     SourceRecord,
     SourceState,
+    StateTable,
     Status,
     UnitRecord,
     VersionRecord,
@@ -33,6 +34,7 @@ from dyda.warehouse.records import (
 from dyda.warehouse.sets import SetComparison
 from dyda.warehouse.sink import StagingSink
 from dyda.warehouse.staging import Staging
+from dyda.warehouse.state_changes import StateChange
 from dyda.warehouse.warehouse import Warehouse
 from dyda.warehouse.worker import Worker
 
@@ -54,6 +56,8 @@ __all__ = [
     "SourceState",
     "Staging",
     "StagingSink",
+    "StateChange",
+    "StateTable",
     "Status",
     "UnitRecord",
     "VersionRecord",

@@ -12,7 +12,13 @@ from sqlalchemy.dialects.postgresql import array
 from dyda.model.message import UpdateMessage
 from dyda.model.position import Position
 from dyda.warehouse import models
-from dyda.warehouse.codec import changes_from_json, name_from_text, relation_from_json, view_columns_from_json
+from dyda.warehouse.codec import (
+    changes_from_json,
+    name_from_text,
+    relation_from_json,
+    states_from_json,
+    view_columns_from_json,
+)
 from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, load
 from dyda.warehouse.records import (
     AbortRecord,
@@ -82,6 +88,7 @@ def _view(row: Row[Any]) -> ViewRecord:
         created_at=row.created_at,
         pending=row.pending,
         details=row.details or {},
+        states=tuple(table.state for _, table in states_from_json(row.states or ())),
     )
 
 

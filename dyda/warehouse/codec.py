@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any, assert_never
 
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, UpdateMessage
 from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.state import Accumulator, Counted, Grouped, Kept, State
 from dyda.model.step_json import step_from_json, step_to_json
 from dyda.model.types import PgType
-from dyda.warehouse.records import ViewColumn
+from dyda.warehouse.records import StateTable, ViewColumn
 
 __all__ = [
     "changes_from_json",
@@ -21,6 +23,8 @@ __all__ = [
     "name_to_text",
     "relation_from_json",
     "relation_to_json",
+    "states_from_json",
+    "states_to_json",
     "view_columns_from_json",
     "view_columns_to_json",
 ]
@@ -135,3 +139,45 @@ def view_columns_to_json(columns: Iterable[ViewColumn]) -> list[dict[str, Any]]:
 
 def view_columns_from_json(entries: Iterable[dict[str, Any]]) -> tuple[ViewColumn, ...]:
     return tuple(ViewColumn(**entry) for entry in entries)
+
+
+def states_to_json(states: Iterable[tuple[int, StateTable]]) -> list[dict[str, Any]]:
+    """States with the numbers of the extents that hold them."""
+    return [
+        {"extent": number, "indexed": list(table.indexed), "state": _state_to_json(table.state)}
+        for number, table in states
+    ]
+
+
+def states_from_json(entries: Iterable[dict[str, Any]]) -> tuple[tuple[int, StateTable], ...]:
+    return tuple(
+        (entry["extent"], StateTable(_state_from_json(entry["state"]), tuple(entry["indexed"]))) for entry in entries
+    )
+
+
+def _state_to_json(state: State) -> dict[str, Any]:
+    match state:
+        case Counted():
+            return {"kind": "counted", "types": list(state.types), "rule": state.rule}
+        case Grouped():
+            return {
+                "kind": "grouped",
+                "keys": list(state.keys),
+                "arguments": list(state.arguments),
+                "accumulators": [asdict(accumulator) for accumulator in state.accumulators],
+            }
+        case Kept():
+            return {"kind": "kept", "types": list(state.types)}
+        case _:
+            assert_never(state)
+
+
+def _state_from_json(entry: dict[str, Any]) -> State:
+    match entry["kind"]:
+        case "counted":
+            return Counted(tuple(entry["types"]), entry["rule"])
+        case "grouped":
+            accumulators = tuple(Accumulator(**accumulator) for accumulator in entry["accumulators"])
+            return Grouped(tuple(entry["keys"]), tuple(entry["arguments"]), accumulators)
+        case _:
+            return Kept(tuple(entry["types"]))

@@ -49,10 +49,10 @@ class Extent:
     def identifier(self) -> sql.Identifier:
         return sql.Identifier(SCHEMA, f"extent_{self.number}")
 
-    def create(self, cursor: Any) -> None:
-        """The table, without its key: that is added when the first rows are in."""
+    def create(self, cursor: Any, collation: str | None = None) -> None:
+        """The table, without its key: that is added when the first rows are in. `collation` is for what has one."""
         columns = sql.SQL(", ").join(
-            sql.SQL("{} {}").format(sql.Identifier(f"c{i}"), sql.SQL(type_))
+            sql.SQL("{} {}{}").format(sql.Identifier(f"c{i}"), sql.SQL(type_), _collated(cursor, type_, collation))
             for i, type_ in enumerate(self.types, start=1)
         )
         cursor.execute(
@@ -160,6 +160,14 @@ class Extent:
             raise InvariantViolated(self.view, f"a row would be there less than zero times ({short(error)})") from None
         except psycopg2.DataError as error:
             raise EvaluationFailed(f"view {self.view}: the warehouse cannot hold a value: {short(error)}") from None
+
+
+def _collated(cursor: Any, type_: str, collation: str | None) -> sql.Composable:
+    if collation is None:
+        return sql.SQL("")
+    cursor.execute("SELECT typcollation <> 0 FROM pg_type WHERE oid = to_regtype(%s)", (type_,))
+    (collatable,) = cursor.fetchone()
+    return sql.SQL(" COLLATE {}").format(sql.Identifier(collation)) if collatable else sql.SQL("")
 
 
 def check_types(cursor: Any, view: str, types: Sequence[str]) -> None:

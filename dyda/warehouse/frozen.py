@@ -79,7 +79,7 @@ class FrozenWarehouse:
         row = self._cursor.fetchone()
         if row is None or row[1] is None:
             raise UnknownView(f"there is no view {view!r} with rows")
-        version, number, columns = row
+        version, number, columns, _ = row
         return version, Extent(number, view, tuple(column.type for column in view_columns_from_json(columns)))
 
     def _bring(self, staging: Staging) -> sql.Identifier:

@@ -28,13 +28,21 @@ from dyda.errors import (
 )
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
-from dyda.warehouse.codec import name_to_text, relation_to_json, view_columns_from_json, view_columns_to_json
+from dyda.warehouse.brought import brought
+from dyda.warehouse.codec import (
+    name_to_text,
+    relation_to_json,
+    states_to_json,
+    view_columns_from_json,
+    view_columns_to_json,
+)
 from dyda.warehouse.connection import load, short
 from dyda.warehouse.extents import Extent, check_types
 from dyda.warehouse.reader import Publication, Reader, check_names, publish
 from dyda.warehouse.records import RelationState, SourceState, UnitRecord, ViewColumn, ViewVersion
-from dyda.warehouse.sink import copy_batches
 from dyda.warehouse.staging import Staging
+from dyda.warehouse.state_changes import StateChange, StateInstaller
+from dyda.warehouse.states import StoredState, stored_states
 
 __all__ = ["VIEW_STATES", "Installation", "ViewChange", "carry_out", "save_relation", "save_source"]
 
@@ -54,6 +62,8 @@ class ViewChange:
     `version` is a new definition; a view that does not exist yet needs one, and is created by it. `state` None leaves
     the state alone, except that a new version, or rows in `replace` mode, make the view `live`. `positions` by source:
     (the position expected to be there or None, the new one or None to forget the source).
+    `states` change in the same mode. A version with the same states as before keeps their tables; one with others
+    makes new ones and needs all rows of each.
     """
 
     view: str
@@ -65,6 +75,7 @@ class ViewChange:
     state: str | None = None
     reason: str | None = None
     positions: Mapping[str, tuple[Position | None, Position | None]] = field(default_factory=dict)
+    states: tuple[StateChange, ...] = ()
 
     def __post_init__(self) -> None:
         if self.mode not in ("delta", "replace"):
@@ -101,6 +112,7 @@ class _Known:
     version: int | None
     extent: Extent | None
     columns: tuple[ViewColumn, ...]
+    states: tuple[StoredState, ...] = ()
 
 
 def carry_out(cursor: Any, installation: Installation, schema: str, patience: float) -> None:
@@ -171,6 +183,7 @@ class _Installer:
         self.reader = Reader(schema, change.view)
         self.number = number
         self.known = self._known()
+        self.states: tuple[StoredState, ...] = self.known.states if self.known is not None else ()
         self.publication: Publication | None = None
 
     def run(self) -> None:
@@ -179,6 +192,9 @@ class _Installer:
             raise UnknownView(f"there is no view {change.view} to install rows into")
         if change.version is not None:
             self._check(change.version)
+        if known is None:
+            self.cursor.execute("INSERT INTO dyda.view (name, state) VALUES (%s, 'building')", (change.view,))
+        self.states = self._new_states()
         if change.version is not None and not self._same_types(change.version):
             rows = self._new_extent(change.version)
             self._save_view(rows, absolute=True)
@@ -194,12 +210,12 @@ class _Installer:
         row = self.cursor.fetchone()
         if row is None:
             return None
-        version, number, stored = row
+        version, number, stored, states = row
         if number is None:
             return _Known(None, None, ())
         columns = view_columns_from_json(stored)
         extent = Extent(number, self.change.view, tuple(column.type for column in columns))
-        return _Known(version, extent, columns)
+        return _Known(version, extent, columns, stored_states(self.change.view, states))
 
     def _check(self, version: ViewVersion) -> None:
         check_names(self.change.view, [column.name for column in version.columns])
@@ -214,8 +230,6 @@ class _Installer:
         """A table of its own for the new columns. Readers with an older snapshot get a serialization error (I2)."""
         if self.change.mode != "replace" or not self.change.has_rows:
             raise DydaError(f"view {self.change.view}: new columns need all rows, in mode 'replace'")
-        if self.known is None:
-            self.cursor.execute("INSERT INTO dyda.view (name, state) VALUES (%s, 'building')", (self.change.view,))
         self.cursor.execute(
             "INSERT INTO dyda.extent (view, version) VALUES (%s, %s) RETURNING id", (self.change.view, self._next())
         )
@@ -224,6 +238,19 @@ class _Installer:
         rows = extent.fill(self.cursor, self._entries(extent))
         self._save_version(version, extent)
         return rows
+
+    def _new_states(self) -> tuple[StoredState, ...]:
+        """The states' tables after the change, with their rows in."""
+        change, known = self.change, self.states
+        installer = StateInstaller(self.cursor, change.view, change.mode, change.states, self.number)
+        if change.version is None:
+            if change.mode == "replace" and change.has_rows and len(change.states) != len(known):
+                raise DydaError(f"view {change.view}: all its rows without all of its states")
+            return installer.keep(known, [stored.table for stored in known])
+        wanted = change.version.states
+        if [stored.state for stored in known] == [table.state for table in wanted]:
+            return installer.keep(known, wanted)
+        return installer.make(wanted, self._next())
 
     def _new_rows(self) -> int:
         """Rows into the extent that is there; returns the change in their number."""
@@ -239,35 +266,14 @@ class _Installer:
 
     def _entries(self, extent: Extent) -> sql.Composable:
         """A table or a subquery with everything that the change brings."""
-        width = len(extent.types)
-        parts: list[sql.Composable] = []
-        if self.change.staging is not None:
-            if self.change.staging.width != width:
-                raise ValueError(f"view {self.change.view} has {width} columns, not {self.change.staging.width}")
-            parts.append(self.change.staging.identifier)
-        if self.change.delta is not None:
-            parts.append(self._delta(width, self.change.delta))
-        if self.change.projection is not None:
-            if self.known is None or self.known.extent is None or len(self.change.projection) != width:
-                raise ValueError(f"view {self.change.view} has no extent to take {width} columns from")
-            parts.append(self.known.extent.projected(self.change.projection))
-        if len(parts) == 1:
-            return parts[0]
-        columns = sql.SQL(", ").join(sql.Identifier(f"c{i}") for i in range(1, width + 1))
-        each = [sql.SQL("SELECT {}, n FROM {}").format(columns, part) for part in parts]
-        return sql.SQL("({}) AS parts").format(sql.SQL(" UNION ALL ").join(each))
-
-    def _delta(self, width: int, delta: pa.Table) -> sql.Composable:
-        # One per width and place: made once in a session, emptied at each commit. No catalog rows come and go.
-        table = sql.Identifier("pg_temp", f"dyda_delta_{width}_{self.number}")
-        columns = sql.SQL(", ").join(sql.SQL("{} text").format(sql.Identifier(f"c{i}")) for i in range(1, width + 1))
-        self.cursor.execute(
-            sql.SQL("CREATE TEMPORARY TABLE IF NOT EXISTS {} ({}, n bigint NOT NULL) ON COMMIT DELETE ROWS").format(
-                table, columns
-            )
-        )
-        copy_batches(self.cursor, table, width, delta.to_batches())
-        return table
+        change, width = self.change, len(extent.types)
+        projected = None
+        if change.projection is not None:
+            if self.known is None or self.known.extent is None or len(change.projection) != width:
+                raise ValueError(f"view {change.view} has no extent to take {width} columns from")
+            projected = self.known.extent.projected(change.projection)
+        what = f"view {change.view}"
+        return brought(self.cursor, what, width, str(self.number), change.delta, change.staging, projected)
 
     def _next(self) -> int:
         return (self.known.version or 0) + 1 if self.known is not None else 1
@@ -286,6 +292,7 @@ class _Installer:
                 "details": Json(dict(version.details)),
                 "extent": extent.number,
                 "cause": version.cause,
+                "states": Json(states_to_json((stored.number, stored.table) for stored in self.states)),
                 "file_text": version.file_text,
             },
         )
@@ -300,7 +307,11 @@ class _Installer:
             self.publication = Publication(self.reader, extent, tuple(names), previous)
 
     def clear(self) -> None:
-        """Takes the extent away that nobody can see any more."""
+        """Takes the extent away that nobody can see any more, and the states that nobody asks."""
+        kept = {stored.number for stored in self.states}
+        for stored in self.known.states if self.known is not None else ():
+            if stored.number not in kept:
+                stored.drop(self.cursor)
         published = self.publication
         if published is None or published.previous is None or published.previous.number == published.extent.number:
             return

@@ -2,7 +2,7 @@
 
 project                    one row: who may write (fence), and what the sources mean to each other (knowledge)
 source, relation           what is known of the sources
-view ── view_version ── extent        definitions and the tables that hold their rows
+view ── view_version ── extent        definitions and the tables that hold their rows and states
    └─── position           which transactions are in the extent, per view and source (P5)
 message                    the update message queue
 unit, abort                what was done, and what had to be given up
@@ -143,6 +143,7 @@ view_version = Table(
     Column("extent", BigInteger, nullable=False),
     Column("cause", Text, nullable=False),
     _moment("installed_at", nullable=False, now=True),
+    Column("states", JSONB, nullable=False, server_default=text("'[]'")),
 )
 
 extent = Table(

@@ -10,6 +10,7 @@ from typing import Any
 from dyda.model.message import UpdateMessage
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
+from dyda.model.state import State
 
 __all__ = [
     "AbortRecord",
@@ -23,6 +24,7 @@ __all__ = [
     "RequestRecord",
     "SourceRecord",
     "SourceState",
+    "StateTable",
     "Status",
     "UnitRecord",
     "VersionRecord",
@@ -43,6 +45,14 @@ class ViewColumn:
 
 
 @dataclass(frozen=True)
+class StateTable:
+    """What one keyed operator of a view keeps, and by which of its delivered columns rows of it are looked up."""
+
+    state: State
+    indexed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class ViewVersion:
     """A definition about to be installed; the installation gives it its number.
 
@@ -56,6 +66,7 @@ class ViewVersion:
     cause: str = "apply"
     file_text: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    states: tuple[StateTable, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,6 +108,7 @@ class ViewRecord:
     created_at: datetime.datetime
     pending: int
     details: Mapping[str, Any]
+    states: tuple[State, ...] = ()
 
     @property
     def behind(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import sys
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,11 +74,14 @@ def _spark_task() -> str | None:
     return None if context is None else f"{context.stageId()}/{context.partitionId()}"
 
 
-def copy_batches(cursor: Any, table: sql.Composable, width: int, batches: Iterable[Any]) -> int:
-    """COPY batches (c1 … cn string, n int64) into `table`(c1 … cn, n); returns the number of entries."""
-    stream = _CsvStream(batches, width)
-    columns = sql.SQL(", ").join(sql.Identifier(f"c{i}") for i in range(1, width + 1))
-    command = sql.SQL("COPY {} ({}, n) FROM STDIN (FORMAT csv)").format(table, columns).as_string(cursor)
+def copy_batches(
+    cursor: Any, table: sql.Composable, width: int, batches: Iterable[Any], more: Sequence[str] = ()
+) -> int:
+    """COPY batches (c1 … cn string, n int64, and what is in `more`) into `table`; returns the number of entries."""
+    stream = _CsvStream(batches, width, len(more))
+    names = [*(f"c{i}" for i in range(1, width + 1)), "n", *more]
+    columns = sql.SQL(", ").join(map(sql.Identifier, names))
+    command = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(table, columns).as_string(cursor)
     try:
         cursor.copy_expert(command, stream, CHUNK)
     except psycopg2.Error:
@@ -95,10 +98,11 @@ class _CsvStream:
     pyarrow quotes every text and never a NULL, which is how PostgreSQL's CSV tells '' from NULL.
     """
 
-    def __init__(self, batches: Iterable[Any], width: int) -> None:
+    def __init__(self, batches: Iterable[Any], width: int, more: int) -> None:
         self.rows = 0
         self.failure: Exception | None = None
         self._width = width
+        self._more = more
         self._batches: Iterator[Any] = iter(batches)
         self._buffer = memoryview(b"")
 
@@ -120,7 +124,7 @@ class _CsvStream:
         return bytes(chunk)
 
     def _encode(self, batch: Any) -> bytes:
-        if batch.num_columns != self._width + 1:
+        if batch.num_columns != self._width + 1 + self._more:
             raise ValueError(f"{self._width} columns and a count were expected, not {batch.schema.names}")
         if batch.num_rows == 0:
             return b""

@@ -45,8 +45,8 @@ def create_staging(cursor: Any, url: str, width: int) -> Staging:
     cursor.execute("SELECT nextval('dyda.staging_number')")
     staging = Staging(cursor.fetchone()[0], width, url)
     cursor.execute("SELECT pg_advisory_lock(%s, %s)", (STAGING_CLASS, staging.number))
-    columns = sql.SQL(", ").join(sql.SQL("{} text").format(sql.Identifier(f"c{i}")) for i in range(1, width + 1))
-    cursor.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({}, n bigint NOT NULL)").format(staging.identifier, columns))
+    columns = sql.SQL("").join(sql.SQL("{} text, ").format(sql.Identifier(f"c{i}")) for i in range(1, width + 1))
+    cursor.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({}n bigint NOT NULL)").format(staging.identifier, columns))
     cursor.execute(
         sql.SQL("CREATE UNLOGGED TABLE {} (task text PRIMARY KEY, entries bigint NOT NULL)").format(
             sql.Identifier(SCHEMA, staging.table + "_task")

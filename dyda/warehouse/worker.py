@@ -265,8 +265,9 @@ class Worker:
                 carry_out(cursor, installation, self._schema, self.patience)
             faults.point("install.committed")
             for change in installation.changes:
-                if change.staging is not None:
-                    self.drop_staging(change.staging)
+                for staging in (change.staging, *(state.staging for state in change.states)):
+                    if staging is not None:
+                        self.drop_staging(staging)
 
     # --- requests of other commands
 

@@ -1,0 +1,132 @@
+"""The tables of a view's states: extents like any other, of the same view, that no reader is shown.
+
+A state's row is one row of its table; `key` is looked up through an index, and so is every column by which other steps
+look rows up. Texts compare by their bytes, as they do on Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, assert_never
+
+from psycopg2 import sql
+
+from dyda.errors import UnknownView
+from dyda.model.state import Counted, Grouped, Kept, State
+from dyda.warehouse.codec import states_from_json
+from dyda.warehouse.connection import load
+from dyda.warehouse.extents import Extent
+from dyda.warehouse.records import StateTable
+
+__all__ = ["MULTIPLICITIES", "StoredState", "multiplicity", "places", "stored_state", "stored_states", "two_sided"]
+
+COLLATION = "C"
+
+MULTIPLICITIES = {
+    "distinct": "CASE WHEN {l} > 0 THEN 1 ELSE 0 END",
+    "union": "CASE WHEN {l} > 0 OR {r} > 0 THEN 1 ELSE 0 END",
+    "except": "CASE WHEN {l} > 0 AND {r} = 0 THEN 1 ELSE 0 END",
+    "except all": "greatest({l} - {r}, 0)",
+    "intersect": "CASE WHEN {l} > 0 AND {r} > 0 THEN 1 ELSE 0 END",
+    "intersect all": "least({l}, {r})",
+}
+"""How often a row is delivered that is there {l} times on the left and {r} times on the right, by rule."""
+
+
+def two_sided(state: State) -> bool:
+    """Whether entries say on which side they are."""
+    return isinstance(state, Counted) and state.rule != "distinct"
+
+
+def stored_states(view: str, entries: Iterable[dict[str, Any]]) -> tuple[StoredState, ...]:
+    """From the catalog's JSON."""
+    return tuple(StoredState(number, view, table) for number, table in states_from_json(entries))
+
+
+def stored_state(cursor: Any, view: str, number: int) -> StoredState:
+    """State `number` (from 0) of the view's current version."""
+    cursor.execute(load("known_view.sql"), (view,))
+    row = cursor.fetchone()
+    if row is None or row[1] is None:
+        raise UnknownView(f"there is no view {view!r} with rows")
+    states = stored_states(view, row[3])
+    if not 0 <= number < len(states):
+        raise ValueError(f"view {view} has {len(states)} states, none with number {number}")
+    return states[number]
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """One state table: its extent's number, and what it holds."""
+
+    number: int
+    view: str
+    table: StateTable
+
+    @property
+    def state(self) -> State:
+        return self.table.state
+
+    @cached_property
+    def extent(self) -> Extent:
+        return Extent(self.number, self.view, tuple(type_ for _, type_ in self.state.columns))
+
+    def create(self, cursor: Any, entries: sql.Composable) -> None:
+        """The table, filled, with its indexes."""
+        self.extent.create(cursor, COLLATION)
+        self.extent.fill(cursor, entries)
+        self.index(cursor)
+
+    def index(self, cursor: Any) -> None:
+        """The indexes that are not there yet."""
+        names = [name for name, _ in self.state.columns]
+        if not isinstance(self.state, Kept):
+            self._index(cursor, "c1", "btree")
+        for name in self.table.indexed:
+            place = names.index(name)
+            if name != "key" and _hashable(cursor, self.extent.types[place]):
+                # A value may be longer than a B-tree takes.
+                self._index(cursor, f"c{place + 1}", "hash")
+
+    def _index(self, cursor: Any, column: str, method: str) -> None:
+        cursor.execute(
+            sql.SQL("CREATE INDEX IF NOT EXISTS {} ON {} USING {} ({})").format(
+                sql.Identifier(f"extent_{self.number}_{column}_idx"),
+                self.extent.identifier,
+                sql.SQL(method),
+                sql.Identifier(column),
+            )
+        )
+
+    def drop(self, cursor: Any) -> None:
+        self.extent.drop(cursor)
+        cursor.execute("DELETE FROM dyda.extent WHERE id = %s", (self.number,))
+
+
+def places(state: State, columns: Sequence[str]) -> list[int]:
+    """Where these delivered columns stand in a state row, from 0."""
+    names = [name for name, _ in state.delivered]
+    return [names.index(name) for name in columns]
+
+
+def multiplicity(state: State, row: str, count: str = "count") -> sql.Composable:
+    """How often a state row is delivered; `row` is the alias of an extent, or of a staging table with `count` "n"."""
+    match state:
+        case Counted():
+            left, right = (
+                sql.SQL("{}::bigint").format(sql.Identifier(row, f"c{len(state.types) + place}")) for place in (2, 3)
+            )
+            return sql.SQL(MULTIPLICITIES[state.rule]).format(l=left, r=right)
+        case Grouped() | Kept():
+            return sql.Identifier(row, count)
+        case _:
+            assert_never(state)
+
+
+def _hashable(cursor: Any, type_: str) -> bool:
+    """Whether PostgreSQL can compare the type in a hash index."""
+    cursor.execute(load("hashable.sql"), (type_,))
+    (hashable,) = cursor.fetchone()
+    return bool(hashable)
