@@ -12,7 +12,7 @@ lose a row is asked of a source (rule R4); a row's counts before and after are e
     #   -> {alias: Worlds(table) | Whole(table, reason)}; Whole must be scanned
     evaluation = delta_evaluation(block, worlds, scanner)         # scanner(occurrence) -> partitions, for Whole only
     evaluation = build_evaluation(block, scanner, pending)        # or: the whole view, less what is pending
-    tables = engine.evaluate([evaluation], reader)                # {view: c1 … cn text, n bigint}
+    tables = engine.evaluate([evaluation], reader)                # [c1 … cn text, n bigint], in the same order
 """
 
 from vm.block import JoinBlock, Occurrence, flatten

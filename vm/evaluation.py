@@ -6,19 +6,21 @@
 
 One n-way join replaces the telescoping sum of n terms (Equation 5 of paper 001). A full build is the same query with
 the new world alone. Output columns are text, ready for the warehouse to cast back: PostgreSQL's own text where a
-column is only passed on, Spark's text of the value where it is computed.
+column is only passed on, and where it is computed the text that PostgreSQL would print. Only floating point numbers
+may be spelled otherwise (1.0E10), so they are no keys between what is stored and what is captured.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dyda.model.algebra import Expression
+from dyda.model.algebra import ColumnRef, Expression
 from dyda.model.bag import Bag
 from vm.block import JoinBlock, Occurrence
 from vm.sweep import NEW, OLD, Whole, Worlds
@@ -50,12 +52,18 @@ class Frame:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What Spark is asked for one view. `difference`: ΔV; otherwise the new world as it is."""
+    """What Spark is asked for one block. `difference`: ΔV; otherwise the new world as it is.
+
+    `types` are the Spark types of the items, if they are given: each is cast to its own before it becomes text, so
+    that the terms of a sum agree. `sign` is what a term counts in its sum: 1 or -1.
+    """
 
     view: str
     block: JoinBlock
     frames: tuple[Frame, ...]
     difference: bool
+    types: tuple[str, ...] | None = None
+    sign: int = 1
 
     @property
     def is_empty(self) -> bool:
@@ -74,9 +82,15 @@ class Evaluation:
 
 
 def delta_evaluation(
-    block: JoinBlock, worlds: Mapping[str, Worlds | Whole], scanner: Scanner | None = None
+    block: JoinBlock,
+    worlds: Mapping[str, Worlds | Whole],
+    scanner: Scanner | None = None,
+    *,
+    types: Sequence[str] | None = None,
+    sign: int = 1,
 ) -> Evaluation:
     """The evaluation of ΔV over what `sweep` brought home; `scanner` is needed where it says Whole."""
+    block, types = _typed(block, types)
     frames = []
     for occurrence in block.occurrences:
         world = worlds[occurrence.alias]
@@ -86,18 +100,55 @@ def delta_evaluation(
         if scanner is None:
             raise ValueError(f"{occurrence.alias} must be scanned ({world.reason}) but there is no scanner")
         frames.append(Frame(occurrence, world.table, tuple(scanner(occurrence)), scanned=True))
-    return Evaluation(block.view, block, tuple(frames), difference=True)
+    return Evaluation(block.view, block, tuple(frames), difference=True, types=types, sign=sign)
 
 
-def build_evaluation(block: JoinBlock, scanner: Scanner, pending: Mapping[str, Bag] | None = None) -> Evaluation:
+def build_evaluation(
+    block: JoinBlock,
+    scanner: Scanner,
+    pending: Mapping[str, Bag] | None = None,
+    *,
+    types: Sequence[str] | None = None,
+    sign: int = 1,
+) -> Evaluation:
     """The whole view over scans, less `pending`: captured changes that the state asked for does not include yet."""
+    block, types = _typed(block, types)
     frames = []
     for occurrence in block.occurrences:
         columns = list(occurrence.columns)
         bag = -(pending or {}).get(occurrence.alias, Bag.empty(columns)).select(columns).consolidate()
         rows = bag.table.select(columns).append_column(OLD, bag.counts).append_column(NEW, bag.counts)
         frames.append(Frame(occurrence, rows, tuple(scanner(occurrence)), scanned=True))
-    return Evaluation(block.view, block, tuple(frames), difference=False)
+    return Evaluation(block.view, block, tuple(frames), difference=False, types=types, sign=sign)
+
+
+def _typed(block: JoinBlock, types: Sequence[str] | None) -> tuple[JoinBlock, tuple[str, ...] | None]:
+    """The block whose items have these types. A column that is passed on with its own type keeps its text."""
+    if types is None:
+        return block, None
+    items = []
+    computed: set[ColumnRef] = set()
+    for item, spark_type in zip(block.items, types, strict=True):
+        expression = item.expression
+        column = expression.column
+        if column is None or block.carried(column).spark_type.upper() != spark_type.upper():
+            computed |= expression.columns
+            parts = ("CAST(", *expression.parts, f" AS {spark_type})")
+            sql = f"CAST({expression.sql} AS {spark_type})"
+            expression = Expression(sql, expression.columns, parts=parts if expression.parts else (sql,))
+        items.append(replace(item, expression=expression))
+    occurrences = tuple(_carrying(occurrence, computed) for occurrence in block.occurrences)
+    return replace(block, items=tuple(items), occurrences=occurrences), tuple(types)
+
+
+def _carrying(occurrence: Occurrence, computed: set[ColumnRef]) -> Occurrence:
+    """The occurrence with the values, too, of columns that are computed with after all."""
+    carried = []
+    for one in occurrence.carried:
+        if one.value is None and one.text is not None and ColumnRef(occurrence.alias, one.column.name) in computed:
+            one = replace(one, value=re.sub(r"t(?=\d+_\d+$)", "v", one.text))
+        carried.append(one)
+    return replace(occurrence, carried=tuple(carried))
 
 
 def render(
@@ -133,7 +184,8 @@ def render(
         counts = f"o * {occurrence.old} AS o, n * {occurrence.new} AS n"
         query = f"SELECT {hint}{''.join(f'{c}, ' for c in columns)}{counts} FROM ({query}) x {join}"
     outputs = [f"{_encoded(block, i, types[i])} AS c{i + 1}" for i in range(len(block.items))]
-    outputs.append("n - o AS n" if evaluation.difference else "n")
+    count = "n - o" if evaluation.difference else "n"
+    outputs.append(f"{count} AS n" if evaluation.sign > 0 else f"-({count}) AS n")
     conditions = "".join(f" AND ({block.render(conjunct)})" for conjunct in remaining)
     kept = "n <> o" if evaluation.difference else "n <> 0"
     return f"SELECT {', '.join(outputs)} FROM ({query}) WHERE {kept}{conditions}"
@@ -184,13 +236,18 @@ def _needed(evaluation: Evaluation, placed: set[str], remaining: Sequence[Expres
 
 
 def _encoded(block: JoinBlock, index: int, spark_type: str) -> str:
-    """The item's text. Spark's own cast is right except for bytes, and for instants, which need their offset."""
+    """The item's text as PostgreSQL prints it: it may meet the same value that was captured."""
     expression = block.items[index].expression
+    spark_type = spark_type.lower()
     if expression.column is not None:
         return block.carried(expression.column).output
     sql = block.render(expression)
     if spark_type == "binary":
         return rf"'\\x' || lower(hex({sql}))"
+    if spark_type == "boolean":
+        return f"substr(CAST({sql} AS STRING), 1, 1)"
     if spark_type == "timestamp":
-        return f"date_format({sql}, 'yyyy-MM-dd HH:mm:ss.SSSSSSxxx')"
+        # In UTC whatever zone the session is in; local times would be ambiguous when clocks are turned back.
+        utc = f"timestampadd(MICROSECOND, unix_micros({sql}), TIMESTAMP_NTZ '1970-01-01 00:00:00')"
+        return f"CAST({utc} AS STRING) || '+00'"
     return f"CAST({sql} AS STRING)"

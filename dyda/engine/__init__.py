@@ -6,7 +6,8 @@ raises instead of being rounded, and no row becomes a Python object.
     engine = Engine(settings)                              # SparkSettings: master, timezone, numeric, config
     outputs = engine.analyse(view)                         # list[OutputType(name, spark_type, warehouse_type, …)]
     block = engine.block(view)                             # vm.flatten with this engine's numeric setting
-    deltas = engine.evaluate([delta_evaluation(block, worlds, scanner)], reader)   # {view: c1 … cn text, n bigint}
+    outputs = engine.types(block, …)                       # the same of blocks; of several, of UNION ALL of them
+    deltas = engine.evaluate([delta_evaluation(block, worlds, scanner)], reader)   # [c1 … cn text, n bigint]
     rows = engine.build(build_evaluation(block, scanner, pending), sink, reader, progress)      # rows written
     engine.jobs                                            # Spark jobs so far
     engine.stop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,15 @@ from pyspark.sql import SparkSession
 
 from dyda.engine.failures import short_message
 from dyda.errors import UnsupportedSql
+from dyda.model.algebra import ColumnRef
 from dyda.model.types import warehouse_type
 from vm.block import JoinBlock, Occurrence
 
-__all__ = ["OutputType", "analyse_block"]
+__all__ = ["OutputType", "analyse_blocks", "refuse_untyped"]
 
 MAXIMUM_SCALE = 38
+
+UNTYPED = "void"
 
 
 @dataclass(frozen=True)
@@ -29,26 +32,26 @@ class OutputType:
     passthrough: bool
 
 
-def analyse_block(session: SparkSession, block: JoinBlock) -> list[OutputType]:
-    """The output types, or UnsupportedSql with Spark's reason or the cast to write."""
+def analyse_blocks(session: SparkSession, blocks: Sequence[JoinBlock]) -> list[OutputType]:
+    """The output types of UNION ALL of the blocks, or UnsupportedSql with Spark's reason or the cast to write."""
+    block = blocks[0]
     try:
-        plan = session.sql(_query(block))
+        plan = session.sql(" UNION ALL ".join(_query(one) for one in blocks))
         types = [field.dataType.simpleString() for field in plan.schema.fields]
     except (AnalysisException, ParseException) as error:
-        raise UnsupportedSql(block.view, _restore_names(block, short_message(error))) from None
+        raise UnsupportedSql(block.view, _restore_names(blocks, short_message(error))) from None
     except PySparkException as error:
         # Constant expressions are evaluated during analysis: 1 / 0, CAST('x' AS INT).
-        raise UnsupportedSql(block.view, _restore_names(block, short_message(error))) from None
+        raise UnsupportedSql(block.view, _restore_names(blocks, short_message(error))) from None
     _refuse_undefined(block, plan._jdf.queryExecution().analyzed())
     outputs = []
-    for item, spark_type in zip(block.items, types, strict=True):
-        if item.expression.column is not None:
-            carried = block.carried(item.expression.column)
-            column_type = carried.column.type
-            declared = column_type.declared if column_type.builtin else "text"
-            outputs.append(OutputType(item.name, carried.spark_type.lower(), declared, passthrough=True))
+    for place, (item, spark_type) in enumerate(zip(block.items, types, strict=True)):
+        passed = {_passed(one, place) for one in blocks}
+        declared = passed.pop()
+        if not passed and declared is not None:
+            outputs.append(OutputType(item.name, spark_type, declared, passthrough=True))
             continue
-        target = warehouse_type(spark_type)
+        target = "text" if spark_type == UNTYPED else warehouse_type(spark_type)
         if target is None:
             raise UnsupportedSql(
                 block.view,
@@ -59,9 +62,29 @@ def analyse_block(session: SparkSession, block: JoinBlock) -> list[OutputType]:
     return outputs
 
 
+def refuse_untyped(view: str, outputs: Sequence[OutputType]) -> None:
+    """A column that is nothing but NULL has a type only beside another block's."""
+    for output in outputs:
+        if output.spark_type == UNTYPED:
+            raise UnsupportedSql(
+                view,
+                f"column {output.name} has Spark's type {UNTYPED}, which the warehouse cannot hold",
+                f"Write CAST(NULL AS STRING) AS `{output.name}`, or another type.",
+            )
+
+
+def _passed(block: JoinBlock, place: int) -> str | None:
+    """The declared type of the column that is passed on there; None if the item is computed."""
+    column = block.items[place].expression.column
+    if column is None:
+        return None
+    column_type = block.carried(column).column.type
+    return column_type.declared if column_type.builtin else "text"
+
+
 def _query(block: JoinBlock) -> str:
     items = ", ".join(
-        f"{block.carried(item.expression.column).output if item.expression.column else block.render(item.expression)}"
+        f"{_typed_null(block, item.expression.column) if item.expression.column else block.render(item.expression)}"
         f" AS c{index + 1}"
         for index, item in enumerate(block.items)
     )
@@ -70,14 +93,19 @@ def _query(block: JoinBlock) -> str:
     return f"SELECT {items} FROM {frames} WHERE {where}"
 
 
+def _typed_null(block: JoinBlock, column: ColumnRef) -> str:
+    """What is passed on travels as text; beside computed columns of other blocks it has its own type."""
+    return f"CAST(NULL AS {block.carried(column).spark_type})"
+
+
 def _empty(occurrence: Occurrence) -> str:
     columns = [f"CAST(NULL AS {column.spark_type or 'STRING'}) AS {column.name}" for column in occurrence.frame]
     return f"SELECT {', '.join(columns) or 'NULL'} WHERE false"
 
 
-def _restore_names(block: JoinBlock, message: str) -> str:
+def _restore_names(blocks: Sequence[JoinBlock], message: str) -> str:
     """Spark speaks of frame columns; the user wrote others."""
-    for occurrence in block.occurrences:
+    for occurrence in (occurrence for block in blocks for occurrence in block.occurrences):
         for carried in occurrence.carried:
             for name in (carried.value, carried.text):
                 if name is not None:

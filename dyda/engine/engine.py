@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from dyda.engine.analysis import OutputType, analyse_block
+from dyda.engine.analysis import OutputType, analyse_blocks, refuse_untyped
 from dyda.engine.failures import encoded, raise_again
 from dyda.engine.frames import Reader, pooled, separate
 from dyda.engine.session import Sessions, SparkSettingsLike
@@ -45,7 +45,7 @@ class Engine:
     def __init__(self, settings: SparkSettingsLike, log: Path | None = None) -> None:
         self._settings = settings
         self._sessions = Sessions(settings, log)
-        self._outputs: dict[JoinBlock, list[OutputType]] = {}
+        self._outputs: dict[tuple[JoinBlock, ...], list[OutputType]] = {}
         self._numbers = itertools.count()
         self.jobs = 0
 
@@ -68,20 +68,27 @@ class Engine:
 
     def analyse(self, view: ViewDefinition) -> list[OutputType]:
         """The types of the view's columns; UnsupportedSql if Spark or the warehouse cannot take it."""
-        return self._types(self.block(view))
+        outputs = self.types(self.block(view))
+        refuse_untyped(view.name, outputs)
+        return outputs
 
-    def _types(self, block: JoinBlock) -> list[OutputType]:
-        if block not in self._outputs:
-            self._outputs[block] = analyse_block(self._sessions.small, block)
-        return self._outputs[block]
+    def types(self, *blocks: JoinBlock) -> list[OutputType]:
+        """The types of a block's items; of several blocks, those of UNION ALL of them.
 
-    def evaluate(self, evaluations: Sequence[Evaluation], reader: Reader | None = None) -> dict[str, pa.Table]:
-        """Per view, the consolidated rows (c1 … cn text, n bigint not zero), all views in one Spark job.
+        An item that is NULL in all of them has Spark's type `void`, which the warehouse holds as text.
+        """
+        if blocks not in self._outputs:
+            self._outputs[blocks] = analyse_blocks(self._sessions.small, blocks)
+        return self._outputs[blocks]
+
+    def evaluate(self, evaluations: Sequence[Evaluation], reader: Reader | None = None) -> list[pa.Table]:
+        """For each evaluation its consolidated rows (c1 … cn text, n bigint not zero), all in one Spark job.
 
         `reader` is needed where an evaluation scans. A unit in which no combination can differ costs no job.
         """
-        results = {evaluation.view: _no_rows(evaluation) for evaluation in evaluations}
-        active = [evaluation for evaluation in evaluations if not evaluation.is_empty]
+        results = [_no_rows(evaluation) for evaluation in evaluations]
+        places = [place for place, evaluation in enumerate(evaluations) if not evaluation.is_empty]
+        active = [evaluations[place] for place in places]
         if not active:
             return results
         before = self._jobs_so_far()
@@ -96,11 +103,11 @@ class Engine:
             raise_again(error, active[0].view)
         finally:
             self.jobs += max(0, self._jobs_so_far() - before)
-        for index, evaluation in enumerate(active):
+        for index, (place, evaluation) in enumerate(zip(places, active, strict=True)):
             names = [f"c{i + 1}" for i in range(len(evaluation.block.items))]
             mine = combined.filter(pc.equal(combined.column("w"), index)).select([*names, "n"])
             rows = Bag(mine.rename_columns([*names, COUNT])).consolidate().table
-            results[evaluation.view] = rows.rename_columns([*names, "n"])
+            results[place] = rows.rename_columns([*names, "n"])
         return results
 
     def _collect(self, evaluations: Sequence[Evaluation], reader: Reader | None) -> pa.Table:
@@ -114,8 +121,7 @@ class Engine:
             delivered = iter(views.pool(frames) if small else views.each(frames, self._shipped(reader)))
             for index, evaluation in enumerate(evaluations):
                 sources = {frame.occurrence.alias: next(delivered) for frame in evaluation.frames}
-                types = [output.spark_type for output in self._types(evaluation.block)]
-                query = render(evaluation, sources, types, single_partition=small)
+                query = render(evaluation, sources, self._spark_types(evaluation), single_partition=small)
                 padding = range(len(evaluation.block.items) + 1, width + 1)
                 columns = [f"c{i + 1}" for i in range(len(evaluation.block.items))]
                 columns += [f"CAST(NULL AS STRING) AS c{i}" for i in padding]
@@ -137,13 +143,12 @@ class Engine:
         if evaluation.is_empty:
             return 0
         session = self._sessions.bulk
-        types = [output.spark_type for output in self._types(evaluation.block)]
         before = self._jobs_so_far()
         try:
             with _Views(session, next(self._numbers)) as views, _Watch(session, progress):
                 delivered = views.each(evaluation.frames, self._shipped(reader))
                 sources = {f.occurrence.alias: query for f, query in zip(evaluation.frames, delivered, strict=True)}
-                rows = session.sql(render(evaluation, sources, types))
+                rows = session.sql(render(evaluation, sources, self._spark_types(evaluation)))
                 counts = rows.mapInArrow(_write_task(self._shipped(sink)), "rows bigint").toArrow()
         except (PySparkException, Py4JError, OSError, EOFError, pa.ArrowException) as error:
             self._require_spark(error)
@@ -151,6 +156,11 @@ class Engine:
         finally:
             self.jobs += max(0, self._jobs_so_far() - before)
         return int(pc.sum(counts.column(0)).as_py() or 0)
+
+    def _spark_types(self, evaluation: Evaluation) -> Sequence[str]:
+        if evaluation.types is not None:
+            return evaluation.types
+        return [output.spark_type for output in self.types(evaluation.block)]
 
     def _jobs_so_far(self) -> int:
         """Spark's own number of jobs in this application, exact at once (the status tracker lags)."""

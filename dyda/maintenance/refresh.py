@@ -109,9 +109,9 @@ class Refresh:
         faults.point("unit.swept")
         self.early_check()
         with scanning():
-            changed = self.house.engine.evaluate(evaluations, read_partition) if evaluations else {}
+            tables = self.house.engine.evaluate(evaluations, read_partition) if evaluations else []
         phase("spark")
-        return changed
+        return {evaluation.view: table for evaluation, table in zip(evaluations, tables, strict=True)}
 
     def build(
         self, plan: BuildPlan, positions: Mapping[str, Position], staging: Staging, progress: Callable[[int, int], None]
@@ -150,7 +150,7 @@ class Refresh:
         evaluation = delta_evaluation(block, worlds, self._scan)
         self.early_check()
         with scanning():
-            return self.house.engine.evaluate([evaluation], read_partition)[block.view]
+            return self.house.engine.evaluate([evaluation], read_partition)[0]
 
     def rows(self, occurrence: Occurrence) -> Bag:
         """All rows of a relation as the snapshot shows them, here and not on Spark."""

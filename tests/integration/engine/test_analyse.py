@@ -62,6 +62,14 @@ def test_what_cannot_be_maintained_is_refused_with_a_reason(engine: Engine, item
     assert "v0_" not in str(caught.value), "frame names are ours, not the user's"
 
 
+def test_null_alone_is_refused_but_has_the_type_of_what_stands_beside_it(engine: Engine) -> None:
+    blocks = [engine.block(view("v", {"r": R}, [], {"o": item})) for item in ("NULL", "r.i", "r.i + 1L")]
+    assert engine.types(blocks[0]) == [OutputType("o", "void", "text", False)]
+    assert engine.types(*blocks[:2]) == [OutputType("o", "int", "integer", False)]
+    assert engine.types(*blocks) == [OutputType("o", "bigint", "bigint", False)]
+    assert engine.types(blocks[1], blocks[1]) == [OutputType("o", "int", "integer", True)]
+
+
 def test_a_product_that_keeps_every_digit_is_accepted(engine: Engine) -> None:
     assert outputs(engine, "r.n * r.p").spark_type == "decimal(38,28)"
 

@@ -52,7 +52,7 @@ with Engine(Settings(master=master, config=config)) as engine:
     print("build", written, sum(sink.rows().values()), executors)
     delta = {("2", "2024-01-03 00:00:00+00", "2.50"): 1}
     jobs = engine.jobs
-    found = rows_of(engine.evaluate([unit(engine, definition(), READ, {"r": delta})])["v"])
+    found = rows_of(engine.evaluate([unit(engine, definition(), READ, {"r": delta})])[0])
     print("delta", found, engine.jobs - jobs)
 """
 

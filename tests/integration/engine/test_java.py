@@ -21,7 +21,7 @@ from tests.unit.vm.judge import rows_of
 from dyda.engine import Engine
 with Engine(Settings()) as engine:
     evaluation = unit(engine, chain(2), {"a0": {("1", "1"): 1}, "a1": {("1", "1"): 1}}, {"a0": {("1", "1"): 1}})
-    print(rows_of(engine.evaluate([evaluation])["v"]))
+    print(rows_of(engine.evaluate([evaluation])[0]))
     java = engine._sessions.context._jvm.java.lang.System.getProperty("java.home")
     print(java)
 """
