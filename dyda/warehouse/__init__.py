@@ -8,6 +8,7 @@ project's lock and whose fence is the current one. Readers never see two views i
     installation.py ─ extents.py (rows), reader.py (what readers query)   staging.py, sink.py   rows from Spark tasks
 """
 
+from dyda.warehouse.combining import Combined
 from dyda.warehouse.extents import Comparison
 from dyda.warehouse.frozen import FrozenWarehouse
 from dyda.warehouse.held import HeldExtent, hold_extent
@@ -40,6 +41,7 @@ from dyda.warehouse.worker import Worker
 
 __all__ = [
     "Blocker",
+    "Combined",
     "Comparison",
     "DaemonRecord",
     "FrozenWarehouse",

@@ -16,20 +16,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg2
+import pyarrow as pa
 from psycopg2.extras import Json, execute_values
 
 from dyda import faults
-from dyda.errors import Fenced, UnknownView
+from dyda.errors import DydaError, Fenced, UnknownView
+from dyda.model.bag import Bag
 from dyda.model.message import UpdateMessage
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
+from dyda.model.state import State
+from dyda.warehouse import combining
 from dyda.warehouse.codec import changes_to_json, name_to_text
+from dyda.warehouse.combining import Combined
 from dyda.warehouse.connection import load, translated
 from dyda.warehouse.extents import Extent
 from dyda.warehouse.installation import VIEW_STATES, Installation, carry_out, save_relation, save_source
 from dyda.warehouse.reader import Reader, check_names
 from dyda.warehouse.records import RelationState, RequestRecord, SourceState
 from dyda.warehouse.staging import Staging, create_staging, drop_staging
+from dyda.warehouse.state_rows import state_rows
+from dyda.warehouse.states import StoredState, stored_state
 
 __all__ = ["MESSAGE_STATES", "Worker"]
 
@@ -101,6 +108,13 @@ class Worker:
             finally:
                 with contextlib.suppress(psycopg2.Error):
                     self._connection.rollback()
+
+    @contextlib.contextmanager
+    def _computing(self) -> Iterator[Any]:
+        """A look through temporary tables: they are made once in a session, so the transaction commits."""
+        with self._reading() as cursor:
+            yield cursor
+            self._connection.commit()
 
     # --- the queue
 
@@ -257,6 +271,50 @@ class Worker:
         """Drops what abandoned units have left; not to be called while one is under way."""
         for staging in list(self._stagings.values()):
             self.drop_staging(staging)
+
+    # --- states
+
+    def combine(self, view: str, number: int, state: State, entries: pa.Table) -> Combined:
+        """What entries (c1 …, n, optionally side and t) make of state `number` of the view, as committed.
+
+        Nothing is written. Several tags with an extreme or a recomputed aggregate are a ValueError.
+        """
+        with self._computing() as cursor:
+            return combining.combine(cursor, self._stored(cursor, view, number, state), entries)
+
+    def recombine(self, view: str, number: int, state: State, entries: pa.Table, groups: pa.Table) -> Combined:
+        """The change of `groups` (k1 …), of which `entries` are all rows that are there now. Nothing is written."""
+        with self._computing() as cursor:
+            return combining.recombine(cursor, self._stored(cursor, view, number, state), entries, groups)
+
+    def combine_staging(self, state: State, entries: Staging, *, view: str) -> Staging:
+        """A new staging table with the state rows (c1 … as in `state.columns`, n) of all entries of a step.
+
+        `entries` has the columns of an entry; where a set operation has two sides, one more: c<n+1> is 0 for the left
+        and 1 for the right. It stays, for the caller to drop.
+        """
+        target = self.staging(len(state.columns))
+        try:
+            with self._writing() as cursor:
+                combining.combine_staging(cursor, view, state, entries, target)
+        except BaseException:
+            with contextlib.suppress(DydaError):
+                self.drop_staging(target)
+            raise
+        return target
+
+    def state_rows(
+        self, view: str, number: int, state: State, columns: Sequence[str], key: Sequence[str], values: pa.Table
+    ) -> Bag:
+        """What state `number` delivers, as committed: the rows whose `key` columns equal a tuple of `values`."""
+        with self._computing() as cursor:
+            return state_rows(cursor, self._stored(cursor, view, number, state), columns, key, values)
+
+    def _stored(self, cursor: Any, view: str, number: int, state: State) -> StoredState:
+        stored = stored_state(cursor, view, number)
+        if stored.state != state:
+            raise ValueError(f"state {number} of view {view} is {stored.state}, not {state}")
+        return stored
 
     def install(self, installation: Installation) -> None:
         """Everything or nothing, in one transaction."""

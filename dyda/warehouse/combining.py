@@ -1,0 +1,320 @@
+"""Adding a step's entries into its state: what the state's rows become, and what the steps above must be told.
+
+    entries (c1 …, n, side, t)  ──┐                                             ┌─▶ state      -before +after
+                                  ├──▶ per touched key and tag: before, after ──┼─▶ delivered  the difference
+    state, looked up by key  ─────┘                                             └─▶ stale      groups to read again
+
+Nothing is written: the outcome is installed later, with the view's rows. The numbers are exact (numeric). A change per
+tag is the difference between successive states (rule W6): before a tag are the stored state and all smaller tags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import psycopg2
+import pyarrow as pa
+import pyarrow.compute as pc
+from psycopg2 import sql
+
+from dyda.errors import EvaluationFailed, InvariantViolated
+from dyda.model.state import Counted, Grouped, Kept, State
+from dyda.warehouse.connection import load, short
+from dyda.warehouse.extents import check_types
+from dyda.warehouse.fetch import fetch_texts
+from dyda.warehouse.grouping import Grouping, key_of, listed, needs_single_tag, texts
+from dyda.warehouse.sink import copy_batches
+from dyda.warehouse.staging import Staging
+from dyda.warehouse.states import MULTIPLICITIES, StoredState, two_sided
+
+__all__ = ["Combined", "combine", "combine_staging", "lookups_only", "recombine"]
+
+
+@dataclass(frozen=True)
+class Combined:
+    """What entries do to a state; all columns but n (int64) and t (int32) are canonical texts.
+
+    state      c1 … cn, n, t: state rows, -1 as they were and 1 as they will be; an installation takes them
+    delivered  the columns that `state.delivered` names, n, t: the change that the steps above read; each row once per
+               tag, no count is zero
+    stale      key, k1 … km: groups that entries alone cannot bring up to date. They are left out of the two others
+    """
+
+    state: pa.Table
+    delivered: pa.Table
+    stale: pa.Table
+
+
+def combine(cursor: Any, stored: StoredState, entries: pa.Table) -> Combined:
+    """The change that entries make to a stored state; the caller's transaction ends afterwards."""
+    state = stored.state
+    table = _bring(cursor, len(_entry_types(state)), entries)
+    with _owned(stored.view), lookups_only(cursor):
+        match state:
+            case Counted():
+                return _combine_counted(cursor, stored, state, table)
+            case Grouped():
+                if needs_single_tag(state) and "t" in entries.column_names and len(pc.unique(entries["t"])) > 1:
+                    raise ValueError(f"view {stored.view}: extremes and recomputed aggregates take one tag at a time")
+                return _combine_grouped(cursor, stored, state, table)
+            case Kept():
+                return _combine_kept(cursor, stored, state, table)
+            case _:
+                assert_never(state)
+
+
+def recombine(cursor: Any, stored: StoredState, entries: pa.Table, groups: pa.Table) -> Combined:
+    """Groups that were read again: `entries` are all there is of `groups` (k1 … km) now; others' entries are ignored.
+
+    The tag of the change is 1.
+    """
+    state = stored.state
+    if not isinstance(state, Grouped):
+        raise TypeError(f"view {stored.view}: only groups are read again")
+    grouping = Grouping(state)
+    width = len(_entry_types(state))
+    table = _bring(cursor, width, entries)
+    marks = _bring(cursor, len(state.keys), _marks(state, groups), "groups")
+    columns = [f"c{place}" for place in range(1, width + 1)]
+    marked = [name if place < len(state.keys) else f"NULL AS {name}" for place, name in enumerate(columns)]
+    asked = sql.SQL("(SELECT {}n, false AS asked FROM {} UNION ALL SELECT {}0, true FROM {}) AS asked_entries").format(
+        listed(columns), table, listed(marked), marks
+    )
+    with _owned(stored.view), lookups_only(cursor):
+        names = ["key", *grouping.keys, "negative", "existed", "remains", *grouping.befores, *grouping.afters]
+        found = fetch_texts(cursor, grouping.again(asked, stored.extent.identifier), names)
+    _refuse_negative(stored.view, found, found["negative"], grouping.keys)
+    found = found.append_column("t", pa.repeat(pa.scalar(1, pa.int32()), found.num_rows))
+    return _grouped_result(state, grouping, found, _no_stale(state))
+
+
+def combine_staging(cursor: Any, view: str, state: State, entries: Staging, target: Staging) -> None:
+    """All entries of a step as its state rows, into `target`. See Worker.combine_staging for the layout."""
+    width = len(_entry_types(state)) + two_sided(state)
+    if (entries.width, target.width) != (width, len(state.columns)):
+        raise ValueError(f"view {view}: {width} columns in and {len(state.columns)} out were expected")
+    check_types(cursor, view, [type_ for _, type_ in state.columns])
+    columns = sql.SQL(", ").join(sql.Identifier(f"c{place}") for place in range(1, target.width + 1))
+    statement = load("combine_staging.sql").format(
+        whole=_whole(state, entries.identifier), target=target.identifier, columns=columns
+    )
+    with _owned(view):
+        cursor.execute(statement)
+        negative, sample = cursor.fetchone()
+    if negative:
+        raise InvariantViolated(view, _below(negative, sample))
+
+
+@contextmanager
+def lookups_only(cursor: Any) -> Iterator[None]:
+    """The planner looks rows up by index, whatever it thinks: temporary tables have no statistics."""
+    cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off")
+    yield
+    cursor.execute("SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on")
+
+
+def _entry_types(state: State) -> tuple[str, ...]:
+    match state:
+        case Counted() | Kept():
+            return state.types
+        case Grouped():
+            return (*state.keys, *state.arguments)
+        case _:
+            assert_never(state)
+
+
+def _bring(cursor: Any, width: int, entries: pa.Table, what: str = "entries") -> sql.Identifier:
+    """Entries in a temporary table (c1 …, n, side, t), made once in a session and emptied at each commit."""
+    table = sql.Identifier("pg_temp", f"dyda_{what}_{width}")
+    columns = sql.SQL("").join(sql.SQL("{} text, ").format(sql.Identifier(f"c{i}")) for i in range(1, width + 1))
+    cursor.execute(
+        sql.SQL(
+            "CREATE TEMPORARY TABLE IF NOT EXISTS {} ({}n bigint NOT NULL, side smallint NOT NULL, t integer NOT NULL)"
+            " ON COMMIT DELETE ROWS"
+        ).format(table, columns)
+    )
+    names = [f"c{place}" for place in range(1, width + 1)]
+    for name, default in (("side", 0), ("t", 1)):
+        if name not in entries.column_names:
+            entries = entries.append_column(name, pa.repeat(pa.scalar(default, pa.int32()), entries.num_rows))
+    copy_batches(cursor, table, width, entries.select([*names, "n", "side", "t"]).to_batches(), ("side", "t"))
+    return table
+
+
+@contextmanager
+def _owned(view: str) -> Iterator[None]:
+    try:
+        yield
+    except psycopg2.DataError as error:
+        raise EvaluationFailed(f"view {view}: the warehouse cannot hold a value: {short(error)}") from None
+
+
+def _refuse_negative(view: str, found: pa.Table, negative: pa.ChunkedArray, shown: Sequence[str]) -> None:
+    bad = found.filter(pc.equal(negative, "t") if pa.types.is_string(negative.type) else negative)
+    if bad.num_rows:
+        row = bad.slice(0, 1).to_pylist()[0]
+        raise InvariantViolated(view, _below(bad.num_rows, "(" + ",".join(str(row[name]) for name in shown) + ")"))
+
+
+def _below(number: int, sample: str) -> str:
+    shown = sample if len(sample) <= 200 else sample[:200] + "…"
+    return f"{number} row(s) of a state would be there less than zero times, as {shown}"
+
+
+# --- set operations
+
+
+def _combine_counted(cursor: Any, stored: StoredState, state: Counted, entries: sql.Identifier) -> Combined:
+    names = [f"p{place}" for place in range(1, len(state.types) + 1)]
+    rule = MULTIPLICITIES[state.rule]
+    query = load("combine_counted.sql").format(
+        prints=listed(texts("p", state.types, 1)),
+        texts=listed(names),
+        key=sql.SQL(key_of(names)),
+        partition=sql.SQL(", ".join(names) or "true"),
+        left_column=sql.SQL(f"c{len(names) + 2}"),
+        right_column=sql.SQL(f"c{len(names) + 3}"),
+        delivered_before=sql.SQL(rule.format(l="l_before", r="r_before")),
+        delivered_after=sql.SQL(rule.format(l="l_after", r="r_after")),
+        entries=entries,
+        extent=stored.extent.identifier,
+    )
+    numbers = ["t", "l_before", "r_before", "l_after", "r_after", "before", "after"]
+    found = _with_numbers(fetch_texts(cursor, query, ["key", *names, *numbers]), numbers)
+    row = ["key", *names]
+    negative = pc.or_(pc.less(found["l_after"], 0), pc.less(found["r_after"], 0))
+    _refuse_negative(stored.view, found, negative, names)
+    parts = []
+    for n, left, right in ((-1, "l_before", "r_before"), (1, "l_after", "r_after")):
+        there = found.filter(pc.or_(pc.not_equal(found[left], 0), pc.not_equal(found[right], 0)))
+        counts = [pc.cast(there[left], pa.string()), pc.cast(there[right], pa.string())]
+        parts.append(_signed([*(there[name] for name in row), *counts], n, there["t"]))
+    found = found.append_column("n", pc.subtract(found["after"], found["before"]))
+    moved = found.filter(pc.not_equal(found["n"], 0))
+    delivered = _rows(moved.select(row).columns, moved["n"], moved["t"], [name for name, _ in state.delivered])
+    return Combined(pa.concat_tables(parts), delivered, pa.table({"key": pa.array([], pa.string())}))
+
+
+# --- groups
+
+
+def _combine_grouped(cursor: Any, stored: StoredState, state: Grouped, entries: sql.Identifier) -> Combined:
+    grouping = Grouping(state)
+    group = ["key", *grouping.keys]
+    names = [*group, "t", "stale", "negative", "existed", "remains", *grouping.befores, *grouping.afters]
+    found = fetch_texts(cursor, grouping.change(entries, stored.extent.identifier), names)
+    found = _with_numbers(found, ["t"])
+    _refuse_negative(stored.view, found, found["negative"], grouping.keys)
+    stale = found.filter(pc.equal(found["stale"], "t")).select(group).rename_columns(_stale_names(state))
+    return _grouped_result(state, grouping, found.filter(pc.equal(found["stale"], "f")), stale)
+
+
+def _grouped_result(state: Grouped, grouping: Grouping, found: pa.Table, stale: pa.Table) -> Combined:
+    parts = []
+    for n, flag, numbers in ((-1, "existed", grouping.befores), (1, "remains", grouping.afters)):
+        there = found.filter(pc.equal(found[flag], "t"))
+        parts.append(_signed([there[name] for name in ("key", *grouping.keys, *numbers)], n, there["t"]))
+    changed = pa.concat_tables(parts)
+    return Combined(changed, changed.rename_columns([*(name for name, _ in state.delivered), "n", "t"]), stale)
+
+
+def _stale_names(state: Grouped) -> list[str]:
+    return ["key", *(f"k{place}" for place in range(1, len(state.keys) + 1))]
+
+
+def _no_stale(state: Grouped) -> pa.Table:
+    return pa.table({name: pa.array([], pa.string()) for name in _stale_names(state)})
+
+
+def _marks(state: Grouped, groups: pa.Table) -> pa.Table:
+    """The groups as entries that stand for no row."""
+    columns = {f"c{place}": groups[f"k{place}"] for place in range(1, len(state.keys) + 1)}
+    return pa.table({**columns, "n": pa.repeat(pa.scalar(0, pa.int64()), groups.num_rows)})
+
+
+# --- kept bags
+
+
+def _combine_kept(cursor: Any, stored: StoredState, state: Kept, entries: sql.Identifier) -> Combined:
+    names = [f"p{place}" for place in range(1, len(state.types) + 1)]
+    query = load("combine_kept.sql").format(
+        prints=listed(texts("p", state.types, 1, by_value=False)),
+        texts=listed(names),
+        partition=sql.SQL(", ".join(names)),
+        entries=entries,
+        extent=stored.extent.identifier,
+    )
+    found = fetch_texts(cursor, query, [*names, "t", "n", "negative"])
+    _refuse_negative(stored.view, found, found["negative"], names)
+    found = _with_numbers(found, ["t", "n"])
+    columns = found.select(names).columns
+    changed = [_rows(columns, found["n"], found["t"], list(named)) for named in (_places(len(names)), _names(state))]
+    return Combined(changed[0], changed[1], pa.table({"key": pa.array([], pa.string())}))
+
+
+# --- whole states
+
+
+def _whole(state: State, entries: sql.Identifier) -> sql.Composable:
+    """State rows (c1 …, n, negative) from all entries."""
+    match state:
+        case Counted():
+            names = [f"p{place}" for place in range(1, len(state.types) + 1)]
+            side = sql.SQL(f"c{len(names) + 1}::smallint" if two_sided(state) else "0")
+            return load("whole_counted.sql").format(
+                key=sql.SQL(key_of(names)),
+                state_texts=sql.SQL("".join(f", {name} AS c{place}" for place, name in enumerate(names, start=2))),
+                left_column=sql.SQL(f"c{len(names) + 2}"),
+                right_column=sql.SQL(f"c{len(names) + 3}"),
+                texts=listed(names),
+                prints=listed(texts("p", state.types, 1)),
+                side=side,
+                group_by=sql.SQL("GROUP BY " + (", ".join(names) or "()")),
+                entries=entries,
+            )
+        case Grouped():
+            asked = sql.SQL("(SELECT *, true AS asked FROM {}) AS all_entries").format(entries)
+            return Grouping(state).whole(asked, asked=False)
+        case Kept():
+            names = [f"p{place}" for place in range(1, len(state.types) + 1)]
+            return load("whole_kept.sql").format(
+                state_texts=sql.SQL(", ".join(f"{name} AS c{place}" for place, name in enumerate(names, start=1))),
+                texts=listed(names),
+                prints=listed(texts("p", state.types, 1, by_value=False)),
+                partition=sql.SQL(", ".join(names)),
+                entries=entries,
+            )
+        case _:
+            assert_never(state)
+
+
+# --- Arrow
+
+
+def _places(width: int) -> list[str]:
+    return [f"c{place}" for place in range(1, width + 1)]
+
+
+def _names(state: State) -> list[str]:
+    return [name for name, _ in state.delivered]
+
+
+def _with_numbers(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    for name in names:
+        type_ = pa.int32() if name == "t" else pa.int64()
+        table = table.set_column(table.column_names.index(name), name, pc.cast(table[name], type_))
+    return table
+
+
+def _signed(columns: Sequence[pa.ChunkedArray], n: int, tags: pa.ChunkedArray) -> pa.Table:
+    counts = pa.chunked_array([pa.repeat(pa.scalar(n, pa.int64()), len(tags))])
+    return _rows(columns, counts, tags, _places(len(columns)))
+
+
+def _rows(
+    columns: Sequence[pa.ChunkedArray], counts: pa.ChunkedArray, tags: pa.ChunkedArray, names: Sequence[str]
+) -> pa.Table:
+    return pa.Table.from_arrays([*columns, counts, tags], names=[*names, "n", "t"])
