@@ -15,11 +15,13 @@ from dataclasses import dataclass
 
 from dyda.errors import DydaError, UnknownColumn, UnsupportedSql
 from dyda.model.algebra import ColumnRef, Expression
-from dyda.model.relation import Column, Relation
+from dyda.model.facts import COMPUTED, Facts
+from dyda.model.relation import Relation
 from dyda.model.sql_expressions import condition, item
-from dyda.model.sql_structure import Outline, read_outline
-from dyda.model.sql_text import SqlText, TokenType
-from dyda.model.types import PgType
+from dyda.model.sql_groups import aggregate_calls
+from dyda.model.sql_outline import Block
+from dyda.model.sql_structure import read_outline
+from dyda.model.sql_text import Span, SqlText, TokenType
 
 __all__ = ["ColumnList", "TableName", "column_list", "column_name", "conditions", "named_tables", "table_name", "value"]
 
@@ -118,17 +120,31 @@ class _Unreadable(UnsupportedSql):
         DydaError.__init__(self, what.removesuffix(" in a view"), remedy)
 
 
-def _condition(text: str) -> tuple[_Words, Outline]:
+def _condition(text: str) -> tuple[_Words, Block]:
     words = _Words(_BEFORE_CONDITION + text)
-    return words, read_outline(words)
+    return words, _block(words)
 
 
-def _value(text: str) -> tuple[_Words, Outline]:
+def _value(text: str) -> tuple[_Words, Block]:
     words = _Words(_BEFORE_VALUE + text + _AFTER_VALUE)
-    outline = read_outline(words)
-    if len(outline.items) != 1 or outline.where:
+    block = _block(words)
+    if len(block.items) != 1 or block.where:
         raise words.refusal(0, f"{text!r} is not one expression", "Write one expression.")
-    return words, outline
+    return words, block
+
+
+def _block(words: _Words) -> Block:
+    """The text around one condition or value: what is about single rows, without subqueries and aggregates."""
+    outline = read_outline(words)
+    for at in outline.subqueries:
+        raise words.unsupported(words.offset(at), "a subquery", "Write a condition over single rows.")
+    for start, _ in aggregate_calls(words, outline, Span(0, len(words.words))):
+        name = words.name(start)
+        raise words.unsupported(words.offset(start), f"the aggregate {name}()", "Write a value of single rows.")
+    block = outline.query
+    if not isinstance(block, Block) or block.distinct or block.groups is not None or block.having:
+        raise words.refusal(0, f"{words.text!r} cannot be read", "Write one condition or one value.")
+    return block
 
 
 def _dotted(words: _Words, start: int, stop: int) -> list[str]:
@@ -172,9 +188,12 @@ class _Scope:
             raise UnknownColumn(f"{found[0].name} has no column {column}", f"It has: {', '.join(found[0].by_name)}.")
         return ColumnRef(str(found[0].name), column)
 
-    def column(self, reference: ColumnRef) -> Column:
+    def facts(self, reference: ColumnRef) -> Facts:
         relation = next(relation for relation in self.relations if str(relation.name) == reference.alias)
-        return relation.column(reference.column)
+        return Facts.of(relation.column(reference.column))
+
+    def standin(self, reference: ColumnRef) -> Expression | None:
+        return None
 
     def _answers(self, relation: Relation, qualifier: Sequence[str], column: str) -> bool:
         name = relation.name
@@ -204,5 +223,8 @@ class _Names:
         self.qualifiers.append(list(parts[:-1]))
         return ColumnRef("", parts[-1])
 
-    def column(self, reference: ColumnRef) -> Column:
-        return Column(reference.column, PgType("text", "text"), 1)
+    def facts(self, reference: ColumnRef) -> Facts:
+        return COMPUTED
+
+    def standin(self, reference: ColumnRef) -> Expression | None:
+        return None

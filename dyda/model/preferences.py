@@ -44,7 +44,9 @@ class Preference:
 class Preferences:
     """What the file says; components and settings that are not mentioned are not here.
 
-    Select items are known by their output name, relations by their alias, conditions by their normalised text.
+    Select items are known by their output name, those of a subquery in FROM by its alias and their name
+    (`alias.name`); relations and subqueries by their alias in the tree, conditions by their normalised text. What is
+    written once in a common table expression and used twice is two components.
     """
 
     extent: str | None = None

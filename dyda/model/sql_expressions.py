@@ -7,7 +7,7 @@ aside. So nothing that sqlglot does to an expression can change what it means.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,11 +18,11 @@ from sqlglot.tokenizer_core import Token
 
 from dyda.errors import NotComputable
 from dyda.model.algebra import ColumnRef, Expression
-from dyda.model.relation import Column
+from dyda.model.facts import Facts, names_time
 from dyda.model.sql_text import Span, SqlText, TokenType
 from dyda.model.types import Computation
 
-__all__ = ["Item", "Lookup", "condition", "item"]
+__all__ = ["Item", "Lookup", "Put", "Whole", "condition", "item", "occurrences_of", "split_item"]
 
 
 class Lookup(Protocol):
@@ -30,7 +30,22 @@ class Lookup(Protocol):
 
     def find(self, parts: Sequence[str], offset: int) -> ColumnRef: ...
 
-    def column(self, reference: ColumnRef) -> Column: ...
+    def facts(self, reference: ColumnRef) -> Facts: ...
+
+    def standin(self, reference: ColumnRef) -> Expression | None: ...
+
+
+@dataclass(frozen=True)
+class Put:
+    """What takes the place of some words, up to, not including, `stop`: an aggregate's or a subquery's value."""
+
+    stop: int
+    expression: Expression
+    facts: Facts
+
+
+Puts = Mapping[int, Put]
+"""By the word that they begin with."""
 
 
 @dataclass(frozen=True)
@@ -42,45 +57,128 @@ class Item:
     star: tuple[str, ...] | None = None
 
 
-def item(text: SqlText, span: Span, lookup: Lookup, plain_numeric: str) -> Item:
+def item(text: SqlText, span: Span, lookup: Lookup, plain_numeric: str, puts: Puts | None = None) -> Item:
     """Read one select item."""
-    tree = _tree(text, span)
+    puts = puts or {}
+    star, span, name = split_item(text, span, puts)
+    if star is not None:
+        return Item(None, None, star)
+    tree = _tree(text, span, puts)
+    expression = _expression(text, span, tree, lookup, plain_numeric, puts, passed_on=True)
+    core = tree.unnest()
+    if name is None and isinstance(core, exp.Column) and not _is_put(text, core, puts):
+        name = _name(text, core.parts[-1])
+    return Item(expression, name)
+
+
+def split_item(text: SqlText, span: Span, puts: Puts) -> tuple[tuple[str, ...] | None, Span, str | None]:
+    """Of a select item: the parts before its star if it is one, the words of its expression, and its written name."""
+    tree = _tree(text, span, puts)
     star = tree.this if isinstance(tree, exp.Column) else tree
     if isinstance(star, exp.Star) and not star.args.get("except_") and text.kind(span.stop - 1) is TokenType.STAR:
-        return Item(None, None, tuple(text.name(i) for i in range(span.start, span.stop - 1, 2)))
+        return tuple(text.name(i) for i in range(span.start, span.stop - 1, 2)), span, None
     if isinstance(tree, exp.Aliases):
         raise text.refusal(
             text.offset(span.start), "a select item with several names is not supported", "One item per column."
         )
-    name = None
-    if isinstance(tree, exp.Alias):
-        if not text.is_name(span.stop - 1):
-            raise text.refusal(
-                text.offset(span.stop - 1), f"{text.shown(span.stop - 1)} is not a column name", "Use backticks."
-            )
-        name = text.name(span.stop - 1)
-        cut = 2 if text.kind(span.stop - 2) is TokenType.ALIAS else 1
-        span = Span(span.start, span.stop - cut)
-        tree = _tree(text, span)
-    expression = _expression(text, span, tree, lookup, plain_numeric, passed_on=True)
-    if name is None and expression.column is not None:
-        name = expression.column.column
-    return Item(expression, name)
+    if not isinstance(tree, exp.Alias):
+        return None, span, None
+    if not text.is_name(span.stop - 1):
+        raise text.refusal(
+            text.offset(span.stop - 1), f"{text.shown(span.stop - 1)} is not a column name", "Use backticks."
+        )
+    cut = 2 if text.kind(span.stop - 2) is TokenType.ALIAS else 1
+    return None, Span(span.start, span.stop - cut), text.name(span.stop - 1)
 
 
-def condition(text: SqlText, span: Span, lookup: Lookup, plain_numeric: str) -> Expression:
+def condition(text: SqlText, span: Span, lookup: Lookup, plain_numeric: str, puts: Puts | None = None) -> Expression:
     """Read one conjunct of a condition."""
-    tree = _tree(text, span)
+    tree = _tree(text, span, puts or {})
     if isinstance(tree, exp.Alias | exp.Aliases | exp.Star):
         raise text.refusal(
             text.offset(span.stop - 1), f"{text.shown(span.stop - 1)!r} is not expected here", "Remove it."
         )
-    return _expression(text, span, tree, lookup, plain_numeric, passed_on=False)
+    return _expression(text, span, tree, lookup, plain_numeric, puts or {}, passed_on=False)
 
 
-def _tree(text: SqlText, span: Span) -> exp.Expr:
+@dataclass(frozen=True)
+class Whole:
+    """An expression as its words, with columns found, so that it can be found again as a part of another."""
+
+    units: tuple[tuple[object, ...], ...]
+    places: tuple[tuple[int, int], ...]
+    """Of each unit, the words that it is made of."""
+    tree: exp.Expr
+
+    @classmethod
+    def read(cls, text: SqlText, span: Span, lookup: Lookup, puts: Puts) -> Whole:
+        while text.kind(span.start) is TokenType.L_PAREN and text.closing(span.start) == span.stop - 1:
+            span = Span(span.start + 1, span.stop - 1)
+        tree = _tree(text, span, puts)
+        found = {}
+        for node in list(tree.find_all(exp.Column)):
+            start, end = _place(text, span, node)
+            if _is_put(text, node, puts):
+                found[start] = (end, ("put", str(_put_at(text, start, puts).expression.sql)))
+            else:
+                reference = lookup.find([_name(text, part) for part in node.parts], start)
+                found[start] = (end, (reference.alias, reference.column))
+            node.replace(exp.column("\0".join(found[start][1])))
+        if isinstance(core := tree, exp.Column):  # a replaced root is not replaced in place
+            start, _ = _place(text, span, core)
+            tree = exp.column("\0".join(found[start][1]))
+        units: list[tuple[object, ...]] = []
+        places = []
+        index = span.start
+        while index < span.stop:
+            word, begin = text.words[index], index
+            if word.start in found:
+                end, unit = found[word.start]
+                while index < span.stop and text.words[index].start < end:
+                    index += 1
+                units.append(unit)
+            else:
+                literal = word.token_type in (TokenType.STRING, TokenType.RAW_STRING)
+                units.append((word.token_type.name, word.text if literal else word.text.upper()))
+                index += 1
+            places.append((begin, index))
+        return cls(tuple(units), tuple(places), tree)
+
+
+def occurrences_of(text: SqlText, whole: Whole, span: Span, lookup: Lookup, puts: Puts) -> list[tuple[int, int]]:
+    """Where `whole` stands in the words as a complete expression. Words alone do not decide: in `x * a + b` there is
+    no `a + b`."""
+    within = Whole.read(text, span, lookup, puts)
+    size, found = len(whole.units), []
+    at = 0
+    while at + size <= len(within.units):
+        if within.units[at : at + size] == whole.units:
+            start, stop = within.places[at][0], within.places[at + size - 1][1]
+            marker = Expression("\0whole", frozenset())
+            there = Whole.read(text, span, lookup, {**puts, start: Put(stop, marker, Facts(None, False))})
+            back = there.tree.transform(
+                lambda node: whole.tree.copy() if isinstance(node, exp.Column) and "\0whole" in node.name else node
+            )
+            if back == within.tree:
+                found.append((start, stop))
+                at += size
+                continue
+        at += 1
+    return found
+
+
+def _tree(text: SqlText, span: Span, puts: Puts) -> exp.Expr:
     """sqlglot's reading of the words, as a select item; every identifier in it knows its place in the text."""
-    words = [Token(TokenType.SELECT, "SELECT"), *text.words[span.start : span.stop]]
+    words = [Token(TokenType.SELECT, "SELECT")]
+    index = span.start
+    while index < span.stop:
+        word = text.words[index]
+        if index in puts:  # one name in the place of all these words
+            index = puts[index].stop
+            words.append(Token(TokenType.VAR, "put", word.line, word.col, word.start, text.words[index - 1].end))
+        else:
+            index += 1
+            words.append(word)
     try:
         trees = Spark().parser().parse(words, text.text)
     except ParseError as error:
@@ -110,36 +208,59 @@ class _Reading:
     references: dict[int, ColumnRef]
     lookup: Lookup
     plain_numeric: str
+    known: dict[ColumnRef, Facts]
 
     def computation(self, reference: ColumnRef) -> Computation | None:
-        return self.lookup.column(reference).type.computation(self.plain_numeric)
+        """How the column computes; None if it only travels as text or if it is computed itself."""
+        column = self.known[reference].column
+        return column.type.computation(self.plain_numeric) if column is not None else None
 
 
 def _expression(
-    text: SqlText, span: Span, tree: exp.Expr, lookup: Lookup, plain_numeric: str, *, passed_on: bool
+    text: SqlText, span: Span, tree: exp.Expr, lookup: Lookup, plain_numeric: str, puts: Puts, *, passed_on: bool
 ) -> Expression:
     found: dict[int, tuple[int, ColumnRef]] = {}  # start of a reference → its end, what it means
     references: dict[int, ColumnRef] = {}
+    known: dict[ColumnRef, Facts] = {}
+    instead: dict[ColumnRef, Expression] = {}
     for node in tree.find_all(exp.Column):
         start, end = _place(text, span, node)
-        reference = lookup.find([_name(text, part) for part in node.parts], start)
+        if _is_put(text, node, puts):
+            put = _put_at(text, start, puts)
+            reference = ColumnRef(f"#{start}", "put")
+            instead[reference], known[reference] = put.expression, put.facts
+        else:
+            reference = lookup.find([_name(text, part) for part in node.parts], start)
+            known[reference] = lookup.facts(reference)
+            standin = lookup.standin(reference)
+            if standin is not None:
+                instead[reference] = standin
         found[start] = (end, reference)
         references[id(node)] = reference
     if tree.find(exp.Star) is not None:
         raise text.refusal(text.offset(span.start), "* inside an expression is not supported", "List the columns.")
     core = tree.unnest()
     only = references.get(id(core)) if isinstance(core, exp.Column) else None
-    reading = _Reading(text, span, tree, references, lookup, plain_numeric)
+    reading = _Reading(text, span, tree, references, lookup, plain_numeric, known)
     _refuse_text_types(reading, core if passed_on else None)
     _refuse_special_dates(reading)
     parts: tuple[str | ColumnRef, ...] = (only,) if only is not None else _parts(text, span, found)
-    return Expression(
+    expression = Expression(
         sql="".join(str(part) for part in parts),
         columns=frozenset(references.values()),
         column=only,
         equality=_equality(core, references),
         parts=parts,
     )
+    return expression.replaced(lambda ref: instead.get(ref) or Expression.of(ref)) if instead else expression
+
+
+def _is_put(text: SqlText, node: exp.Column, puts: Puts) -> bool:
+    return len(node.parts) == 1 and any(text.offset(at) == node.parts[0].meta.get("start") for at in puts)
+
+
+def _put_at(text: SqlText, offset: int, puts: Puts) -> Put:
+    return next(put for at, put in puts.items() if text.offset(at) == offset)
 
 
 def _place(text: SqlText, span: Span, node: exp.Column) -> tuple[int, int]:
@@ -189,7 +310,8 @@ def _refuse_text_types(reading: _Reading, passed_on: exp.Expr | None) -> None:
     """Types that travel as text have no operators on Spark: they are passed on, or cast to STRING."""
     for node in reading.tree.find_all(exp.Column):
         reference = reading.references[id(node)]
-        if reading.computation(reference) is not None or node is passed_on:
+        column = reading.known[reference].column
+        if column is None or reading.computation(reference) is not None or node is passed_on:
             continue
         around = node.parent
         while isinstance(around, exp.Paren):
@@ -197,7 +319,7 @@ def _refuse_text_types(reading: _Reading, passed_on: exp.Expr | None) -> None:
         if isinstance(around, exp.Cast) and around.to.this is exp.DataType.Type.TEXT:
             continue
         place = reading.text.place(_place(reading.text, reading.span, node)[0])
-        declared = reading.lookup.column(reference).type.declared
+        declared = column.type.declared
         raise NotComputable(
             f"{place}: {reference} is of type {declared}, which Spark cannot compute with exactly",
             f"Pass it on as a column of its own, or compute with its text: CAST({reference} AS STRING).",
@@ -220,16 +342,12 @@ def _refuse_special_dates(reading: _Reading) -> None:
 def _is_temporal(reading: _Reading) -> bool:
     """Whether a text in the expression might be read as a date or a time."""
     text, span = reading.text, reading.span
-    types = [computation.spark_type for ref in reading.references.values() if (computation := reading.computation(ref))]
     calls = [text.shown(i) for i in range(span.start, span.stop) if text.kind(i + 1) is TokenType.L_PAREN]
     return (
-        any(type_.startswith(("DATE", "TIME")) for type_ in types)
+        any(facts.temporal for facts in reading.known.values())
         or any(cast.to.is_type(*exp.DataType.TEMPORAL_TYPES) for cast in reading.tree.find_all(exp.Cast))
-        or any(_TEMPORAL_FUNCTION.search(call) for call in calls)
+        or any(map(names_time, calls))
     )
 
 
 _SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
-_TEMPORAL_FUNCTION = re.compile(
-    "date|time|day|month|year|quarter|hour|minute|second|week|trunc|extract|zone", re.IGNORECASE
-)

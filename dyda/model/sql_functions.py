@@ -1,4 +1,4 @@
-"""Spark's functions that a select-project-join view cannot use, by what they are.
+"""Spark's functions that need a rule of their own or that a view cannot use, by what they are.
 
 tests/unit/model/test_functions.py asks a live Spark for its functions and their classes and fails if one is missing
 here. All others are Spark's own business: whether they exist and fit is decided by its analyser.
@@ -6,7 +6,7 @@ here. All others are Spark's own business: whether they exist and fit is decided
 
 from __future__ import annotations
 
-__all__ = ["AGGREGATES", "CHANGING", "GENERATORS", "WINDOWS"]
+__all__ = ["AGGREGATES", "CHANGING", "GENERATORS", "MAINTAINED", "WINDOWS"]
 
 
 def _names(text: str) -> frozenset[str]:
@@ -28,6 +28,20 @@ AGGREGATES = _names(
     tuple_union_agg_integer var_pop var_samp variance vector_avg vector_sum
     """
 )
+
+MAINTAINED = {
+    **{name: name for name in ("count", "sum", "avg", "min", "max")},
+    **{name: name for name in ("stddev_samp", "stddev_pop", "var_samp", "var_pop", "bool_and", "bool_or")},
+    "mean": "avg",
+    "std": "stddev_samp",
+    "stddev": "stddev_samp",
+    "variance": "var_samp",
+    "every": "bool_and",
+    "any": "bool_or",
+    "some": "bool_or",
+    "count_if": "count",
+}
+"""The aggregates that a view can have, by what the algebra calls them."""
 
 WINDOWS = _names(
     """

@@ -1,22 +1,21 @@
-"""What a view cannot have yet: each construct by its name, with what to write instead.
+"""What a view cannot have: each construct by its name, with what to write instead.
 
-Select, project and inner join are maintained. The rest is refused when the view is created, never later and never
+The operators of the bag algebra are maintained. The rest is refused when the view is created, never later and never
 silently, because a view that is only nearly right is wrong.
 """
 
 from __future__ import annotations
 
-from dyda.model.sql_functions import AGGREGATES, CHANGING, GENERATORS, WINDOWS
+from typing import NoReturn
+
+from dyda.model.sql_functions import AGGREGATES, CHANGING, GENERATORS, MAINTAINED, WINDOWS
 from dyda.model.sql_text import SqlText, TokenType
 
-__all__ = ["CLAUSES", "JOINS", "refuse_everywhere"]
+__all__ = ["CLAUSES", "JOINS", "refuse_beginning", "refuse_everywhere"]
 
 _WHEN_READING = "Leave it out here and put it into the query that reads the view."
-_TWO_VIEWS = "Write one view per query and combine them when reading: SELECT … FROM view1 {} SELECT … FROM view2."
 
-CLAUSES = {
-    TokenType.GROUP_BY: ("GROUP BY", "Keep the rows in the view and group when reading: SELECT … FROM view GROUP BY …"),
-    TokenType.HAVING: ("HAVING", _WHEN_READING),
+CLAUSES: dict[TokenType | None, tuple[str, str]] = {
     TokenType.ORDER_BY: (
         "ORDER BY",
         "A view is a bag without order. Order when reading: SELECT … FROM view ORDER BY …",
@@ -27,9 +26,6 @@ CLAUSES = {
     TokenType.LIMIT: ("LIMIT", _WHEN_READING),
     TokenType.OFFSET: ("OFFSET", _WHEN_READING),
     TokenType.FETCH: ("FETCH", _WHEN_READING),
-    TokenType.UNION: ("UNION", _TWO_VIEWS.format("UNION ALL")),
-    TokenType.EXCEPT: ("EXCEPT (MINUS)", _TWO_VIEWS.format("EXCEPT")),
-    TokenType.INTERSECT: ("INTERSECT", _TWO_VIEWS.format("INTERSECT")),
     TokenType.WINDOW: ("WINDOW", _WHEN_READING),
     TokenType.QUALIFY: ("QUALIFY", _WHEN_READING),
     TokenType.LATERAL: ("LATERAL", "Join relations of sources, and unfold arrays when reading the view."),
@@ -39,24 +35,16 @@ CLAUSES = {
     TokenType.PIPE_GT: ("the pipe |>", "Write SELECT … FROM … WHERE …"),
 }
 
-_OUTER = "Write an inner JOIN here, and a second view for the rows without a match."
-JOINS = {
-    TokenType.LEFT: ("LEFT JOIN", _OUTER),
-    TokenType.RIGHT: ("RIGHT JOIN", _OUTER),
-    TokenType.FULL: ("FULL JOIN", _OUTER),
-    TokenType.SEMI: ("SEMI JOIN", "Write an inner JOIN on a key of the right relation: it keeps each row once."),
-    TokenType.ANTI: ("ANTI JOIN", "Keep both relations in views of their own and use NOT EXISTS when reading."),
+JOINS: dict[TokenType | None, tuple[str, str]] = {
     TokenType.NATURAL: (
         "NATURAL JOIN",
         "Name the columns: JOIN … USING (…) or JOIN … ON …; new columns cannot join in.",
     ),
-    TokenType.ASOF: ("ASOF JOIN", "Write an inner JOIN with ON."),
+    TokenType.ASOF: ("ASOF JOIN", "Write a JOIN with ON."),
     TokenType.STRAIGHT_JOIN: ("STRAIGHT_JOIN", "Write JOIN."),
 }
 
 _STATEMENTS = {
-    TokenType.WITH: ("WITH (a common table expression)", "Write its relations in FROM and its conditions in WHERE."),
-    TokenType.L_PAREN: ("a query in parentheses", "Remove the parentheses around it."),
     TokenType.VALUES: ("VALUES", "A view reads relations of sources: SELECT … FROM source.table."),
     TokenType.TABLE: ("TABLE", "Write SELECT * FROM source.table."),
     TokenType.FROM: ("a query that begins with FROM", "Write SELECT … FROM …"),
@@ -64,7 +52,7 @@ _STATEMENTS = {
 
 
 def refuse_everywhere(text: SqlText) -> None:
-    """Refuse what can stand at any place: other statements, subqueries, functions, parameters."""
+    """Refuse what can stand at any place: other statements, functions, parameters."""
     _refuse_statement(text)
     for index in range(len(text.words)):
         named = text.kind(index - 1) is TokenType.DOT or text.shown(index).startswith("`")
@@ -80,14 +68,8 @@ def _refuse_statement(text: SqlText) -> None:
     first = text.kind(0)
     if first is None:
         raise text.refusal(0, "the file holds no query", "Write SELECT … FROM source.table.")
-    if first in _STATEMENTS:
-        raise text.unsupported(text.offset(0), *_STATEMENTS[first])
-    if first is not TokenType.SELECT:
-        raise text.refusal(
-            text.offset(0),
-            f"{text.shown(0)!r} does not begin a query",
-            "A view file holds one SELECT, without CREATE VIEW or anything before it.",
-        )
+    if first not in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN):
+        refuse_beginning(text, 0, len(text.words))
     for index in range(len(text.words) - 1):
         if text.kind(index) is TokenType.SEMICOLON:
             raise text.refusal(
@@ -95,25 +77,39 @@ def _refuse_statement(text: SqlText) -> None:
             )
 
 
+def refuse_beginning(text: SqlText, index: int, end: int) -> NoReturn:
+    """Refuse what stands where a SELECT should begin."""
+    kind = text.kind(index) if index < end else None
+    if kind in _STATEMENTS:
+        raise text.unsupported(text.offset(index), *_STATEMENTS[kind])
+    if index:
+        found = text.shown(index) if index < end else "the end"
+        raise text.refusal(text.offset(index), f"SELECT is expected here, not {found!r}", "Write SELECT … FROM …")
+    raise text.refusal(
+        text.offset(0),
+        f"{text.shown(0)!r} does not begin a query",
+        "A view file holds one SELECT, without CREATE VIEW or anything before it.",
+    )
+
+
 def _refuse_keyword(text: SqlText, index: int) -> None:
     kind, before = text.kind(index), text.kind(index - 1)
     offset = text.offset(index)
     if kind is TokenType.HINT:
         raise text.unsupported(offset, "a hint (/*+ … */)", "Leave it out: it changes nothing.")
-    if kind is TokenType.SELECT and index:
-        raise text.unsupported(offset, *_subquery(text, index))
     if kind in (TokenType.VALUES, TokenType.TABLE) and before is TokenType.L_PAREN and _in_from(text, index - 1):
         raise text.unsupported(offset, *_STATEMENTS[kind])
-    if kind is TokenType.DISTINCT and before is TokenType.SELECT:
+    grouping = kind in (TokenType.ROLLUP, TokenType.CUBE) and (
+        text.kind(index + 1) is TokenType.L_PAREN or before is TokenType.WITH
+    )
+    if grouping or (kind is TokenType.GROUPING_SETS):
         raise text.unsupported(
-            offset, "DISTINCT", "Keep duplicates in the view: SELECT DISTINCT … FROM view when reading."
+            offset, text.shown(index).upper(), "Write one GROUP BY per grouping and combine them with UNION ALL."
         )
     if kind is TokenType.OVER and before is TokenType.R_PAREN:
         raise text.unsupported(offset, "a window function (OVER)", _WHEN_READING)
     if kind is TokenType.EXCEPT and before is TokenType.STAR:
         raise text.unsupported(offset, "* EXCEPT", "List the columns.")
-    if kind in _SETS and text.kind(index + 1) in _BEGINNINGS:
-        raise text.unsupported(offset, *CLAUSES[kind])
     if kind is TokenType.LATERAL and _is_lateral(text, index):
         raise text.unsupported(offset, *CLAUSES[kind])
     if kind in (TokenType.PIVOT, TokenType.UNPIVOT) and text.kind(index + 1) is TokenType.L_PAREN:
@@ -122,16 +118,6 @@ def _refuse_keyword(text: SqlText, index: int) -> None:
         raise text.unsupported(
             offset, f"a parameter or path ({text.shown(index)})", "Write the value or the function itself."
         )
-
-
-def _subquery(text: SqlText, index: int) -> tuple[str, str]:
-    predicate, negated = text.kind(index - 2), text.kind(index - 3) is TokenType.NOT
-    if predicate not in (TokenType.EXISTS, TokenType.IN):
-        return "a subquery", "Write its relations in FROM and its conditions in WHERE."
-    name = "EXISTS" if predicate is TokenType.EXISTS else "IN"
-    if negated:
-        return f"a subquery in NOT {name}", "Keep both relations in views of their own and combine them when reading."
-    return f"a subquery in {name}", "Write an inner JOIN on a key of the other relation: it keeps each row once."
 
 
 def _is_lateral(text: SqlText, index: int) -> bool:
@@ -156,11 +142,10 @@ def _refuse_function(text: SqlText, index: int, called: bool) -> None:
     if name in WINDOWS:
         raise text.unsupported(offset, f"the window function {name}()", _WHEN_READING)
     if name in AGGREGATES and text.kind(index - 1) not in (TokenType.LIKE, TokenType.ILIKE, TokenType.RLIKE):
-        raise text.unsupported(
-            offset,
-            f"the aggregate {name}()",
-            "Keep the rows in the view and aggregate when reading: … FROM view GROUP BY …",
-        )
+        if name not in MAINTAINED:
+            raise text.unsupported(offset, f"the aggregate {name}()", _INSTEAD.get(name, _AGGREGATE_WHEN_READING))
+        if text.kind(index - 1) is TokenType.DOT:
+            raise text.unsupported(offset, "a qualified name of an aggregate", f"Write {name}(…).")
     if name in GENERATORS:
         raise text.unsupported(
             offset, f"the generator {name}()", "Keep the whole value in the view and unfold it when reading."
@@ -169,8 +154,16 @@ def _refuse_function(text: SqlText, index: int, called: bool) -> None:
         raise text.unsupported(offset, "IDENTIFIER()", "Write the name itself, in backticks if it is unusual.")
 
 
-_SETS = frozenset({TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT})
-_BEGINNINGS = frozenset({TokenType.ALL, TokenType.DISTINCT, TokenType.SELECT, TokenType.L_PAREN, TokenType.VALUES})
+_AGGREGATE_WHEN_READING = "Keep the rows in the view and aggregate when reading: … FROM view GROUP BY …"
+_INSTEAD = {
+    "approx_count_distinct": "Write count(DISTINCT …), which is exact.",
+    **dict.fromkeys(
+        ("first", "first_value", "last", "last_value", "any_value"),
+        "Which row is first is not defined in a bag: write min(…) or max(…).",
+    ),
+    **dict.fromkeys(("try_sum", "try_avg"), "Write sum(…) or avg(…)."),
+    **dict.fromkeys(("grouping", "grouping_id"), "Write one GROUP BY per grouping and combine them with UNION ALL."),
+}
 _CHANGES = "Its value changes without any change at a source: put it into the query that reads the view."
 _PARAMETERS = frozenset({TokenType.PARAMETER, TokenType.PLACEHOLDER, TokenType.L_BRACE, TokenType.SESSION_PARAMETER})
 _BARE_FUNCTIONS = frozenset(

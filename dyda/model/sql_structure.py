@@ -1,6 +1,7 @@
-"""The outline of a view: which words are select items, relations, join conditions and conjuncts of WHERE.
+"""Reads the outline of a view: which words are select items, relations, conditions, groups and subqueries.
 
-    SELECT item, item …  FROM relation [JOIN relation ON …] …  WHERE conjunct AND conjunct …
+    [WITH name AS (query) …] block [UNION | EXCEPT | INTERSECT [ALL] block] …
+    block = SELECT item, item …  FROM relation [JOIN relation ON …] …  WHERE conjunct AND …  GROUP BY …  HAVING …
 
 Only this outline is read here; what lies inside an item or a condition is left as it is. Everything a view cannot
 have yet is refused by its name, with its line and with what to write instead.
@@ -8,44 +9,23 @@ have yet is refused by its name, with its line and with what to write instead.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
-
-from dyda.model.sql_refusals import CLAUSES, JOINS, refuse_everywhere
+from dyda.model.sql_outline import (
+    Block,
+    Combined,
+    Definition,
+    FromItem,
+    Joined,
+    JoinKind,
+    Nested,
+    Occurrence,
+    Outline,
+    QueryOutline,
+    With,
+)
+from dyda.model.sql_refusals import CLAUSES, JOINS, refuse_beginning, refuse_everywhere
 from dyda.model.sql_text import Span, SqlText, TokenType
 
-__all__ = ["FromItem", "Joined", "Occurrence", "Outline", "occurrences", "read_outline"]
-
-
-@dataclass(frozen=True)
-class Occurrence:
-    """`source.table alias`: the parts of its name, the alias if one is written, and where."""
-
-    parts: tuple[str, ...]
-    alias: str | None
-    span: Span
-
-
-@dataclass(frozen=True)
-class Joined:
-    """An inner or cross join. `on` holds the conjuncts of its condition, `using` the shared column names."""
-
-    left: FromItem
-    right: FromItem
-    on: tuple[Span, ...] = ()
-    using: tuple[tuple[str, int], ...] = ()
-
-
-FromItem: TypeAlias = Occurrence | Joined
-
-
-@dataclass(frozen=True)
-class Outline:
-    """Where everything is; `keywords` are the words that belong to no component."""
-
-    items: tuple[Span, ...]
-    tables: FromItem
-    where: tuple[Span, ...]
+__all__ = ["read_outline"]
 
 
 def read_outline(text: SqlText) -> Outline:
@@ -54,25 +34,103 @@ def read_outline(text: SqlText) -> Outline:
     return _Reader(text).outline()
 
 
-def occurrences(item: FromItem) -> list[Occurrence]:
-    """Relations of a FROM clause, left to right."""
-    if isinstance(item, Occurrence):
-        return [item]
-    return occurrences(item.left) + occurrences(item.right)
-
-
 class _Reader:
     def __init__(self, text: SqlText) -> None:
         self.text = text
         self.at = 0
         self.end = len(text.words)
+        self.known: dict[str, Definition] = {}
+        self.used: set[str] = set()
+        self.subqueries: dict[int, QueryOutline] = {}
+        self.occurrences: list[Occurrence] = []
         if self.end and text.kind(self.end - 1) is TokenType.SEMICOLON:
             self.end -= 1
 
     def outline(self) -> Outline:
-        self.at = 1  # SELECT, which refuse_everywhere has seen
-        if self.kind() is TokenType.ALL:
-            self.at += 1
+        query = self.query()
+        if self.at < self.end:
+            self.refuse_clause("the end of the query")
+        return Outline(query, self.subqueries, tuple(sorted(self.occurrences, key=lambda one: one.span.start)))
+
+    def query(self) -> QueryOutline:
+        if self.kind() is not TokenType.WITH:
+            return self.combined()
+        self.at += 1
+        if self.kind() is TokenType.RECURSIVE:
+            raise self.unsupported("a recursive common table expression", "Write the steps that you need one by one.")
+        outside = self.known
+        definitions = [self.definition()]
+        while self.take(TokenType.COMMA):
+            definitions.append(self.definition())
+        body = self.combined()
+        for definition in definitions:
+            if definition.name not in self.used:
+                raise self.refusal(
+                    f"the common table expression {definition.name} is never used",
+                    "Leave it out.",
+                    self.text.offset(definition.at),
+                )
+        self.known = outside
+        return With(tuple(definitions), body)
+
+    def definition(self) -> Definition:
+        at = self.at
+        name = self.identifier("the name of a common table expression")
+        columns = self.names() if self.kind() is TokenType.L_PAREN else ()
+        if self.take(TokenType.ALIAS) and self.kind() is not TokenType.L_PAREN:
+            raise self.refusal(f"'(' is missing{self._here()}", "Write: WITH name AS (SELECT …).")
+        query = self.enclosed()
+        definition = Definition(name, columns, query, at)
+        self.known = {**self.known, name: definition}
+        self.used.discard(name)
+        return definition
+
+    def enclosed(self) -> QueryOutline:
+        """A query in parentheses, which begin here."""
+        closing = self.text.closing(self.at) if self.kind() is TokenType.L_PAREN else self.end
+        self.expect(TokenType.L_PAREN, "(")
+        query = self.query()
+        if self.at != closing:
+            self.refuse_clause("a closing parenthesis")
+        self.at += 1
+        return query
+
+    def combined(self) -> QueryOutline:
+        """INTERSECT binds tighter than UNION and EXCEPT, which are read from left to right."""
+        query = self.intersected()
+        while self.kind() in (TokenType.UNION, TokenType.EXCEPT):
+            kind, at = self.kind(), self.at
+            everything = self.keeps_all()
+            query = Combined(
+                "union" if kind is TokenType.UNION else "except", everything, query, self.intersected(), at
+            )
+        return query
+
+    def intersected(self) -> QueryOutline:
+        query = self.operand()
+        while self.kind() is TokenType.INTERSECT:
+            at = self.at
+            everything = self.keeps_all()
+            query = Combined("intersect", everything, query, self.operand(), at)
+        return query
+
+    def keeps_all(self) -> bool:
+        self.at += 1
+        if self.take(TokenType.ALL):
+            return True
+        self.take(TokenType.DISTINCT)
+        return False
+
+    def operand(self) -> QueryOutline:
+        return self.enclosed() if self.kind() is TokenType.L_PAREN else self.block()
+
+    def block(self) -> Block:
+        begin = self.at
+        if not self.take(TokenType.SELECT):
+            refuse_beginning(self.text, self.at, self.end)
+        distinct = self.take(TokenType.DISTINCT)
+        if not distinct:
+            self.take(TokenType.ALL)
         items = [self.expression("a select item")]
         while self.take(TokenType.COMMA):
             items.append(self.expression("a select item"))
@@ -85,9 +143,22 @@ class _Reader:
         where: tuple[Span, ...] = ()
         if self.take(TokenType.WHERE):
             where = self.conjuncts(self.expression("a condition"))
-        if self.at < self.end:
-            self.refuse_clause("the end of the query")
-        return Outline(tuple(items), tables, where)
+        groups: tuple[Span, ...] | None = None
+        group_all = False
+        if self.take(TokenType.GROUP_BY):
+            groups, group_all = self.groups()
+        having: tuple[Span, ...] = ()
+        if self.take(TokenType.HAVING):
+            having = self.conjuncts(self.expression("a condition"))
+        return Block(tuple(items), tables, where, distinct, groups, group_all, having, begin)
+
+    def groups(self) -> tuple[tuple[Span, ...], bool]:
+        if self.take(TokenType.ALL):
+            return (), True
+        keys = [self.expression("a grouping expression")]
+        while self.take(TokenType.COMMA):
+            keys.append(self.expression("a grouping expression"))
+        return tuple(keys), False
 
     def relation(self) -> FromItem:
         item = self.primary()
@@ -96,17 +167,33 @@ class _Reader:
         return item
 
     def primary(self) -> FromItem:
-        if self.kind() is TokenType.L_PAREN:
-            closing = self.text.closing(self.at)
-            self.at += 1
-            item = self.relation()
-            if self.at != closing:
-                self.refuse_clause("a closing parenthesis")
-            self.at += 1
-            if self.text.is_name(self.at) and not self.ends_expression(self.at, self.at - 1):
-                raise self.unsupported("an alias for a parenthesised join", "Give each relation its own alias.")
-            return item
-        return self.occurrence()
+        if self.kind() is not TokenType.L_PAREN:
+            return self.occurrence()
+        start = self.at
+        if self.is_query(start):
+            query = self.enclosed()
+            alias, columns = self.alias()
+            return Nested(query, alias, columns, Span(start, self.at))
+        closing = self.text.closing(self.at)
+        self.at += 1
+        item = self.relation()
+        if self.at != closing:
+            self.refuse_clause("a closing parenthesis")
+        self.at += 1
+        if self.text.is_name(self.at) and not self.ends_expression(self.at, self.at - 1):
+            raise self.unsupported("an alias for a parenthesised join", "Give each relation its own alias.")
+        return item
+
+    def is_query(self, index: int) -> bool:
+        """Whether the parenthesis at `index` holds a query: `(SELECT …)`, but not `((SELECT …) + 1)`."""
+        if self.text.kind(index) is not TokenType.L_PAREN:
+            return False
+        if self.text.kind(index + 1) in (TokenType.SELECT, TokenType.WITH):
+            return True
+        if not self.is_query(index + 1):
+            return False
+        after = self.text.kind(self.text.closing(index + 1) + 1)
+        return after is TokenType.R_PAREN or after in _SETS or after in CLAUSES
 
     def occurrence(self) -> Occurrence:
         start = self.at
@@ -117,16 +204,28 @@ class _Reader:
             raise self.text.unsupported(
                 self.text.offset(start), f"the table function {parts[-1]}()", "Read a relation: FROM source.table."
             )
-        if not 2 <= len(parts) <= 3:
-            problem = "does not say which source it is in" if len(parts) == 1 else "has too many parts"
+        if len(parts) > 3:
             raise self.refusal(
-                f"the relation {'.'.join(parts)} {problem}",
+                f"the relation {'.'.join(parts)} has too many parts",
                 "Write source.table or source.schema.table.",
                 self.text.offset(start),
             )
-        return Occurrence(tuple(parts), self.alias(), Span(start, self.at))
+        definition = self.known.get(parts[0]) if len(parts) == 1 else None
+        named, columns = self.alias()
+        if columns and definition is None:
+            raise self.text.unsupported(
+                self.text.offset(self.at - 1),
+                "a list of column names after an alias",
+                "Rename columns in the select list with AS.",
+            )
+        occurrence = Occurrence(tuple(parts), named, Span(start, self.at), definition, columns)
+        if definition is None:
+            self.occurrences.append(occurrence)
+        else:
+            self.used.add(definition.name)
+        return occurrence
 
-    def alias(self) -> str | None:
+    def alias(self) -> tuple[str | None, tuple[str, ...]]:
         following = (self.text.shown(i).upper() for i in range(self.at, min(self.at + 3, self.end)))
         match list(following):
             case ["VERSION" | "TIMESTAMP" | "SYSTEM_VERSION" | "SYSTEM_TIME", "AS", "OF"]:
@@ -134,29 +233,44 @@ class _Reader:
         if not self.take(TokenType.ALIAS) and (
             self.at >= self.end or not self.text.is_name(self.at) or self.ends_expression(self.at, self.at - 1)
         ):
-            return None
+            return None, ()
         name = self.identifier("an alias")
-        if self.kind() is TokenType.L_PAREN:
-            raise self.unsupported(
-                "a list of column names after an alias", "Rename columns in the select list with AS."
-            )
-        return name
+        return name, self.names() if self.kind() is TokenType.L_PAREN else ()
 
     def joined(self, left: FromItem) -> Joined | None:
-        if self.kind() in (TokenType.INNER, TokenType.CROSS) and self.text.kind(self.at + 1) is TokenType.JOIN:
-            self.at += 1
-        elif self.kind() in JOINS:
-            words = [self.kind(), self.text.kind(self.at + 1)]
-            special = next((kind for kind in (TokenType.SEMI, TokenType.ANTI) if kind in words), self.kind())
-            raise self.unsupported(*JOINS[special or TokenType.JOIN])
+        kind = self.join_kind()
         if not self.take(TokenType.JOIN):
             return None
         right = self.primary()
         if self.take(TokenType.ON):
-            return Joined(left, right, on=self.conjuncts(self.expression("a join condition")))
+            return Joined(left, right, on=self.conjuncts(self.expression("a join condition")), kind=kind)
         if self.take(TokenType.USING):
-            return Joined(left, right, using=self.using())
-        return Joined(left, right)
+            return Joined(left, right, using=self.using(), kind=kind)
+        return Joined(left, right, kind=kind)
+
+    def join_kind(self) -> JoinKind:
+        """The words before JOIN, if it is a join that begins here."""
+        first = self.kind()
+        if first in JOINS:
+            raise self.unsupported(*JOINS[first])
+        if first in _JOIN_KINDS:
+            self.at += 1
+        elif first in _OUTER_KINDS:
+            self.at += 1
+            if first is TokenType.LEFT and self.kind() in (TokenType.SEMI, TokenType.ANTI):
+                first = self.kind()
+                self.at += 1
+            else:
+                self.take(TokenType.OUTER)
+        else:
+            return "inner"
+        if self.kind() is not TokenType.JOIN:
+            self.refuse_clause("JOIN")
+        return _JOIN_KINDS[first] if first in _JOIN_KINDS else _OUTER_KINDS[first]
+
+    def names(self) -> tuple[str, ...]:
+        """A list of column names in parentheses."""
+        return tuple(name for name, _ in self.using())
 
     def using(self) -> tuple[tuple[str, int], ...]:
         names = []
@@ -176,6 +290,10 @@ class _Reader:
             kind = self.kind()
             if depth == 0 and (kind is TokenType.COMMA or self.ends_expression(self.at, start)):
                 break
+            if self.is_query(self.at):
+                opening = self.at
+                self.subqueries[opening] = self.enclosed()
+                continue
             if kind in _OPENING:
                 depth += 1
             elif kind in _CLOSING:
@@ -190,7 +308,7 @@ class _Reader:
     def ends_expression(self, index: int, start: int) -> bool:
         """Whether the word begins a clause or a join rather than being a name or a function there."""
         kind, before = self.text.kind(index), self.text.kind(index - 1)
-        if kind not in CLAUSES and kind not in JOINS and kind not in _ENDS:
+        if kind not in CLAUSES and kind not in JOINS and kind not in _ENDS and kind not in _OUTER_KINDS:
             return False
         if self.text.shown(index).startswith("`") or before in (TokenType.DOT, TokenType.ALIAS):
             return False
@@ -204,6 +322,8 @@ class _Reader:
     def conjuncts(self, span: Span) -> tuple[Span, ...]:
         """The parts that AND joins at the top: `a AND (b AND c)` gives a, b, c; `a AND b OR c` stays whole."""
         text = self.text
+        if span.start in self.subqueries:
+            return (span,)
         if text.kind(span.start) is TokenType.L_PAREN and text.closing(span.start) == span.stop - 1:
             inner = self.conjuncts(Span(span.start + 1, span.stop - 1))
             return inner if len(inner) > 1 else (span,)
@@ -271,7 +391,20 @@ class _Reader:
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET})
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET})
 _ENDS = frozenset({TokenType.FROM, TokenType.WHERE, TokenType.JOIN, TokenType.INNER, TokenType.CROSS, TokenType.ON})
-_ENDS |= {TokenType.USING, TokenType.SEMICOLON}
+_SETS = frozenset({TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT})
+_ENDS |= {TokenType.USING, TokenType.SEMICOLON, TokenType.GROUP_BY, TokenType.HAVING, *_SETS}
+_ENDS |= {TokenType.SEMI, TokenType.ANTI}
+_JOIN_KINDS: dict[TokenType | None, JoinKind] = {
+    TokenType.INNER: "inner",
+    TokenType.CROSS: "inner",
+    TokenType.SEMI: "semi",
+    TokenType.ANTI: "anti",
+}
+_OUTER_KINDS: dict[TokenType | None, JoinKind] = {
+    TokenType.LEFT: "left",
+    TokenType.RIGHT: "right",
+    TokenType.FULL: "full",
+}
 _UNRESERVED = frozenset(
     {
         *(TokenType.OFFSET, TokenType.WINDOW, TokenType.PIVOT, TokenType.UNPIVOT, TokenType.QUALIFY, TokenType.LIMIT),

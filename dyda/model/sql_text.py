@@ -118,14 +118,14 @@ class SqlText:
                 return place
         raise self.refusal(self.offset(index), "a parenthesis is not closed", "Close it.")
 
-    def closing_of(self, span: Span, index: int) -> bool:
-        """Whether the bracket at `index` closes one that was opened before `span`, with the span inside."""
+    def opening(self, index: int) -> int:
+        """The index of the bracket that the one at `index` closes; -1 if there is none."""
         depth = 0
         for place in range(index, -1, -1):
             depth += {TokenType.L_PAREN: -1, TokenType.R_PAREN: 1}.get(self.words[place].token_type, 0)
             if depth == 0:
-                return place < span.start and span.stop <= index
-        return False
+                return place
+        return -1
 
     def _comments_between(self, position: int, stop: int, after: int | None) -> list[Comment]:
         found = []

@@ -1,0 +1,354 @@
+"""From a query's outline to its tree: FROM, WHERE, the select list, DISTINCT and set operations.
+
+GROUP BY is in sql_groups, subqueries inside expressions are in sql_subqueries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dyda.errors import NotComputable, RelationRefused, UnknownRelation, UnknownView
+from dyda.model.algebra import (
+    ColumnRef,
+    Derived,
+    Distinct,
+    Expression,
+    Join,
+    Node,
+    OuterJoin,
+    OutputColumn,
+    Project,
+    Query,
+    Scan,
+    Select,
+    SemiJoin,
+    SetOperation,
+    ViewDefinition,
+)
+from dyda.model.expressions import call, equality
+from dyda.model.facts import Facts, column_facts
+from dyda.model.relation import Relation
+from dyda.model.renaming import aliases_of, renamed
+from dyda.model.sql_aliases import Aliases
+from dyda.model.sql_expressions import Lookup, Put, condition, item
+from dyda.model.sql_groups import Grouping, aggregate_calls
+from dyda.model.sql_outline import Block, Combined, FromItem, Joined, Nested, Occurrence, Outline, QueryOutline, With
+from dyda.model.sql_scope import Around, Scope, Source
+from dyda.model.sql_subqueries import Subqueries
+from dyda.model.sql_text import Span, SqlText, TokenType
+
+__all__ = ["LONGEST_NAME", "Builder", "Resolve", "Views"]
+
+Resolve = Callable[[str, str | None, str], Relation]
+Views = Callable[[str], ViewDefinition]
+
+LONGEST_NAME = 63
+"""Bytes in a PostgreSQL identifier; the warehouse would cut a longer column name silently."""
+
+
+@dataclass(frozen=True)
+class Component:
+    """Some words that a preference can be about: items, relations or conditions, by their names."""
+
+    span: Span
+    kind: str
+    names: tuple[str, ...]
+
+
+class Builder:
+    """Builds the tree of one view; `components` and `star` are what it has seen on the way."""
+
+    def __init__(
+        self, text: SqlText, outline: Outline, resolve: Resolve, plain_numeric: str, views: Views | None
+    ) -> None:
+        self.text = text
+        self.outline = outline
+        self.resolve = resolve
+        self.views = views
+        self.plain_numeric = plain_numeric
+        self.aliases = Aliases(text)
+        self.components: list[Component] = []
+        self.star = False
+        self.subqueries = Subqueries(self)
+
+    def query(self, outline: QueryOutline, prefix: str, names: Sequence[str] = ()) -> Query:
+        """The query's tree. `prefix` stands before the names of its items where preferences are kept; `names`, if
+        there are any, are given to its columns."""
+        match outline:
+            case With(_, body):
+                return self.query(body, prefix, names)
+            case Combined():
+                return self.combined(outline, prefix, names)
+            case Block():
+                return self.block(outline, prefix, names)
+
+    def combined(self, outline: Combined, prefix: str, names: Sequence[str]) -> Query:
+        left = self.query(outline.left, prefix, names)
+        shown = [column.column for column in left.columns]
+        right = self.query(outline.right, prefix, shown)
+        offset = self.text.offset(outline.at)
+        if not (outline.kind == "union" and outline.all):
+            word = self.text.shown(outline.at).upper()
+            for side in (left, right):
+                self.refuse_text_columns(column_facts(side), word, offset)
+        for ours, theirs in zip(column_facts(left).items(), column_facts(right).values(), strict=True):
+            self.refuse_mixed_types(ours[0], ours[1], theirs, offset)
+        return SetOperation(outline.kind, outline.all, left, right)
+
+    def block(self, block: Block, prefix: str, names: Sequence[str]) -> Query:
+        node, scope = self.from_clause(block)
+        for span in block.where:
+            node = self.conjunct(node, span, scope)
+        calls = [
+            call for span in (*block.items, *block.having) for call in aggregate_calls(self.text, self.outline, span)
+        ]
+        if block.groups is not None or block.having or calls:
+            grouping = Grouping(self, block, scope)
+            node, outputs = grouping.build(node)
+        else:
+            node, outputs = self.items(block.items, node, scope, scope)
+        outputs = self.named(block, outputs, names)
+        project = Project(node, tuple(OutputColumn(one.name or "", one.expression) for one in outputs))
+        for span in block.items:
+            shown = tuple(prefix + (one.name or "") for one in outputs if one.span == span)
+            self.components.append(Component(span, "item", shown))
+        if not block.distinct:
+            return project
+        self.refuse_text_columns(column_facts(project), "DISTINCT", self.text.offset(block.at))
+        return Distinct(project)
+
+    def from_clause(self, block: Block) -> tuple[Node, Scope]:
+        """FROM with its relations' aliases: those of one FROM are given out before those of the queries inside it,
+        so that names keep as far out as they can."""
+        names: dict[str, str] = {}
+        aliases: dict[int, str] = {}
+        for leaf in _leaves(block.tables):
+            name = leaf.alias or (leaf.parts[-1] if isinstance(leaf, Occurrence) else None)
+            if name is None:
+                aliases[id(leaf)] = self.aliases.new("query")
+                continue
+            if name in names:
+                raise self.text.refusal(
+                    self.text.offset(leaf.span.start),
+                    f"two relations are called {name!r}",
+                    "Give each occurrence its own alias: source.table a.",
+                )
+            names[name] = aliases[id(leaf)] = self.aliases.take(name)
+        return self.from_item(block.tables, aliases, self.item_names(block))
+
+    def item_names(self, block: Block) -> frozenset[str]:
+        ends = [span.stop - 1 for span in block.items]
+        named = [end for end in ends if self.text.kind(end - 1) is TokenType.ALIAS and self.text.is_name(end)]
+        return frozenset(self.text.name(end) for end in named)
+
+    def from_item(self, source: FromItem, aliases: dict[int, str], items: frozenset[str]) -> tuple[Node, Scope]:
+        if isinstance(source, Joined):
+            return self.joined(source, aliases, items)
+        alias = aliases[id(source)]
+        self.components.append(Component(source.span, "relation", (alias,)))
+        node: Node
+        name, parts = source.alias, tuple[str, ...]()
+        if isinstance(source, Nested):
+            node = Derived(self.query(source.query, f"{alias}.", source.columns), alias)
+        else:
+            if name is None:
+                name, parts = source.parts[-1], source.parts
+            if source.definition is not None:
+                columns = source.columns or source.definition.columns
+                node = Derived(self.query(source.definition.query, f"{alias}.", columns), alias)
+            elif len(source.parts) == 1:
+                node = self.view(source, alias)
+            else:
+                node = self.scan(source, alias)
+        facts = {ref.column: known for ref, known in column_facts(node).items()}
+        return node, Scope(self.text, [Source(name, alias, facts, parts)], item_names=items)
+
+    def joined(self, joined: Joined, aliases: dict[int, str], items: frozenset[str]) -> tuple[Node, Scope]:
+        left, left_scope = self.from_item(joined.left, aliases, items)
+        right, right_scope = self.from_item(joined.right, aliases, items)
+        scope = left_scope + right_scope
+        conditions = [self.on(span, scope) for span in joined.on]
+        conditions += self.using(joined, left_scope, right_scope, scope)
+        match joined.kind:
+            case "inner":
+                node: Node = Join(left, right, conditions[0] if conditions else None)
+                for further in conditions[1:]:
+                    node = Select(node, further)
+            case "semi" | "anti":
+                return SemiJoin(left, right, tuple(conditions), joined.kind == "anti"), left_scope
+            case kind:
+                node = OuterJoin(left, right, kind, tuple(conditions))
+        return node, scope
+
+    def scan(self, occurrence: Occurrence, alias: str) -> Scan:
+        source, *schema, table = occurrence.parts
+        try:
+            return Scan(alias, self.resolve(source, schema[0] if schema else None, table))
+        except (UnknownRelation, RelationRefused) as error:
+            place = self.text.place(self.text.offset(occurrence.span.start))
+            raise type(error)(f"{place}: {error.what}", error.remedy) from None
+
+    def view(self, occurrence: Occurrence, alias: str) -> Derived:
+        """The definition of another view, put in place under aliases of its own."""
+        name = occurrence.parts[0]
+        offset = self.text.offset(occurrence.span.start)
+        if self.views is None:
+            raise self.text.refusal(
+                offset,
+                f"the relation {name} does not say which source it is in",
+                "Write source.table or source.schema.table.",
+            )
+        if name == self.text.view:
+            raise self.text.refusal(offset, f"the view {name} reads itself", "Read source.table or another view.")
+        try:
+            definition = self.views(name)
+        except (UnknownView, KeyError):
+            raise self.text.refusal(
+                offset,
+                f"{name} is neither a common table expression here nor another view of this project",
+                "Write source.table or source.schema.table, or the name of another view.",
+            ) from None
+        names = {one: self.aliases.copied(one) for one in aliases_of(definition.tree)}
+        return Derived(renamed(definition.tree, names), alias, name)
+
+    def on(self, span: Span, scope: Scope) -> Expression:
+        """A condition of a join, which sees the relations that it joins and no subqueries."""
+        for at in self.outline.subqueries:
+            if at in span:
+                raise self.text.unsupported(
+                    self.text.offset(at), "a subquery in ON", "Put the condition in WHERE, or join a derived table."
+                )
+        return self.condition(span, scope)
+
+    def condition(self, span: Span, scope: Lookup, puts: dict[int, Put] | None = None) -> Expression:
+        for start, _ in aggregate_calls(self.text, self.outline, span):
+            if start not in (puts or {}):
+                raise self.text.refusal(
+                    self.text.offset(start),
+                    "an aggregate is not known yet where WHERE, ON and GROUP BY are evaluated",
+                    "Put the condition in HAVING, or aggregate in a subquery.",
+                )
+        expression = condition(self.text, span, scope, self.plain_numeric, puts)
+        self.components.append(Component(span, "condition", (expression.sql,)))
+        return expression
+
+    def conjunct(self, node: Node, span: Span, scope: Around, puts: dict[int, Put] | None = None) -> Node:
+        """`node` with one condition of WHERE or HAVING applied."""
+        if any(at in span for at in self.outline.subqueries):
+            return self.subqueries.conjunct(node, span, scope, puts or {})
+        return Select(node, self.condition(span, scope, puts))
+
+    def using(self, joined: Joined, left: Scope, right: Scope, scope: Scope) -> list[Expression]:
+        """USING (k) is left.k = right.k; from then on a plain k means the preserved side's (the left one's if both
+        are the same, coalesce(left.k, right.k) if neither side is sure to have it), and * shows it once."""
+        conditions = []
+        for name, index in joined.using:
+            offset = self.text.offset(index)
+            one, other = left.find([name], offset), right.find([name], offset)
+            for reference in (one, other):
+                column = scope.facts(reference).column
+                if column is not None and column.type.computation(self.plain_numeric) is None:
+                    raise self.text.refusal(
+                        offset,
+                        f"{reference} is of type {column.type.declared}, which Spark cannot compare exactly",
+                        f"Join on its text: ON CAST({one} AS STRING) = CAST({other} AS STRING).",
+                    )
+            ours, theirs = left.standin(one) or Expression.of(one), right.standin(other) or Expression.of(other)
+            scope.merged[name] = other if joined.kind == "right" else one
+            if joined.kind == "full":
+                merged = ColumnRef(f"#{one.alias},{other.alias}", name)
+                scope.merged[name] = merged
+                scope.standins[merged] = call("coalesce", ours, theirs)
+            equal = equality(ours, theirs)
+            conditions.append(equal)
+            self.components.append(Component(Span(index, index + 1), "condition", (equal.sql,)))
+        return conditions
+
+    def items(
+        self, spans: Sequence[Span], node: Node, scope: Around, stars: Scope | None, puts: dict[int, Put] | None = None
+    ) -> tuple[Node, list[Output]]:
+        """The select list, and the node that it stands on: subqueries in it are joined to it."""
+        outputs = []
+        for span in spans:
+            offset = self.text.offset(span.start)
+            node, joined = self.subqueries.values(node, span, scope, puts or {})
+            read = item(self.text, span, scope, self.plain_numeric, {**(puts or {}), **joined})
+            if read.star is not None:
+                if stars is None:
+                    raise self.text.refusal(offset, "* beside aggregates or GROUP BY", "List the grouped columns.")
+                self.star = True
+                for name, ref in stars.star(read.star, offset):
+                    outputs.append(Output(name, stars.standin(ref) or Expression.of(ref), span))
+            elif read.expression is not None:
+                outputs.append(Output(read.name, read.expression, span))
+        return node, outputs
+
+    def named(self, block: Block, outputs: list[Output], names: Sequence[str]) -> list[Output]:
+        """Each output column under its name, or an error if they have none or not distinct ones."""
+        if names:
+            if len(names) != len(outputs):
+                raise self.text.refusal(
+                    self.text.offset(block.at),
+                    f"this query has {len(outputs)} columns where {len(names)} are expected: {', '.join(names)}",
+                    "Select one column for each.",
+                )
+            outputs = [Output(name, one.expression, one.span) for name, one in zip(names, outputs, strict=True)]
+        seen: dict[str, int] = {}
+        for one in outputs:
+            offset = self.text.offset(one.span.start)
+            if one.name is None:
+                raise self.text.refusal(offset, "an expression without a name", "Name it: … AS name.")
+            if one.name in seen:
+                other = self.text.line(seen[one.name])
+                raise self.text.refusal(
+                    offset,
+                    f"two output columns are called {one.name!r} (the other is on line {other})",
+                    "Output columns need distinct names: rename one with AS.",
+                )
+            if not 0 < len(one.name.encode()) <= LONGEST_NAME:
+                raise self.text.refusal(
+                    offset,
+                    f"the output column {one.name!r} has more than {LONGEST_NAME} bytes",
+                    "Name it shorter with AS.",
+                )
+            seen[one.name] = offset
+        return outputs
+
+    def refuse_text_columns(self, known: dict[ColumnRef, Facts], operator: str, offset: int) -> None:
+        """Types that travel as text have no equality on Spark: what compares whole rows cannot have them."""
+        for ref, facts in known.items():
+            if facts.column is not None and facts.column.type.computation(self.plain_numeric) is None:
+                raise NotComputable(
+                    f"{self.text.place(offset)}: {operator} compares the column {ref.column!r}, "
+                    f"which is of type {facts.column.type.declared} and cannot be compared exactly by Spark",
+                    f"Compare its text: CAST(… AS STRING) AS {ref.column}.",
+                )
+
+    def refuse_mixed_types(self, ref: ColumnRef, ours: Facts, theirs: Facts, offset: int) -> None:
+        """A column that travels as text on one side travels as the same on the other."""
+        columns = [facts.column for facts in (ours, theirs)]
+        for column in columns:
+            if column is None or column.type.computation(self.plain_numeric) is not None:
+                continue
+            if any(other is None or other.type != column.type for other in columns):
+                raise NotComputable(
+                    f"{self.text.place(offset)}: the column {ref.column!r} is of type {column.type.declared} "
+                    "on one side only",
+                    f"Give both sides a text: CAST(… AS STRING) AS {ref.column}.",
+                )
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column of a select list before it must have a name."""
+
+    name: str | None
+    expression: Expression
+    span: Span
+
+
+def _leaves(source: FromItem) -> list[Occurrence | Nested]:
+    if isinstance(source, Joined):
+        return _leaves(source.left) + _leaves(source.right)
+    return [source]

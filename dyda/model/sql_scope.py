@@ -1,0 +1,201 @@
+"""Which column a written name means: the scopes of FROM clauses, of GROUP BY, and of the query around a subquery."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from dyda.errors import UnknownColumn, UnknownRelation
+from dyda.model.algebra import ColumnRef, Expression
+from dyda.model.facts import COMPUTED, Facts
+from dyda.model.sql_text import SqlText
+
+__all__ = ["RESERVED", "GroupScope", "Scope", "Source"]
+
+RESERVED = ("#count", "#xid")
+"""Columns that row images are delivered with."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One item of FROM: what it is called in the text, its alias in the tree, and its columns."""
+
+    name: str | None
+    alias: str
+    columns: dict[str, Facts]
+    parts: tuple[str, ...] = ()
+    """The whole name, if it may qualify columns because no alias is written."""
+
+    def answers(self, qualifier: Sequence[str]) -> bool:
+        """Whether `qualifier` names it: its alias, or without one its name or the end of its name."""
+        if not self.parts or len(qualifier) == 1:
+            return list(qualifier) == [self.name]
+        return len(qualifier) <= len(self.parts) and self.parts[-len(qualifier) :] == tuple(qualifier)
+
+    @property
+    def shown(self) -> str:
+        return self.name if self.name is not None else "a subquery without a name"
+
+
+@dataclass
+class Scope:
+    """The columns an expression may use: those of some sources, with USING's shared columns merged.
+
+    `standins` are columns that no relation has: what stands for one is put in its place once an expression is read.
+    `outer` is the scope of the query around, for a subquery that may refer to it.
+    """
+
+    text: SqlText
+    sources: list[Source]
+    merged: dict[str, ColumnRef] = field(default_factory=dict)
+    item_names: frozenset[str] = frozenset()
+    standins: dict[ColumnRef, Expression] = field(default_factory=dict)
+    outer: Around | None = None
+
+    def find(self, parts: Sequence[str], offset: int) -> ColumnRef:
+        try:
+            return self._own(parts, offset)
+        except (UnknownRelation, UnknownColumn) as unknown:
+            if self.outer is None:
+                raise
+            try:
+                found = self.outer.find(parts, offset)
+            except (UnknownRelation, UnknownColumn):
+                raise unknown from None
+        if not self.outer.has(found):
+            raise self.text.unsupported(
+                offset,
+                f"a reference to a query further out ({'.'.join(parts)})",
+                "A subquery may refer to the query directly around it: join the relation in there.",
+            )
+        return found
+
+    def has(self, reference: ColumnRef) -> bool:
+        """Whether the column is one of this scope itself, not of the query around it."""
+        return reference in self.standins or any(source.alias == reference.alias for source in self.sources)
+
+    def facts(self, reference: ColumnRef) -> Facts:
+        for source in self.sources:
+            if source.alias == reference.alias:
+                return source.columns[reference.column]
+        return self.outer.facts(reference) if self.outer is not None else COMPUTED
+
+    def standin(self, reference: ColumnRef) -> Expression | None:
+        found = self.standins.get(reference)
+        return found if found is not None or self.outer is None else self.outer.standin(reference)
+
+    def _own(self, parts: Sequence[str], offset: int) -> ColumnRef:
+        *qualifier, name = parts
+        if not qualifier and name in self.merged:
+            return self.merged[name]
+        sources = [source for source in self.sources if not qualifier or source.answers(qualifier)]
+        if not sources:
+            raise UnknownRelation(
+                f"{self.text.place(offset)}: {'.'.join(qualifier)} in {'.'.join(parts)} is not in FROM here",
+                f"There is: {', '.join(source.shown for source in self.sources)}.",
+            )
+        holders = [source for source in sources if name in source.columns]
+        if not holders:
+            having = "; ".join(f"{s.shown} has: {', '.join(s.columns)}" for s in sources)
+            raise UnknownColumn(
+                f"{self.text.place(offset)}: there is no column {name!r} here; {having}", self._hint(name, sources)
+            )
+        if len(holders) > 1:
+            written = [ColumnRef(source.name, name) for source in holders if source.name is not None]
+            raise self.text.refusal(
+                offset,
+                f"the column {name!r} is in several relations",
+                f"Write {' or '.join(map(str, written))}.",
+            )
+        if name in RESERVED or name.startswith("##"):
+            raise self.text.refusal(
+                offset, f"a column called {name!r} cannot be carried: DyDa uses this name", "Rename it at the source."
+            )
+        column = holders[0].columns[name].column
+        if column is not None and column.generated == "v":
+            raise self.text.refusal(
+                offset,
+                f"{ColumnRef(holders[0].shown, name)} is a virtual generated column, whose values no row image holds",
+                "Make it STORED at the source, write its expression in the view, or leave it out.",
+            )
+        return ColumnRef(holders[0].alias, name)
+
+    def star(self, qualifier: Sequence[str], offset: int) -> list[tuple[str, ColumnRef]]:
+        """What * or alias.* stands for; columns joined with USING come first, once."""
+        if qualifier:
+            sources = [source for source in self.sources if source.answers(qualifier)]
+            if not sources:
+                self.find([*qualifier, "*"], offset)
+            return [self._column(source, name, offset) for source in sources for name in source.columns]
+        first = list(self.merged.items())
+        rest = [(source, name) for source in self.sources for name in source.columns if name not in self.merged]
+        return first + [self._column(source, name, offset) for source, name in rest]
+
+    def _column(self, source: Source, name: str, offset: int) -> tuple[str, ColumnRef]:
+        return name, Scope(self.text, [source]).find([name], offset)
+
+    def _hint(self, name: str, sources: Iterable[Source]) -> str:
+        if name in self.item_names:
+            return "It names a select item: repeat the item's expression here."
+        alike = [column for source in sources for column in source.columns if column.lower() == name.lower()]
+        if alike:
+            return f"Quote it to keep its capitals: `{alike[0]}`."
+        return "Correct the name; names without backticks are folded to lower case."
+
+    def __add__(self, other: Scope) -> Scope:
+        return Scope(
+            self.text,
+            self.sources + other.sources,
+            {**self.merged, **other.merged},
+            self.item_names | other.item_names,
+            {**self.standins, **other.standins},
+        )
+
+
+@dataclass
+class GroupScope:
+    """The columns above GROUP BY: keys alone. `items` are names of select items that HAVING may use."""
+
+    below: Scope
+    alias: str
+    keys: dict[ColumnRef, ColumnRef]
+    known: dict[ColumnRef, Facts]
+    items: dict[str, Expression] = field(default_factory=dict)
+
+    def find(self, parts: Sequence[str], offset: int) -> ColumnRef:
+        named = self.items.get(parts[0]) if len(parts) == 1 else None
+        try:
+            reference = self.below.find(parts, offset)
+        except UnknownColumn:
+            if named is None:
+                raise
+            return ColumnRef("", parts[0])
+        key = self.keys.get(reference)
+        if named is not None and named.column != key:
+            raise self.below.text.refusal(
+                offset,
+                f"{parts[0]!r} is a column here and the name of a select item",
+                "Write the column with its relation's alias, or repeat the item's expression.",
+            )
+        if key is not None:
+            return key
+        if not self.below.has(reference):
+            return reference
+        raise self.below.text.refusal(
+            offset,
+            f"{'.'.join(parts)} is neither grouped nor inside an aggregate",
+            "Add it to GROUP BY, or aggregate it: min(…), max(…), sum(…).",
+        )
+
+    def has(self, reference: ColumnRef) -> bool:
+        return reference.alias == self.alias
+
+    def facts(self, reference: ColumnRef) -> Facts:
+        return self.known[reference] if reference in self.known else self.below.facts(reference)
+
+    def standin(self, reference: ColumnRef) -> Expression | None:
+        return self.items.get(reference.column) if reference.alias == "" else None
+
+
+Around: TypeAlias = Scope | GroupScope
