@@ -6,12 +6,13 @@ project's lock and whose fence is the current one. Readers never see two views i
 
     warehouse.py   reading the catalog, requests, taking the lock         worker.py   every write
     installation.py ─ extents.py (rows), reader.py (what readers query)   staging.py, sink.py   rows from Spark tasks
+    states.py   what keyed operators keep       combining.py, grouping.py   how entries change it
 """
 
 from dyda.warehouse.combining import Combined
 from dyda.warehouse.extents import Comparison
 from dyda.warehouse.frozen import FrozenWarehouse
-from dyda.warehouse.held import HeldExtent, hold_extent
+from dyda.warehouse.held import HeldExtent, HeldState, HeldWarehouse, hold_extent, hold_warehouse
 from dyda.warehouse.installation import Installation, ViewChange
 from dyda.warehouse.records import (
     Blocker,
@@ -46,6 +47,8 @@ __all__ = [
     "DaemonRecord",
     "FrozenWarehouse",
     "HeldExtent",
+    "HeldState",
+    "HeldWarehouse",
     "Identity",
     "Installation",
     "KnowledgeRecord",
@@ -70,4 +73,5 @@ __all__ = [
     "Warehouse",
     "Worker",
     "hold_extent",
+    "hold_warehouse",
 ]

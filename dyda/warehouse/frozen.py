@@ -22,6 +22,7 @@ from dyda.warehouse.codec import view_columns_from_json
 from dyda.warehouse.connection import connect, load, translated
 from dyda.warehouse.extents import Comparison, Extent
 from dyda.warehouse.staging import Staging
+from dyda.warehouse.states import stored_state
 
 __all__ = ["FrozenWarehouse", "frozen"]
 
@@ -62,7 +63,14 @@ class FrozenWarehouse:
 
     def compare(self, view: str, staging: Staging, samples: int = 10) -> Comparison:
         """How the extent differs from the rows in `staging`."""
-        extent = self._known(view)[1]
+        return self._compare(self._known(view)[1], staging, samples)
+
+    def compare_state(self, view: str, number: int, staging: Staging, samples: int = 10) -> Comparison:
+        """How state `number` of the view, from 0, differs from the state rows in `staging`."""
+        return self._compare(stored_state(self._cursor, view, number).extent, staging, samples)
+
+    def _compare(self, extent: Extent, staging: Staging, samples: int) -> Comparison:
+        view = extent.view
         if staging.width != len(extent.types):
             raise ValueError(f"view {view} has {len(extent.types)} columns, not {staging.width}")
         try:

@@ -1,4 +1,4 @@
-"""An extent held still while Spark reads it: the queries that deliver it in pieces, under a snapshot for all of them.
+"""Extents and states held still while Spark reads them: queries that deliver them in pieces, under one snapshot.
 
 Only the process that holds the project's lock writes extents, so the snapshot says what the committed positions say.
 """
@@ -13,11 +13,14 @@ from typing import Any
 from psycopg2 import sql
 
 from dyda.errors import UnknownView
+from dyda.model.state import State
 from dyda.warehouse.codec import view_columns_from_json
 from dyda.warehouse.connection import connect, load, translated
 from dyda.warehouse.extents import Extent
+from dyda.warehouse.staging import Staging
+from dyda.warehouse.states import multiplicity, places, stored_state
 
-__all__ = ["HeldExtent", "hold_extent"]
+__all__ = ["HeldExtent", "HeldState", "HeldWarehouse", "hold_extent", "hold_warehouse"]
 
 PAGES = 8192
 """Pages of one piece: 64 MB."""
@@ -35,16 +38,7 @@ class HeldExtent:
 
     def pieces(self, places: Sequence[int]) -> list[str]:
         """Queries that together deliver every row as often as it is there; the columns at `places`."""
-        columns = sql.SQL(", ").join(sql.SQL("e.{}").format(sql.Identifier(f"c{place + 1}")) for place in places)
-        starts = range(0, max(self.pages, 1), PAGES)
-        queries = []
-        for start in starts:
-            # Rows do not move: the last piece has no end, in case the table has grown since its pages were counted.
-            bounds = [sql.SQL("e.ctid >= {}::tid").format(sql.Literal(f"({start},0)"))]
-            if start != starts[-1]:
-                bounds.append(sql.SQL("e.ctid < {}::tid").format(sql.Literal(f"({start + PAGES},0)")))
-            query = sql.SQL("SELECT {} FROM {} AS e CROSS JOIN LATERAL generate_series(1, e.count) AS copies WHERE {}")
-            queries.append(query.format(columns, self.extent.identifier, sql.SQL(" AND ").join(bounds)))
+        queries = _pieces(self.extent.identifier, places, sql.SQL("e.count"), self.pages)
         return [query.as_string(self._cursor) for query in queries]
 
     def distinct(self, places: Sequence[int], shown: Sequence[int]) -> str:
@@ -58,25 +52,94 @@ class HeldExtent:
         return str(query.format(columns, printed, self.extent.identifier).as_string(self._cursor))
 
 
+@dataclass(frozen=True)
+class HeldState:
+    """What a state delivers: of a view's current version, or of a staging table with the state rows of a build."""
+
+    url: str = field(repr=False)
+    snapshot: str
+    state: State
+    table: sql.Identifier
+    count: str
+    pages: int
+    _cursor: Any = field(repr=False)
+
+    def pieces(self, columns: Sequence[str]) -> list[str]:
+        """Queries that together deliver every row as often as its rule says; `columns` are names of delivered ones."""
+        often = multiplicity(self.state, "e", self.count)
+        queries = _pieces(self.table, places(self.state, columns), often, self.pages)
+        return [query.as_string(self._cursor) for query in queries]
+
+
+@dataclass(frozen=True)
+class HeldWarehouse:
+    """The warehouse at one moment; staging tables are in it if they were filled before."""
+
+    url: str = field(repr=False)
+    snapshot: str
+    _cursor: Any = field(repr=False)
+
+    def extent(self, view: str) -> HeldExtent:
+        self._cursor.execute(load("known_view.sql"), (view,))
+        row = self._cursor.fetchone()
+        if row is None or row[1] is None:
+            raise UnknownView(f"view {view} has no extent")
+        extent = Extent(row[1], view, tuple(column.type for column in view_columns_from_json(row[2])))
+        return HeldExtent(self.url, self.snapshot, extent, self._pages(extent.identifier), self._cursor)
+
+    def state(self, view: str, number: int) -> HeldState:
+        """State `number`, from 0, of the view's current version."""
+        stored = stored_state(self._cursor, view, number)
+        return self._state(stored.state, stored.extent.identifier, "count")
+
+    def staging(self, state: State, staging: Staging) -> HeldState:
+        """State rows that were staged, as `combine_staging` makes them."""
+        return self._state(state, staging.identifier, "n")
+
+    def _state(self, state: State, table: sql.Identifier, count: str) -> HeldState:
+        return HeldState(self.url, self.snapshot, state, table, count, self._pages(table), self._cursor)
+
+    def _pages(self, table: sql.Identifier) -> int:
+        self._cursor.execute(
+            "SELECT pg_relation_size(%s::regclass) / current_setting('block_size')::bigint",
+            (table.as_string(self._cursor),),
+        )
+        (pages,) = self._cursor.fetchone()
+        return int(pages)
+
+
 @contextmanager
-def hold_extent(url: str, view: str) -> Iterator[HeldExtent]:
-    """Hold the view's extent as it stands."""
+def hold_warehouse(url: str) -> Iterator[HeldWarehouse]:
+    """Hold everything that is committed as it stands."""
     with translated(url):
         connection = connect(url, "dyda extent")
         try:
             with connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                cursor.execute(load("known_view.sql"), (view,))
-                row = cursor.fetchone()
-                if row is None or row[1] is None:
-                    raise UnknownView(f"view {view} has no extent")
-                extent = Extent(row[1], view, tuple(column.type for column in view_columns_from_json(row[2])))
-                cursor.execute(
-                    "SELECT pg_export_snapshot(), pg_relation_size(%s::regclass)"
-                    " / current_setting('block_size')::bigint",
-                    (f"dyda.extent_{extent.number}",),
-                )
-                snapshot, pages = cursor.fetchone()
-                yield HeldExtent(url, snapshot, extent, pages, cursor)
+                cursor.execute("SELECT pg_export_snapshot()")
+                (snapshot,) = cursor.fetchone()
+                yield HeldWarehouse(url, snapshot, cursor)
         finally:
             connection.close()
+
+
+@contextmanager
+def hold_extent(url: str, view: str) -> Iterator[HeldExtent]:
+    """Hold the view's extent as it stands."""
+    with hold_warehouse(url) as held:
+        yield held.extent(view)
+
+
+def _pieces(
+    table: sql.Identifier, places: Sequence[int], multiplicity: sql.Composable, pages: int
+) -> Iterator[sql.Composable]:
+    """Page ranges of a table; without columns one is delivered all the same, for the rows to be counted."""
+    columns = sql.SQL(", ").join(sql.SQL("e.{}").format(sql.Identifier(f"c{place + 1}")) for place in places)
+    starts = range(0, max(pages, 1), PAGES)
+    for start in starts:
+        # Rows do not move: the last piece has no end, in case the table has grown since its pages were counted.
+        bounds = [sql.SQL("e.ctid >= {}::tid").format(sql.Literal(f"({start},0)"))]
+        if start != starts[-1]:
+            bounds.append(sql.SQL("e.ctid < {}::tid").format(sql.Literal(f"({start + PAGES},0)")))
+        query = sql.SQL("SELECT {} FROM {} AS e CROSS JOIN LATERAL generate_series(1, {}) AS copies WHERE {}")
+        yield query.format(columns if places else sql.SQL("1"), table, multiplicity, sql.SQL(" AND ").join(bounds))

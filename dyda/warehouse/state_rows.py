@@ -26,31 +26,35 @@ WIDEST = {"smallint": "bigint", "integer": "bigint", "character varying": "text"
 def state_rows(cursor: Any, stored: StoredState, columns: Sequence[str], key: Sequence[str], values: pa.Table) -> Bag:
     """The delivered rows whose `key` columns equal a tuple of `values` (columns of these names, texts).
 
-    Tuples with a NULL equal nothing (R5).
+    Tuples with a NULL equal nothing (R5). Without key columns every row is meant.
     """
     state, extent = stored.state, stored.extent
+    shown = sql.SQL("").join(sql.SQL("{}, ").format(extent.printed(place)) for place in places(state, columns))
+    parts = {"columns": shown, "multiplicity": multiplicity(state, "e"), "extent": extent.identifier}
+    if not key:
+        return _fetch(cursor, load("state_rows.sql").format(condition=sql.SQL("true"), **parts), columns)
     wanted = pa.Table.from_arrays([values.column(name) for name in key], names=[f"c{i + 1}" for i in range(len(key))])
     wanted = wanted.drop_null().group_by(wanted.column_names, use_threads=False).aggregate([])
     if wanted.num_rows == 0:
         return Bag.empty(columns)
     table = _bring(cursor, wanted)
-    query = load("state_rows.sql").format(
-        columns=sql.SQL("").join(sql.SQL("{}, ").format(extent.printed(place)) for place in places(state, columns)),
-        multiplicity=multiplicity(state, "e"),
-        key=sql.SQL(", ").join(sql.Identifier("e", f"c{place + 1}") for place in places(state, key)),
-        casts=sql.SQL(", ").join(
+    condition = sql.SQL("({}) IN (SELECT {} FROM {} AS v)").format(
+        sql.SQL(", ").join(sql.Identifier("e", f"c{place + 1}") for place in places(state, key)),
+        sql.SQL(", ").join(
             sql.SQL("v.{}::{}").format(sql.Identifier(f"c{i}"), sql.SQL(_widest(extent.types[place])))
             for i, place in enumerate(places(state, key), start=1)
         ),
-        values=table,
-        extent=extent.identifier,
+        table,
     )
-    names = [*columns, COUNT]
+    query = load("state_rows.sql").format(condition=condition, **parts)
     if {"key", *stored.table.indexed} & set(key):
         with lookups_only(cursor):
-            found = fetch_texts(cursor, query, names)
-    else:
-        found = fetch_texts(cursor, query, names)
+            return _fetch(cursor, query, columns)
+    return _fetch(cursor, query, columns)
+
+
+def _fetch(cursor: Any, query: sql.Composable, columns: Sequence[str]) -> Bag:
+    found = fetch_texts(cursor, query, [*columns, COUNT])
     return Bag(found.set_column(len(columns), COUNT, pc.cast(found[COUNT], pa.int64())))
 
 

@@ -21,7 +21,9 @@ from sqlalchemy import Connection, create_engine, insert, select, text, update
 
 from dyda.errors import DydaError, ProjectBusy, RequestFailed, UnknownView, WarehouseUnreachable
 from dyda.model.position import Position
+from dyda.model.state import State
 from dyda.warehouse import catalog, models
+from dyda.warehouse.combining import combine_staging
 from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, connect, load, short, translated, without_password
 from dyda.warehouse.frozen import FrozenWarehouse, frozen
 from dyda.warehouse.records import (
@@ -241,6 +243,19 @@ class Warehouse:
                         drop_staging(connection, made.number)
         finally:
             connection.close()
+
+    @contextmanager
+    def combined(self, state: State, entries: Staging, *, view: str) -> Iterator[Staging]:
+        """The state rows of all entries of a step, as `Worker.combine_staging` makes them; gone after the block."""
+        with self.staging(len(state.columns)) as made:
+            connection = connect(self.url, "dyda staging")
+            try:
+                with translated(self.url), connection.cursor() as cursor:
+                    combine_staging(cursor, view, state, entries, made)
+                connection.commit()
+            finally:
+                connection.close()
+            yield made
 
     def compare_sets(
         self, left: Staging, right: Staging, sides: tuple[bool, bool] = (True, True), samples: int = 10

@@ -1,5 +1,5 @@
--- state_rows: what a state delivers for the tuples in a table of values: texts and how often. A tuple meets a row at most
--- once per distinct value, but two texts may be one value, so that the values are made distinct as values.
+-- state_rows: the rows that a state delivers under a condition, as texts, and how often. The condition is an IN, so that
+-- a row is found once, however many texts of the wanted values mean it.
 SELECT {columns} {multiplicity} AS n
 FROM {extent} AS e
-WHERE ({key}) IN (SELECT {casts} FROM {values} AS v) AND {multiplicity} > 0
+WHERE {condition} AND {multiplicity} > 0
