@@ -10,17 +10,22 @@ lose a row is asked of a source (rule R4); a row's counts before and after are e
     worlds = sweep(plan, ours, pending, ask)                      # {alias: Bag} each
     #   ask(alias, columns, key, values) -> Bag: at least the rows of block.by_alias[alias].relation with such a key
     #   -> {alias: Worlds(table) | Whole(table, reason)}; Whole must be scanned
+    worlds = demand(plan, alias, key, values, pending, ask)       # or: what the rows with these keys are made of
     evaluation = delta_evaluation(block, worlds, scanner)         # scanner(occurrence) -> partitions, for Whole only
+    evaluation = world_evaluation(block, worlds, scanner)         # or: the rows that were demanded
     evaluation = build_evaluation(block, scanner, pending)        # or: the whole view, less what is pending
     tables = engine.evaluate([evaluation], reader)                # [c1 … cn text, n bigint], in the same order
 """
 
 from vm.block import JoinBlock, Occurrence, flatten
-from vm.evaluation import Evaluation, Frame, build_evaluation, delta_evaluation, render
+from vm.evaluation import Evaluation, Frame, build_evaluation, delta_evaluation, render, world_evaluation
 from vm.explain import ExplainRow, explain
-from vm.sweep import Ask, SweepLimits, SweepPlan, Whole, Worlds, plan_sweep, sweep
+from vm.sweep import Ask, SweepLimits, demand, sweep
+from vm.tree import SweepPlan, plan_sweep
+from vm.worlds import TAG, Whole, Worlds, before
 
 __all__ = [
+    "TAG",
     "Ask",
     "Evaluation",
     "ExplainRow",
@@ -31,11 +36,14 @@ __all__ = [
     "SweepPlan",
     "Whole",
     "Worlds",
+    "before",
     "build_evaluation",
     "delta_evaluation",
+    "demand",
     "explain",
     "flatten",
     "plan_sweep",
     "render",
     "sweep",
+    "world_evaluation",
 ]

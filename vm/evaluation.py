@@ -1,13 +1,14 @@
-"""One evaluation per view: two worlds multiplied through the joins, ΔV = new − old where that is not zero.
+"""One evaluation per block: worlds multiplied through the joins, ΔV = new − old where that is not zero.
 
     SELECT c1 … cn, n − o AS n
     FROM ((a JOIN b …: a.o·b.o AS o, a.n·b.n AS n) JOIN c …)        o, n: counts in the old and in the new world
     WHERE n <> o
 
 One n-way join replaces the telescoping sum of n terms (Equation 5 of paper 001). A full build is the same query with
-the new world alone. Output columns are text, ready for the warehouse to cast back: PostgreSQL's own text where a
-column is only passed on, and where it is computed the text that PostgreSQL would print. Only floating point numbers
-may be spelled otherwise (1.0E10), so they are no keys between what is stored and what is captured.
+the new world alone, a run of transactions the same with tags (vm/worlds.py). Output columns are text, ready for the
+warehouse to cast back: PostgreSQL's own text where a column is only passed on, and where it is computed the text that
+PostgreSQL would print. Only floating point numbers may be spelled otherwise (1.0E10), so they are no keys between what
+is stored and what is captured.
 """
 
 from __future__ import annotations
@@ -18,14 +19,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dyda.model.algebra import ColumnRef, Expression
 from dyda.model.bag import Bag
 from vm.block import JoinBlock, Occurrence
-from vm.sweep import NEW, OLD, Whole, Worlds
+from vm.worlds import NEW_WORLD, TWO_WORLDS, Counting, Whole, Worlds, before
 
-__all__ = ["Evaluation", "Frame", "Scanner", "build_evaluation", "delta_evaluation", "render"]
+__all__ = [
+    "Evaluation",
+    "Frame",
+    "Scanner",
+    "build_evaluation",
+    "delta_evaluation",
+    "render",
+    "world_evaluation",
+]
 
 Scanner = Callable[[Occurrence], Sequence[Any]]
 """scanner(occurrence): picklable partitions of the whole relation, delivering `occurrence.columns` as text."""
@@ -33,12 +41,13 @@ Scanner = Callable[[Occurrence], Sequence[Any]]
 
 @dataclass(frozen=True)
 class Frame:
-    """The rows of one occurrence: entries (text columns, then old and new counts) and, with (1, 1) each, a scan."""
+    """The rows of one occurrence: entries (text columns, then two numbers) and, with numbers of its own, a scan."""
 
     occurrence: Occurrence
     table: pa.Table
     partitions: tuple[Any, ...] = ()
     scanned: bool = False
+    counting: Counting = TWO_WORLDS
 
     @property
     def is_empty(self) -> bool:
@@ -46,13 +55,12 @@ class Frame:
 
     @property
     def is_changed(self) -> bool:
-        width = self.table.num_columns
-        return bool(pc.any(pc.not_equal(self.table.column(width - 2), self.table.column(width - 1))).as_py())
+        return self.counting.changed(self.table)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What Spark is asked for one block. `difference`: ΔV; otherwise the new world as it is.
+    """What Spark is asked for one block. `counting` says whether it is ΔV, ΔV per transaction, or a world as it is.
 
     `types` are the Spark types of the items, if they are given: each is cast to its own before it becomes text, so
     that the terms of a sum agree. `sign` is what a term counts in its sum: 1 or -1.
@@ -61,9 +69,18 @@ class Evaluation:
     view: str
     block: JoinBlock
     frames: tuple[Frame, ...]
-    difference: bool
+    counting: Counting
     types: tuple[str, ...] | None = None
     sign: int = 1
+
+    @property
+    def difference(self) -> bool:
+        return self.counting is not NEW_WORLD
+
+    @property
+    def tagged(self) -> bool:
+        """Whether there is a column `t` behind `n`: the transaction of the run."""
+        return self.counting.tag is not None
 
     @property
     def is_empty(self) -> bool:
@@ -90,17 +107,42 @@ def delta_evaluation(
     sign: int = 1,
 ) -> Evaluation:
     """The evaluation of ΔV over what `sweep` brought home; `scanner` is needed where it says Whole."""
+    counting = next(iter(worlds.values())).counting
+    return _evaluation(block, worlds, scanner, counting, types, sign)
+
+
+def world_evaluation(
+    block: JoinBlock,
+    worlds: Mapping[str, Worlds | Whole],
+    scanner: Scanner | None = None,
+    *,
+    types: Sequence[str] | None = None,
+    sign: int = 1,
+) -> Evaluation:
+    """The rows of the new world over what `demand` brought home."""
+    return _evaluation(block, worlds, scanner, NEW_WORLD, types, sign)
+
+
+def _evaluation(
+    block: JoinBlock,
+    worlds: Mapping[str, Worlds | Whole],
+    scanner: Scanner | None,
+    counting: Counting,
+    types: Sequence[str] | None,
+    sign: int,
+) -> Evaluation:
     block, types = _typed(block, types)
     frames = []
     for occurrence in block.occurrences:
         world = worlds[occurrence.alias]
         if isinstance(world, Worlds):
-            frames.append(Frame(occurrence, world.table))
+            frames.append(Frame(occurrence, world.table, counting=counting))
             continue
         if scanner is None:
             raise ValueError(f"{occurrence.alias} must be scanned ({world.reason}) but there is no scanner")
-        frames.append(Frame(occurrence, world.table, tuple(scanner(occurrence)), scanned=True))
-    return Evaluation(block.view, block, tuple(frames), difference=True, types=types, sign=sign)
+        partitions = tuple(scanner(occurrence))
+        frames.append(Frame(occurrence, world.table, partitions, scanned=True, counting=counting))
+    return Evaluation(block.view, block, tuple(frames), counting, types, sign)
 
 
 def build_evaluation(
@@ -112,14 +154,12 @@ def build_evaluation(
     sign: int = 1,
 ) -> Evaluation:
     """The whole view over scans, less `pending`: captured changes that the state asked for does not include yet."""
-    block, types = _typed(block, types)
-    frames = []
+    worlds = {}
     for occurrence in block.occurrences:
-        columns = list(occurrence.columns)
-        bag = -(pending or {}).get(occurrence.alias, Bag.empty(columns)).select(columns).consolidate()
-        rows = bag.table.select(columns).append_column(OLD, bag.counts).append_column(NEW, bag.counts)
-        frames.append(Frame(occurrence, rows, tuple(scanner(occurrence)), scanned=True))
-    return Evaluation(block.view, block, tuple(frames), difference=False, types=types, sign=sign)
+        none = Bag.empty(list(occurrence.columns))
+        restored = before(none, (pending or {}).get(occurrence.alias, none))
+        worlds[occurrence.alias] = Whole(NEW_WORLD.table(restored, none), "the whole view is asked for", NEW_WORLD)
+    return _evaluation(block, worlds, scanner, NEW_WORLD, types, sign)
 
 
 def _typed(block: JoinBlock, types: Sequence[str] | None) -> tuple[JoinBlock, tuple[str, ...] | None]:
@@ -154,10 +194,11 @@ def _carrying(occurrence: Occurrence, computed: set[ColumnRef]) -> Occurrence:
 def render(
     evaluation: Evaluation, sources: Mapping[str, str], types: Sequence[str], *, single_partition: bool = False
 ) -> str:
-    """Spark SQL with columns c1 … cn and n. `sources` gives, per alias, a query that delivers the frame's columns.
+    """Spark SQL with columns c1 … cn, n and, if tagged, t.
 
-    `types` are the Spark types of the select items as Spark's analysis gives them. With `single_partition` every step
-    is hinted so that a small unit is one stage of one job without any exchange.
+    `sources` gives, per alias, a query that delivers the frame's columns. `types` are the Spark types of the select
+    items as Spark's analysis gives them. With `single_partition` every step is hinted so that a small unit is one stage
+    of one job without any exchange.
     """
     block = evaluation.block
     order = _join_order(evaluation)
@@ -181,14 +222,16 @@ def render(
         if single_partition:
             hint, inner = "/*+ COALESCE(1), SHUFFLE_HASH(y) */ ", f"SELECT /*+ COALESCE(1) */ * FROM ({source})"
         join = f"JOIN ({inner}) y ON {conditions}" if conditions else f"CROSS JOIN ({inner}) y"
-        counts = f"o * {occurrence.old} AS o, n * {occurrence.new} AS n"
+        one, other = (part.format(occurrence.old, occurrence.new) for part in evaluation.counting.product)
+        counts = f"{one} AS o, {other} AS n"
         query = f"SELECT {hint}{''.join(f'{c}, ' for c in columns)}{counts} FROM ({query}) x {join}"
     outputs = [f"{_encoded(block, i, types[i])} AS c{i + 1}" for i in range(len(block.items))]
-    count = "n - o" if evaluation.difference else "n"
-    outputs.append(f"{count} AS n" if evaluation.sign > 0 else f"-({count}) AS n")
+    counting = evaluation.counting
+    outputs.append(f"{counting.count} AS n" if evaluation.sign > 0 else f"-({counting.count}) AS n")
+    if counting.tag is not None:
+        outputs.append(f"CAST({counting.tag} AS INT) AS t")
     conditions = "".join(f" AND ({block.render(conjunct)})" for conjunct in remaining)
-    kept = "n <> o" if evaluation.difference else "n <> 0"
-    return f"SELECT {', '.join(outputs)} FROM ({query}) WHERE {kept}{conditions}"
+    return f"SELECT {', '.join(outputs)} FROM ({query}) WHERE {counting.kept}{conditions}"
 
 
 def _join_order(evaluation: Evaluation) -> list[Occurrence]:

@@ -84,6 +84,9 @@ class Engine:
     def evaluate(self, evaluations: Sequence[Evaluation], reader: Reader | None = None) -> list[pa.Table]:
         """For each evaluation its consolidated rows (c1 … cn text, n bigint not zero), all in one Spark job.
 
+        Tagged ones have their rows per transaction, which is a last column `t` (int). Consolidated, ΔV is minimal: no
+        row is both deleted and inserted (paper 002), and none is there that does not change.
+
         `reader` is needed where an evaluation scans. A unit in which no combination can differ costs no job.
         """
         results = [_no_rows(evaluation) for evaluation in evaluations]
@@ -105,9 +108,10 @@ class Engine:
             self.jobs += max(0, self._jobs_so_far() - before)
         for index, (place, evaluation) in enumerate(zip(places, active, strict=True)):
             names = [f"c{i + 1}" for i in range(len(evaluation.block.items))]
-            mine = combined.filter(pc.equal(combined.column("w"), index)).select([*names, "n"])
-            rows = Bag(mine.rename_columns([*names, COUNT])).consolidate().table
-            results[place] = rows.rename_columns([*names, "n"])
+            tags = ["t"] if evaluation.tagged else []
+            mine = combined.filter(pc.equal(combined.column("w"), index)).select([*names, *tags, "n"])
+            rows = Bag(mine.rename_columns([*names, *tags, COUNT])).consolidate().table
+            results[place] = rows.rename_columns([*names, *tags, "n"]).select([*names, "n", *tags])
         return results
 
     def _collect(self, evaluations: Sequence[Evaluation], reader: Reader | None) -> pa.Table:
@@ -115,6 +119,7 @@ class Engine:
         small = not scanned and sum(evaluation.entries for evaluation in evaluations) <= SMALL_ENTRIES
         session = self._sessions.small if small else self._sessions.bulk
         width = max(len(evaluation.block.items) for evaluation in evaluations)
+        tagged = any(evaluation.tagged for evaluation in evaluations)
         with _Views(session, next(self._numbers)) as views:
             queries = []
             frames = [frame for evaluation in evaluations for frame in evaluation.frames]
@@ -125,7 +130,8 @@ class Engine:
                 padding = range(len(evaluation.block.items) + 1, width + 1)
                 columns = [f"c{i + 1}" for i in range(len(evaluation.block.items))]
                 columns += [f"CAST(NULL AS STRING) AS c{i}" for i in padding]
-                queries.append(f"SELECT {index} AS w, {', '.join(columns)}, n FROM ({query})")
+                columns += ["n"] + (["t" if evaluation.tagged else "1 AS t"] if tagged else [])
+                queries.append(f"SELECT {index} AS w, {', '.join(columns)} FROM ({query})")
             return session.sql(" UNION ALL ".join(queries)).toArrow()
 
     def build(
@@ -190,7 +196,8 @@ class Engine:
 
 def _no_rows(evaluation: Evaluation) -> pa.Table:
     names = [f"c{i + 1}" for i in range(len(evaluation.block.items))]
-    return Bag.empty(names).table.rename_columns([*names, "n"])
+    rows = Bag.empty(names).table.rename_columns([*names, "n"])
+    return rows.append_column("t", pa.array([], pa.int32())) if evaluation.tagged else rows
 
 
 def _write_task(sink: Sink) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

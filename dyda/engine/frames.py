@@ -91,7 +91,8 @@ def separate(session: SparkSession, name: str, frame: Frame, reader: Reader | No
         scan = _scan(session, frame, reader, StructType(list(schema.fields)))
         scan.createOrReplaceTempView(f"{name}_scan")
         listed = "".join(f"{column}, " for column in columns)
-        queries.append(f"SELECT {listed}1L AS {occurrence.old}, 1L AS {occurrence.new} FROM {name}_scan")
+        one, other = frame.counting.scanned
+        queries.append(f"SELECT {listed}{one}L AS {occurrence.old}, {other}L AS {occurrence.new} FROM {name}_scan")
     if frame.table.num_rows or not queries:
         schema.add(occurrence.old, LongType(), False).add(occurrence.new, LongType(), False)
         table = pa.Table.from_arrays([*_typed(frame).columns, *_counts(frame)], names=schema.names)

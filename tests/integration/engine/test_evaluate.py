@@ -112,7 +112,11 @@ def test_random_views_on_spark_equal_brute_force(engine: Engine, case: Case) -> 
     pending = {alias: minus(case.read[name], case.ours[name]) for alias, name in case.of.items()}
     read = {alias: case.read[name] for alias, name in case.of.items()}
     evaluation = unit(engine, definition, read, ours, pending)
-    found = rows_of(engine.evaluate([evaluation], read_table)[0])
+    table = engine.evaluate([evaluation], read_table)[0]
+    found = rows_of(table)
+    # Minimal (paper 002): each row once, so none is both deleted and inserted, and none that stays as it is.
+    assert table.num_rows == len(found)
+    assert 0 not in found.values()
     full = dict.fromkeys(case.of, COLUMNS)
     states = [
         answer(full, {alias: state[name] for alias, name in case.of.items()}, case.conditions, case.items)

@@ -13,6 +13,7 @@ from dyda.model.bag import COUNT, Bag
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
 from vm.block import Occurrence
+from vm.worlds import TAG
 
 Row = tuple[str | None, ...]
 Rows = dict[Row, int]
@@ -72,6 +73,16 @@ def bag(columns: Sequence[str], rows: Mapping[Row, int]) -> Bag:
     return Bag.of(columns, rows)
 
 
+def run_of(occurrence: Occurrence, transactions: Sequence[Mapping[Row, int]]) -> Bag:
+    """The changes of a run, each transaction's with its tag, from 1."""
+    columns = list(occurrence.columns)
+    tables = []
+    for tag, rows in enumerate(transactions, 1):
+        table = projected(occurrence, rows).table
+        tables.append(table.add_column(len(columns), TAG, pa.repeat(pa.scalar(tag, pa.int64()), table.num_rows)))
+    return Bag(pa.concat_tables(tables))
+
+
 @dataclass
 class Memory:
     """Relations of one snapshot, full rows with counts. Answers lookups like a source and writes them down."""
@@ -112,4 +123,4 @@ def entries(table: pa.Table) -> dict[Row, tuple[int, int]]:
     return {row: pair for row, pair in total.items() if pair != (0, 0)}
 
 
-__all__ = ["COUNT", "Memory", "Row", "Rows", "bag", "entries", "expression", "projected", "relation", "view"]
+__all__ = ["COUNT", "Memory", "Row", "Rows", "bag", "entries", "expression", "projected", "relation", "run_of", "view"]

@@ -7,6 +7,7 @@ import operator
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -15,6 +16,22 @@ from vm.sweep import Worlds
 
 OPERATORS = {"=": operator.eq, "<": operator.lt, "<>": operator.ne}
 Combination = Mapping[str, Mapping[str, str | None]]
+
+
+class Test(Protocol):
+    def holds(self, combination: Combination) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Among:
+    """Whether a column has one of the values; NULL is a value as any other."""
+
+    column: str
+    values: frozenset[str | None]
+
+    def holds(self, combination: Combination) -> bool:
+        alias, _, column = self.column.partition(".")
+        return combination[alias][column] in self.values
 
 
 @dataclass(frozen=True)
@@ -42,7 +59,7 @@ class Condition:
 def answer(
     columns: Mapping[str, Sequence[str]],
     relations: Mapping[str, Rows],
-    conditions: Iterable[Condition],
+    conditions: Iterable[Test],
     items: Sequence[str],
 ) -> Counter[Row]:
     """The view over full rows {row: count} per alias, as rows of canonical texts with counts."""
@@ -53,17 +70,59 @@ def answer(
 def difference(
     columns: Mapping[str, Sequence[str]],
     worlds: Mapping[str, Worlds],
-    conditions: Iterable[Condition],
+    conditions: Iterable[Test],
     items: Sequence[str],
 ) -> Counter[Row]:
     """ΔV from swept worlds: new − old, with the columns that the sweep carried."""
     return _difference(columns, {alias: entries(world.table) for alias, world in worlds.items()}, conditions, items)
 
 
+def present(
+    columns: Mapping[str, Sequence[str]],
+    worlds: Mapping[str, Worlds],
+    conditions: Iterable[Test],
+    items: Sequence[str],
+) -> Counter[Row]:
+    """The new world alone."""
+    pairs = {
+        alias: {row: (0, new) for row, (_, new) in entries(world.table).items()} for alias, world in worlds.items()
+    }
+    return _difference(columns, pairs, conditions, items)
+
+
+def tagged(
+    columns: Mapping[str, Sequence[str]],
+    worlds: Mapping[str, Worlds],
+    conditions: Iterable[Test],
+    items: Sequence[str],
+) -> dict[int, Counter[Row]]:
+    """ΔV of each transaction: counts multiply, the latest of a combination's transactions has it."""
+    conditions = list(conditions)
+    aliases = list(worlds)
+    total: dict[int, Counter[Row]] = {}
+    lists = [
+        list(zip(*(column.to_pylist() for column in worlds[alias].table.columns), strict=True)) for alias in aliases
+    ]
+    for combination in itertools.product(*lists):
+        named = {
+            alias: dict(zip(columns[alias], entry, strict=False))
+            for alias, entry in zip(aliases, combination, strict=True)
+        }
+        if not all(condition.holds(named) for condition in conditions):
+            continue
+        count, tag = 1, 0
+        for entry in combination:
+            count, tag = count * entry[-2], max(tag, entry[-1])
+        output = tuple(named[alias][column] for alias, column in (item.split(".") for item in items))
+        total.setdefault(tag, Counter())[output] += count
+    found = {tag: Counter({row: n for row, n in rows.items() if n}) for tag, rows in total.items() if tag}
+    return {tag: rows for tag, rows in found.items() if rows}
+
+
 def _difference(
     columns: Mapping[str, Sequence[str]],
     pairs: Mapping[str, Mapping[Row, tuple[int, int]]],
-    conditions: Iterable[Condition],
+    conditions: Iterable[Test],
     items: Sequence[str],
 ) -> Counter[Row]:
     conditions = list(conditions)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pyarrow as pa
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.vm.hand import Memory, Rows, projected, relation, view
-from tests.unit.vm.judge import Condition, answer, difference, minus
-from vm.block import flatten
+from dyda.model.bag import Bag
+from tests.unit.vm.hand import Memory, Rows, projected, relation, run_of, view
+from tests.unit.vm.judge import Among, Condition, answer, difference, minus, present, tagged
+from vm.block import JoinBlock, flatten
 from vm.evaluation import delta_evaluation
-from vm.sweep import NEW, OLD, Whole, Worlds, plan_sweep, sweep
+from vm.sweep import demand, sweep
+from vm.tree import plan_sweep
+from vm.worlds import NEW, OLD, Whole, Worlds
 
 COLUMNS = ("x", "y")
 values = st.sampled_from(["1", "2", "3", None])
@@ -63,27 +67,11 @@ def cases(draw: st.DrawFn, occurrences: int = 4) -> Case:
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(cases())
 def test_sweep_gives_exactly_the_difference_that_brute_force_finds(case: Case) -> None:
-    relations = {name: relation(name, list(COLUMNS)) for name in case.read}
-    definition = view(
-        "v",
-        {alias: relations[name] for alias, name in case.of.items()},
-        [str(condition) for condition in case.conditions],
-        {f"o{i}": item for i, item in enumerate(case.items)},
-    )
-    block = flatten(definition)
-    plan = plan_sweep(block)
-    memory = Memory(block.by_alias, {alias: case.read[name] for alias, name in case.of.items()})
-    deltas, pending = {}, {}
-    for alias, name in case.of.items():
-        deltas[alias] = projected(block.by_alias[alias], minus(case.ours[name], case.installed[name]))
-        pending[alias] = projected(block.by_alias[alias], minus(case.read[name], case.ours[name]))
-    worlds = sweep(plan, deltas, pending, memory.ask)
-    complete = {}
-    for alias, world in worlds.items():
-        if isinstance(world, Whole):
-            event("scanned")
-            world = _scanned(world, memory, alias)
-        complete[alias] = world
+    block, memory = _prepared(case)
+    deltas, pending = _changes(case, block)
+    worlds = sweep(plan_sweep(block), deltas, pending, memory.ask)
+    event("scanned" if any(isinstance(world, Whole) for world in worlds.values()) else "looked up")
+    complete = {alias: _complete(world, memory, alias) for alias, world in worlds.items()}
     event(f"{len(case.of)} occurrences")
     carried = {occurrence.alias: occurrence.columns for occurrence in block.occurrences}
     found = difference(carried, complete, case.conditions, case.items)
@@ -99,7 +87,89 @@ def test_sweep_gives_exactly_the_difference_that_brute_force_finds(case: Case) -
         assert not expected
 
 
-def _scanned(world: Whole, memory: Memory, alias: str) -> Worlds:
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(cases(), st.data())
+def test_demand_gives_exactly_the_combinations_with_the_keys_that_are_asked_for(
+    case: Case, data: st.DataObject
+) -> None:
+    """In the new world, and with our changes given, in both."""
+    block, memory = _prepared(case)
+    alias = data.draw(st.sampled_from(list(case.of)))
+    key = data.draw(st.sampled_from(block.by_alias[alias].columns))
+    wanted = data.draw(st.sets(st.sampled_from(["1", "2", "3", "9", None]), max_size=3))
+    deltas, pending = _changes(case, block)
+    given = data.draw(st.booleans())
+    values = pa.table({key: pa.array(list(wanted), pa.string())})
+    worlds = demand(plan_sweep(block), alias, [key], values, pending, memory.ask, deltas=deltas if given else None)
+    assert len(memory.asked) <= len(case.of)
+    carried = {occurrence.alias: occurrence.columns for occurrence in block.occurrences}
+    event("scanned" if isinstance(worlds[alias], Whole) else "looked up")
+    kept = [Among(f"{alias}.{key}", frozenset(wanted))]
+    restricted = [*case.conditions, *(kept if isinstance(worlds[alias], Whole) else [])]
+    complete = {other: _complete(world, memory, other) for other, world in worlds.items()}
+    full = dict.fromkeys(case.of, COLUMNS)
+    states = [
+        answer(full, {other: state[name] for other, name in case.of.items()}, [*case.conditions, *kept], case.items)
+        for state in (case.installed, case.ours)
+    ]
+    assert present(carried, complete, restricted, case.items) == states[1]
+    expected = minus(states[1], states[0]) if given else {}
+    assert difference(carried, complete, restricted, case.items) == expected
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(cases(), st.data())
+def test_W6_a_tagged_sweep_gives_the_difference_of_each_transaction(case: Case, data: st.DataObject) -> None:
+    """Any number of states lies between the installed one and ours; what is not ours yet is compensated as ever."""
+    between = data.draw(st.lists(st.fixed_dictionaries(dict.fromkeys(case.read, tables)), max_size=2))
+    states = [case.installed, *between, case.ours]
+    block, memory = _prepared(case)
+    deltas = {
+        alias: run_of(block.by_alias[alias], [minus(b[name], a[name]) for a, b in pairwise(states)])
+        for alias, name in case.of.items()
+    }
+    _, pending = _changes(case, block)
+    worlds = sweep(plan_sweep(block), deltas, pending, memory.ask)
+    assert len(memory.asked) <= 2 * (len(case.of) - 1)
+    carried = {occurrence.alias: occurrence.columns for occurrence in block.occurrences}
+    complete = {alias: _complete(world, memory, alias) for alias, world in worlds.items()}
+    found = tagged(carried, complete, case.conditions, case.items)
+    full = dict.fromkeys(case.of, COLUMNS)
+    answers = [
+        answer(full, {alias: state[name] for alias, name in case.of.items()}, case.conditions, case.items)
+        for state in states
+    ]
+    expected = {tag: minus(b, a) for tag, (a, b) in enumerate(pairwise(answers), 1)}
+    event(f"{len(states) - 1} transactions")
+    assert found == {tag: rows for tag, rows in expected.items() if rows}
+    if delta_evaluation(block, worlds, lambda occurrence: [1]).is_empty:
+        assert not found
+
+
+def _prepared(case: Case) -> tuple[JoinBlock, Memory]:
+    relations = {name: relation(name, list(COLUMNS)) for name in case.read}
+    definition = view(
+        "v",
+        {alias: relations[name] for alias, name in case.of.items()},
+        [str(condition) for condition in case.conditions],
+        {f"o{i}": item for i, item in enumerate(case.items)},
+    )
+    block = flatten(definition)
+    return block, Memory(block.by_alias, {alias: case.read[name] for alias, name in case.of.items()})
+
+
+def _changes(case: Case, block: JoinBlock) -> tuple[dict[str, Bag], dict[str, Bag]]:
+    """Ours, and what is not ours yet."""
+    deltas, pending = {}, {}
+    for alias, name in case.of.items():
+        deltas[alias] = projected(block.by_alias[alias], minus(case.ours[name], case.installed[name]))
+        pending[alias] = projected(block.by_alias[alias], minus(case.read[name], case.ours[name]))
+    return deltas, pending
+
+
+def _complete(world: Worlds | Whole, memory: Memory, alias: str) -> Worlds:
+    if isinstance(world, Worlds):
+        return world
     rows = memory.text(memory.occurrences[alias])
-    ones = pa.array([1] * rows.num_rows, pa.int64())
-    return Worlds(pa.concat_tables([world.table, rows.append_column(OLD, ones).append_column(NEW, ones)]))
+    one, other = (pa.array([number] * rows.num_rows, pa.int64()) for number in world.counting.scanned)
+    return Worlds(pa.concat_tables([world.table, rows.append_column(OLD, one).append_column(NEW, other)]))
