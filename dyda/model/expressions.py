@@ -31,10 +31,13 @@ def equality(one: Expression, other: Expression) -> Expression:
 
 def call(function: str, *arguments: Expression) -> Expression:
     """function(arguments)."""
-    pieces: list[str | Expression] = [f"{function}("]
+    parts: list[str | ColumnRef] = [f"{function}("]
     for place, argument in enumerate(arguments):
-        pieces += [", ", argument] if place else [argument]
-    return joined(*pieces, ")")
+        parts += [", "] if place else []
+        parts += argument.parts
+    parts.append(")")
+    columns = frozenset(ref for argument in arguments for ref in argument.columns)
+    return Expression("".join(map(str, parts)), columns, parts=tuple(parts))
 
 
 def constant(sql: str) -> Expression:

@@ -72,6 +72,10 @@ class Builder:
         self.star = False
         self.subqueries = Subqueries(self)
 
+    def note(self, span: Span, kind: str, names: tuple[str, ...]) -> None:
+        """Some words that a preference can be about."""
+        self.components.append(Component(span, kind, names))
+
     def query(self, outline: QueryOutline, prefix: str, names: Sequence[str] = ()) -> Query:
         """The query's tree. `prefix` stands before the names of its items where preferences are kept; `names`, if
         there are any, are given to its columns."""
@@ -112,7 +116,7 @@ class Builder:
         project = Project(node, tuple(OutputColumn(one.name or "", one.expression) for one in outputs))
         for span in block.items:
             shown = tuple(prefix + (one.name or "") for one in outputs if one.span == span)
-            self.components.append(Component(span, "item", shown))
+            self.note(span, "item", shown)
         if not block.distinct:
             return project
         self.refuse_text_columns(column_facts(project), "DISTINCT", self.text.offset(block.at))
@@ -146,7 +150,7 @@ class Builder:
         if isinstance(source, Joined):
             return self.joined(source, aliases, items)
         alias = aliases[id(source)]
-        self.components.append(Component(source.span, "relation", (alias,)))
+        self.note(source.span, "relation", (alias,))
         node: Node
         name, parts = source.alias, tuple[str, ...]()
         if isinstance(source, Nested):
@@ -222,15 +226,8 @@ class Builder:
         return self.condition(span, scope)
 
     def condition(self, span: Span, scope: Lookup, puts: dict[int, Put] | None = None) -> Expression:
-        for start, _ in aggregate_calls(self.text, self.outline, span):
-            if start not in (puts or {}):
-                raise self.text.refusal(
-                    self.text.offset(start),
-                    "an aggregate is not known yet where WHERE, ON and GROUP BY are evaluated",
-                    "Put the condition in HAVING, or aggregate in a subquery.",
-                )
         expression = condition(self.text, span, scope, self.plain_numeric, puts)
-        self.components.append(Component(span, "condition", (expression.sql,)))
+        self.note(span, "condition", (expression.sql,))
         return expression
 
     def conjunct(self, node: Node, span: Span, scope: Around, puts: dict[int, Put] | None = None) -> Node:
@@ -262,7 +259,7 @@ class Builder:
                 scope.standins[merged] = call("coalesce", ours, theirs)
             equal = equality(ours, theirs)
             conditions.append(equal)
-            self.components.append(Component(Span(index, index + 1), "condition", (equal.sql,)))
+            self.note(Span(index, index + 1), "condition", (equal.sql,))
         return conditions
 
     def items(

@@ -19,10 +19,11 @@ from sqlglot.tokenizer_core import Token
 from dyda.errors import NotComputable
 from dyda.model.algebra import ColumnRef, Expression
 from dyda.model.facts import Facts, names_time
+from dyda.model.sql_functions import is_aggregate
 from dyda.model.sql_text import Span, SqlText, TokenType
 from dyda.model.types import Computation
 
-__all__ = ["Item", "Lookup", "Put", "Whole", "condition", "item", "occurrences_of", "split_item"]
+__all__ = ["Item", "Lookup", "Put", "Whole", "condition", "is_positive", "item", "occurrences_of", "split_item"]
 
 
 class Lookup(Protocol):
@@ -99,6 +100,20 @@ def condition(text: SqlText, span: Span, lookup: Lookup, plain_numeric: str, put
             text.offset(span.stop - 1), f"{text.shown(span.stop - 1)!r} is not expected here", "Remove it."
         )
     return _expression(text, span, tree, lookup, plain_numeric, puts or {}, passed_on=False)
+
+
+def is_positive(text: SqlText, span: Span, puts: Puts, start: int) -> bool:
+    """Whether what is put at `start` stands under AND and OR alone: there, not true is the same as false."""
+    tree = _tree(text, span, puts)
+    nodes = [node for node in tree.find_all(exp.Column) if node.parts[0].meta.get("start") == text.offset(start)]
+    if len(nodes) != 1:
+        return False
+    node: exp.Expr | None = nodes[0]
+    while node is not tree and node is not None:
+        node = node.parent
+        if not isinstance(node, exp.And | exp.Or | exp.Paren):
+            return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -219,6 +234,7 @@ class _Reading:
 def _expression(
     text: SqlText, span: Span, tree: exp.Expr, lookup: Lookup, plain_numeric: str, puts: Puts, *, passed_on: bool
 ) -> Expression:
+    _refuse_unread(text, span, tree, puts)
     found: dict[int, tuple[int, ColumnRef]] = {}  # start of a reference → its end, what it means
     references: dict[int, ColumnRef] = {}
     known: dict[ColumnRef, Facts] = {}
@@ -253,6 +269,24 @@ def _expression(
         parts=parts,
     )
     return expression.replaced(lambda ref: instead.get(ref) or Expression.of(ref)) if instead else expression
+
+
+def _refuse_unread(text: SqlText, span: Span, tree: exp.Expr, puts: Puts) -> None:
+    """Aggregates and subqueries have values only where something was put in their place."""
+    if tree.find(exp.Query) is not None:
+        raise text.unsupported(text.offset(span.start), "a subquery here", "Join a derived table in FROM.")
+    index = span.start
+    while index < span.stop:
+        if index in puts:
+            index = puts[index].stop
+            continue
+        if is_aggregate(text, index):
+            raise text.refusal(
+                text.offset(index),
+                "an aggregate is not known yet where WHERE, ON and GROUP BY are evaluated",
+                "Put the condition in HAVING, or aggregate in a subquery.",
+            )
+        index += 1
 
 
 def _is_put(text: SqlText, node: exp.Column, puts: Puts) -> bool:

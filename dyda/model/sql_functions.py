@@ -6,7 +6,9 @@ here. All others are Spark's own business: whether they exist and fit is decided
 
 from __future__ import annotations
 
-__all__ = ["AGGREGATES", "CHANGING", "GENERATORS", "MAINTAINED", "WINDOWS"]
+from dyda.model.sql_text import SqlText, TokenType
+
+__all__ = ["AGGREGATES", "CHANGING", "GENERATORS", "MAINTAINED", "WINDOWS", "is_aggregate"]
 
 
 def _names(text: str) -> frozenset[str]:
@@ -66,3 +68,13 @@ CHANGING = _names(
     """
 )
 """Functions whose value does not follow from their arguments alone: time, chance, the session, the machine."""
+
+
+def is_aggregate(text: SqlText, index: int) -> bool:
+    """Whether an aggregate is called at the word. `LIKE ANY (…)` is none."""
+    return (
+        text.is_name(index)
+        and text.kind(index + 1) is TokenType.L_PAREN
+        and text.name(index).lower() in MAINTAINED
+        and text.kind(index - 1) not in (TokenType.LIKE, TokenType.ILIKE, TokenType.RLIKE, TokenType.DOT)
+    )

@@ -14,7 +14,7 @@ from dyda.model.algebra import Aggregate, ColumnRef, Expression, Group, Node, Ou
 from dyda.model.expressions import joined
 from dyda.model.facts import COMPUTED, Facts, column_facts
 from dyda.model.sql_expressions import Put, Whole, condition, occurrences_of, split_item
-from dyda.model.sql_functions import MAINTAINED
+from dyda.model.sql_functions import MAINTAINED, is_aggregate
 from dyda.model.sql_outline import Block, Outline
 from dyda.model.sql_scope import GroupScope, Scope
 from dyda.model.sql_text import Span, SqlText, TokenType
@@ -31,7 +31,7 @@ def aggregate_calls(text: SqlText, outline: Outline, span: Span) -> Iterator[tup
     while index < span.stop:
         if index in outline.subqueries:
             index = text.closing(index) + 1
-        elif _is_aggregate(text, index):
+        elif is_aggregate(text, index):
             stop = text.closing(index + 1) + 1
             if text.kind(stop) is TokenType.FILTER and text.kind(stop + 1) is TokenType.L_PAREN:
                 stop = text.closing(stop + 1) + 1
@@ -39,15 +39,6 @@ def aggregate_calls(text: SqlText, outline: Outline, span: Span) -> Iterator[tup
             index = stop
         else:
             index += 1
-
-
-def _is_aggregate(text: SqlText, index: int) -> bool:
-    return (
-        text.is_name(index)
-        and text.kind(index + 1) is TokenType.L_PAREN
-        and text.name(index).lower() in MAINTAINED
-        and text.kind(index - 1) not in (TokenType.LIKE, TokenType.ILIKE, TokenType.RLIKE, TokenType.DOT)
-    )
 
 
 @dataclass

@@ -195,6 +195,11 @@ class _Reader:
         after = self.text.kind(self.text.closing(index + 1) + 1)
         return after is TokenType.R_PAREN or after in _SETS or after in CLAUSES
 
+    def is_argument(self, index: int) -> bool:
+        """Whether the parentheses hold one in parentheses: `sum((SELECT …))`, `IN ((SELECT …), 1)`."""
+        inner = self.text.kind(index + 1) is TokenType.L_PAREN and self.text.kind(index - 1) is not TokenType.EXISTS
+        return inner and self.text.kind(self.text.closing(index + 1) + 1) is TokenType.R_PAREN
+
     def occurrence(self) -> Occurrence:
         start = self.at
         parts = [self.identifier("a relation")]
@@ -290,7 +295,7 @@ class _Reader:
             kind = self.kind()
             if depth == 0 and (kind is TokenType.COMMA or self.ends_expression(self.at, start)):
                 break
-            if self.is_query(self.at):
+            if self.is_query(self.at) and not self.is_argument(self.at):
                 opening = self.at
                 self.subqueries[opening] = self.enclosed()
                 continue

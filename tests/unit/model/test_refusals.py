@@ -35,7 +35,7 @@ def test_refused_with_construct_line_and_alternative(view, message, resolve):
     assert str(refused.value) == message
 
 
-@pytest.mark.parametrize("name", ["clauses", "joins", "subqueries", "statements"])
+@pytest.mark.parametrize("name", ["clauses", "joins", "statements"])
 def test_the_outline_alone_refuses_constructs_without_asking_a_source(name):
     text = (FOLDER / f"{name}.sql").read_text(encoding="utf-8")
     if name == "joins":
