@@ -10,8 +10,13 @@ the constraints prove. A view without a legal form is reported broken with the c
     evolution    the knowledge follows the schemas      extent      what is proven about the rows
     covers       what the knowledge offers instead      ranking     the best one, and why
     decisions    what may be done about what is gone    assembly    text, read again over today's relations
+
+A view of several blocks is searched region by region (nested, anatomy, standing, regions); what is proven of a region
+is carried up to the view (carrying), and what follows from it for the rest is in consequences. Views below are judged
+first (below).
 """
 
+from vs.below import views_below
 from vs.candidates import candidate_relations
 from vs.evolution import Evolution, evolve
 from vs.judgement import Alternative, Broken, Holds, Judgement, Rewritten
@@ -34,4 +39,5 @@ __all__ = [
     "evolve",
     "read",
     "synchronize",
+    "views_below",
 ]

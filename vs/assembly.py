@@ -1,12 +1,8 @@
-"""From a draft to a definition: today's names, text, and the text read again over the relations as they are now.
-
-The view's own column names survive. Where a column's type is of another kind now, expressions that compute with it
-read it as the old one, so that they go on meaning what they meant; a column that is only passed on follows.
-"""
+"""From a draft to a definition: today's names, text, and the text read again over the relations as they are now."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dyda.errors import DydaError
@@ -21,16 +17,15 @@ from dyda.model.algebra import (
     Select,
     ViewDefinition,
 )
-from dyda.model.knowledge import comparable
 from dyda.model.parse import LONGEST_NAME, RESERVED, Resolve, parse_view
 from dyda.model.preferences import Preferences
-from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.relation import Relation, RelationName
 from dyda.model.render import render_view
-from vs.draft import Draft, DraftCondition, DraftItem
+from vs.draft import Draft, DraftCondition
 from vs.passage import Passage
-from vs.substitution import cast, substituted
+from vs.wording import Words
 
-__all__ = ["Assembly", "NothingLeft", "assemble"]
+__all__ = ["Assembly", "NothingLeft", "assemble", "free_names", "is_ambiguous", "resolver"]
 
 
 class NothingLeft(DydaError):
@@ -49,7 +44,7 @@ class Assembly:
 
     def read(self, plain_numeric: str) -> ViewDefinition:
         """The text read again. A DydaError says why it cannot be."""
-        return parse_view(self.name, self.sql, _resolver(self.relations), plain_numeric=plain_numeric)
+        return parse_view(self.name, self.sql, resolver(self.relations), plain_numeric=plain_numeric)
 
 
 def assemble(draft: Draft, passage: Passage, *, append: bool) -> Assembly:
@@ -63,8 +58,8 @@ def assemble(draft: Draft, passage: Passage, *, append: bool) -> Assembly:
             followed.update(dict.fromkeys(passage.said(name, ref)))
         if name != relations[alias].name:
             followed.setdefault(f"{name} is {relations[alias].name} now")
-    words = _Words(passage, names, followed)
-    items = [OutputColumn(item.name, words.item(item)) for item in draft.items]
+    words = Words(passage, names, followed)
+    items = [OutputColumn(item.name, words.item(item.expression)) for item in draft.items]
     conditions = [words.computed(condition.expression) for condition in draft.conditions]
     appended = _appended(draft, passage, [item.name for item in items]) if append else []
     items += [OutputColumn(name, Expression.of(ref)) for name, ref in appended]
@@ -73,46 +68,11 @@ def assemble(draft: Draft, passage: Passage, *, append: bool) -> Assembly:
             "no column would be left", "mark a column of the view replaceable and add a [[function]] for it"
         )
     present = tuple(relations.values())
-    anew = bool(followed or appended or definition.star or _is_ambiguous(present) or not _is_untouched(draft))
+    anew = bool(followed or appended or definition.star or is_ambiguous(present) or not _is_untouched(draft))
     tree = Project(_joined(relations, conditions), tuple(items))
     sql = render_view(tree, _preferences(draft, conditions)) if anew else definition.sql
     told = tuple(f"{ref.column} of {names[ref.alias]}" for _, ref in appended)
     return Assembly(definition.name, sql, present, tuple(followed), told)
-
-
-@dataclass(frozen=True)
-class _Words:
-    passage: Passage
-    names: Mapping[str, RelationName]
-    followed: dict[str, None]
-
-    def item(self, item: DraftItem) -> Expression:
-        return (
-            substituted(item.expression, self._followed) if item.expression.column else self.computed(item.expression)
-        )
-
-    def computed(self, expression: Expression) -> Expression:
-        return substituted(expression, self._as_before)
-
-    def _followed(self, ref: ColumnRef) -> Expression:
-        return Expression.of(ColumnRef(ref.alias, self._column(ref).name))
-
-    def _as_before(self, ref: ColumnRef) -> Expression:
-        name, now = self.names[ref.alias], self._column(ref)
-        before = self.passage.before(name).column(ref.column)
-        was, is_ = before.type.computation(), now.type.computation()
-        if was is None or comparable(before.type, now.type):
-            return self._followed(ref)
-        self.followed.setdefault(
-            f"column {ref.column} of {name} is {now.type.declared} now: it is read as {before.type.declared}"
-        )
-        through_text = () if is_ is not None or was.spark_type == "STRING" else ("STRING",)
-        return cast(ColumnRef(ref.alias, now.name), (*through_text, was.spark_type))
-
-    def _column(self, ref: ColumnRef) -> Column:
-        found = self.passage.column(self.names[ref.alias], ref.column)
-        assert found is not None, f"{ref} is gone, and the draft still reads it"
-        return found
 
 
 def _used(draft: Draft, alias: str) -> set[ColumnRef]:
@@ -128,19 +88,25 @@ def _there(passage: Passage, name: RelationName) -> Relation:
 
 def _appended(draft: Draft, passage: Passage, taken: Iterable[str]) -> list[tuple[str, ColumnRef]]:
     """Columns that were added to relations of the view, under names that no column has."""
-    names = {name.casefold() for name in taken}
-    found = []
     stayed = dict(draft.block.occurrences)
-    for occurrence in draft.occurrences:
-        if stayed.get(occurrence.alias) != occurrence.relation:
-            continue
-        for column in passage.added(occurrence.relation):
-            name = column.name if column.name.casefold() not in names else f"{occurrence.alias}_{column.name}"
-            carried = column.name not in RESERVED and not column.name.startswith("##")
-            if carried and name.casefold() not in names and len(name.encode()) <= LONGEST_NAME:
-                names.add(name.casefold())
-                found.append((name, ColumnRef(occurrence.alias, column.name)))
-    return found
+    added = [
+        (occurrence.alias, column.name)
+        for occurrence in draft.occurrences
+        if stayed.get(occurrence.alias) == occurrence.relation
+        for column in passage.added(occurrence.relation)
+    ]
+    return list(free_names(taken, added))
+
+
+def free_names(taken: Iterable[str], added: Iterable[tuple[str, str]]) -> Iterator[tuple[str, ColumnRef]]:
+    """Each new column, by alias and name, under a name that no column has; those that have none are left out."""
+    names = {name.casefold() for name in taken}
+    for alias, column in added:
+        name = column if column.casefold() not in names else f"{alias}_{column}"
+        carried = column not in RESERVED and not column.startswith("##")
+        if carried and name.casefold() not in names and len(name.encode()) <= LONGEST_NAME:
+            names.add(name.casefold())
+            yield name, ColumnRef(alias, column)
 
 
 def _joined(relations: Mapping[str, Relation], conditions: Iterable[Expression]) -> Node:
@@ -175,7 +141,7 @@ def _is_untouched(draft: Draft) -> bool:
     return unchanged and not (draft.dropped or draft.replaced or draft.departures or draft.bridges)
 
 
-def _resolver(relations: Iterable[Relation]) -> Resolve:
+def resolver(relations: Iterable[Relation]) -> Resolve:
     known = {relation.name: relation for relation in relations}
     by_short_name = {(name.source, name.table): relation for name, relation in known.items()}
 
@@ -185,7 +151,7 @@ def _resolver(relations: Iterable[Relation]) -> Resolve:
     return resolve
 
 
-def _is_ambiguous(relations: Iterable[Relation]) -> bool:
+def is_ambiguous(relations: Iterable[Relation]) -> bool:
     """Whether a name without its schema may mean several of the relations; then the text must be written anew."""
     names = {relation.name for relation in relations}
     return len({(name.source, name.table) for name in names}) < len(names)

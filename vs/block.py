@@ -1,7 +1,7 @@
 """A view as synchronization sees it: its components with their effective preferences.
 
-One block is one SELECT of inner joins: occurrences, select items, and conditions that all commute. Operators that do
-not commute with the rest will be blocks within blocks.
+One block is one SELECT of inner joins: occurrences, select items, and conditions that all commute. A nested view has
+one for each of its regions (vs/anatomy.py); their items are what the rest of the view reads of them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import networkx
 from dyda.model.algebra import ColumnRef, Expression, ViewDefinition, conjuncts, scans
 from dyda.model.preferences import Preference
 from dyda.model.relation import RelationName
+from vs.anatomy import Place
 from vs.passage import Passage
 from vs.preferences import Defaults, EffectivePreferences, effective_preferences
 
@@ -32,9 +33,13 @@ class Component:
     expression: Expression
     preference: Preference
     written: Preference | None
+    said: str = ""
+    """How a sentence calls it, if not by its kind and name."""
+    place: Place | None = None
+    """Where it stands in a nested view."""
 
     def __str__(self) -> str:
-        return f"{'column' if self.kind == 'item' else 'condition'} {self.name}"
+        return self.said or f"{'column' if self.kind == 'item' else 'condition'} {self.name}"
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,8 @@ class Block:
     items: tuple[Component, ...]
     conditions: tuple[Component, ...]
     preferences: EffectivePreferences
+    taken: frozenset[str] = frozenset()
+    """Aliases elsewhere in the view that no new occurrence may have."""
 
     @property
     def components(self) -> tuple[Component, ...]:
@@ -89,7 +96,7 @@ def lost(view: Block, passage: Passage) -> list[str]:
     words: dict[str, None] = {}
     for alias, name in view.occurrences:
         if passage.after(name) is None:
-            words[f"{name} was dropped"] = None
+            words[passage.gone(name)] = None
         for ref in view.references(alias):
             if passage.column(name, ref.column) is None:
                 words[passage.why_gone(name, ref.column)] = None

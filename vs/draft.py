@@ -77,6 +77,8 @@ class Draft:
     departures: tuple[Departure, ...] = ()
     provisions: tuple[Provision, ...] = ()
     bridges: tuple[Hop, ...] = ()
+    substitution: tuple[tuple[ColumnRef, Expression], ...] = ()
+    """What each lost column is read as."""
 
     @property
     def lost(self) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from vs.implication import follows, not_null
 from vs.join_paths import Hop
 from vs.passage import Passage
 
-__all__ = ["combine", "multiplied", "prove", "satisfies"]
+__all__ = ["combine", "keeps_multiplicities", "multiplied", "prove", "satisfies"]
 
 EQUIVALENT, SUPERSET, SUBSET, UNKNOWN = "equivalent", "superset", "subset", "unknown"
 
@@ -66,6 +66,25 @@ def multiplied(draft: Draft, passage: Passage) -> list[RelationName]:
         if hop.fresh:
             unless_key(names[hop.end], [other for _, other in _equated(hop, names[hop.start]) or ()])
     return list(found)
+
+
+def keeps_multiplicities(draft: Draft, passage: Passage) -> bool:
+    """Whether each row is there as often as its extent says: new joins find one row at the most, and where a relation
+    stands in for another, keys of both are among the columns that the containment speaks of (V4)."""
+    for departure in draft.departures:
+        if departure.cover is None:
+            return False  # how many rows of it met each of the others is not known
+        promise, old = departure.cover.promise, passage.before(departure.relation)
+        sides = [
+            (promise.own, old.keys),
+            (promise.other, [tuple(key) for key in passage.keys(departure.cover.relation)]),
+        ]
+        for projection, keys in sides:
+            here = [key for key in keys if set(key) <= set(projection.columns)]
+            # Rows whose key is NULL may repeat in spite of it.
+            if not any(all(passage.not_null(projection.relation, column) for column in key) for key in here):
+                return False
+    return not multiplied(draft, passage)
 
 
 class _Proof:

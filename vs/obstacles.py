@@ -30,6 +30,8 @@ class Obstacles:
 
     passage: Passage
     natural: bool = True
+    inside: str = ""
+    """The part of a nested view that is searched: told with a relation that is in the way."""
     found: list[_Obstacle] = field(default_factory=list)
 
     def relation_must_stay(self, block: Block, alias: str) -> None:
@@ -41,7 +43,7 @@ class Obstacles:
             fixed = next(c for c in using if not c.preference.dispensable and not c.preference.replaceable)
             self._add(
                 1,
-                f"{name} was dropped, and {fixed}, which uses it, may be neither dropped nor replaced",
+                f"{self.passage.gone(name)}, and {fixed}, which uses it, may be neither dropped nor replaced",
                 fixed.name,
                 f"mark {fixed.name} replaceable or dispensable",
             )
@@ -50,7 +52,7 @@ class Obstacles:
             fixed = next(c for c in using if not c.preference.dispensable)
             self._add(
                 1,
-                f"{name} was dropped, and {fixed}, which uses it, must stay",
+                f"{self.passage.gone(name)}, and {fixed}, which uses it, must stay",
                 fixed.name,
                 f"mark {fixed.name} dispensable, or mark {alias} replaceable and add a [[containment]] of"
                 f" {self._projection(block, alias)}",
@@ -58,7 +60,7 @@ class Obstacles:
             return
         self._add(
             1,
-            f"{name} was dropped, and {alias} may be neither dropped nor replaced",
+            f"{self.passage.gone(name)}, and {alias} may be neither dropped nor replaced",
             f"{name} {alias}",
             f"mark {alias} replaceable and add a [[containment]] of {self._projection(block, alias)},"
             " or mark it dispensable",
@@ -69,7 +71,7 @@ class Obstacles:
         name = block.relation(alias)
         self._add(
             2,
-            f"{name} was dropped, and nothing in the knowledge takes its place",
+            f"{self.passage.gone(name)}, and nothing in the knowledge takes its place",
             f"{name} {alias}",
             f"add a [[containment]] of {self._projection(block, alias)}, or mark {alias} dispensable",
         )
@@ -143,7 +145,8 @@ class Obstacles:
 
     def _add(self, stage: int, reason: str, component: str, remedy: str) -> None:
         if self.natural or stage == 4:
-            self.found.append(_Obstacle(stage, reason, component, remedy))
+            where = f" (inside {self.inside})" if self.inside and self.inside not in reason else ""
+            self.found.append(_Obstacle(stage, reason + where, component, remedy))
 
     def _projection(self, block: Block, alias: str) -> str:
         """What a containment would have to cover: `crm.customer(name, phone)`."""

@@ -13,8 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dyda.model.algebra import Expression, ViewDefinition, conjuncts, scans
+from dyda.model.algebra import Expression, ViewDefinition, scans
 from dyda.model.preferences import Preference
+from vs.anatomy import Anatomy
+from vs.standing import Standing, condition_text, consistent, item_name
+from vs.telling import said
 
 __all__ = ["Defaults", "EffectivePreferences", "effective_preferences"]
 
@@ -70,19 +73,26 @@ def effective_preferences(definition: ViewDefinition, defaults: Defaults | None 
     """What holds for every component of the view."""
     defaults = defaults or Defaults()
     written = definition.preferences
-    items = {item.name: written.of_item(item.name) or defaults.component for item in definition.select.items}
-    texts = dict.fromkeys(condition.sql for condition in conjuncts(definition.tree))
-    conditions = {sql: written.of_condition(sql) or defaults.component for sql in texts}
-    users = [_User(f"column {i.name}", i.expression, items[i.name]) for i in definition.select.items]
-    users += [_User(f"condition {c.sql}", c, conditions[c.sql]) for c in conjuncts(definition.tree)]
+    anatomy = Anatomy(definition)
+    standing = Standing(anatomy, defaults.component)
+    items: dict[str, Preference] = {}
+    conditions: dict[str, Preference] = {}
+    users = []
+    for place in sorted(anatomy.places, key=lambda place: place.kind != "item"):
+        preference = standing.of(place)
+        if place.kind == "item":
+            items[item_name(anatomy, place)] = preference
+        elif place.filters:
+            conditions[condition_text(anatomy, place).sql] = preference
+        users.append(_User(said(anatomy, place), place.expression, preference))
     relations: dict[str, Preference] = {}
     warnings: list[str] = []
     for scan in scans(definition.tree):
         using = [user for user in users if scan.alias in user.expression.aliases]
-        said = written.of_relation(scan.alias)
-        relations[scan.alias] = _consistent(said or defaults.component, using)
-        if said is not None:
-            warnings += _contradictions(scan.alias, said, using)
+        stated = written.of_relation(scan.alias)
+        relations[scan.alias] = consistent(stated or defaults.component, [user.preference for user in using])
+        if stated is not None:
+            warnings += _contradictions(scan.alias, stated, using)
     return EffectivePreferences(
         written.extent or defaults.extent,
         written.new_columns or defaults.new_columns,
@@ -90,14 +100,6 @@ def effective_preferences(definition: ViewDefinition, defaults: Defaults | None 
         tuple(relations.items()),
         tuple(conditions.items()),
         tuple(warnings),
-    )
-
-
-def _consistent(said: Preference, using: Iterable[_User]) -> Preference:
-    users = list(using)
-    return Preference(
-        dispensable=said.dispensable and not any(user.must_stay for user in users),
-        replaceable=said.replaceable and not any(user.must_stay_as_it_is for user in users),
     )
 
 

@@ -17,9 +17,9 @@ from vs.extent import multiplied
 from vs.obstacles import short
 from vs.passage import Passage
 
-__all__ = ["Candidate", "changes", "ranked", "reason"]
+__all__ = ["EXTENTS", "Candidate", "changes", "costs", "draft_changes", "joins_added", "ranked", "reason"]
 
-_EXTENTS = {"equivalent": 0, "superset": 1, "subset": 1, "unknown": 2}
+EXTENTS = {"equivalent": 0, "superset": 1, "subset": 1, "unknown": 2}
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def _key(candidate: Candidate) -> tuple[int | str, ...]:
     return (
         len(draft.lost),
         len(draft.substituted),
-        _EXTENTS[candidate.extent],
+        EXTENTS[candidate.extent],
         sum(component.kind == "condition" for component in draft.dropped),
         draft.cost,
         len({relation.name.source for relation in relations}),
@@ -69,10 +69,12 @@ def reason(candidate: Candidate) -> str:
     if not draft.lost and not draft.substituted and not candidate.assembly.appended:
         words.append("keeps every column")
     words.append(f"extent {candidate.extent}")
-    more = draft.cost - (len(draft.block.occurrences) - 1)
-    if more:
-        words.append(f"{_number(abs(more))} {'more' if more > 0 else 'less'} to ask")
-    return ", ".join(words)
+    return ", ".join(words + costs(draft.cost - (len(draft.block.occurrences) - 1)))
+
+
+def costs(more: int) -> list[str]:
+    """What is asked more, or less, in words; nothing if it is the same."""
+    return [f"{_number(abs(more))} {'more' if more > 0 else 'less'} to ask"] if more else []
 
 
 def _number(count: int) -> str:
@@ -82,6 +84,15 @@ def _number(count: int) -> str:
 def changes(candidate: Candidate, passage: Passage) -> tuple[str, ...]:
     """What became of each component, in words."""
     draft = candidate.draft
+    words = draft_changes(draft)
+    words += [f"{component} was dropped" for component in draft.dropped]
+    words += joins_added(draft, passage)
+    words += [f"column {name} was appended" for name in candidate.assembly.appended]
+    return tuple(dict.fromkeys(words))
+
+
+def draft_changes(draft: Draft) -> list[str]:
+    """What took the place of what."""
     words = []
     for departure in draft.departures:
         if departure.cover is None:
@@ -95,12 +106,16 @@ def changes(candidate: Candidate, passage: Passage) -> tuple[str, ...]:
         words.append(f"{component} comes from {', '.join(map(str, relations))}")
     absorbed = [component for departure in draft.departures for component in departure.absorbed]
     words += [f"{component} is what the containment selects by" for component in absorbed]
-    words += [f"{component} was dropped" for component in draft.dropped]
+    return words
+
+
+def joins_added(draft: Draft, passage: Passage) -> list[str]:
+    """How what is new is joined, and whether rows may repeat because of it."""
+    words = []
     hops = [hop for provision in draft.provisions for hop in provision.hops] + list(draft.bridges)
     for hop in hops:
         if hop.conditions:
             on = " AND ".join(condition.sql for condition in hop.conditions)
             words.append(f"joined on {on}")
     words += [f"rows may repeat: no key says that {name} has only one match" for name in multiplied(draft, passage)]
-    words += [f"column {name} was appended" for name in candidate.assembly.appended]
-    return tuple(dict.fromkeys(words))
+    return words

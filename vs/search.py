@@ -77,7 +77,7 @@ class _Search:
         staying = tuple(
             (a, n) for a, n in self.block.occurrences if a not in decision.places or not decision.places[a].leaves
         )
-        taken = frozenset(alias for alias, _ in self.block.occurrences)
+        taken = frozenset(alias for alias, _ in self.block.occurrences) | self.block.taken
         candidate = self._with_stand_ins(decision, _Candidate(Joined(staying, tuple(untouched), taken)))
         for provided in self._with_provisions(decision, candidate):
             complete = self._with_conditions(decision, provided)
@@ -261,6 +261,7 @@ class _Search:
             departures,
             candidate.provisions,
             candidate.bridges,
+            tuple(substitution.items()),
         )
 
     def _occurrences(self, decision: Decision, candidate: _Candidate) -> tuple[DraftOccurrence, ...]:

@@ -22,9 +22,10 @@ from vs.assembly import NothingLeft, assemble
 from vs.block import block, lost
 from vs.draft import as_it_stands
 from vs.evolution import evolve
-from vs.extent import prove, satisfies
+from vs.extent import keeps_multiplicities, prove, satisfies
 from vs.join_paths import JoinGraph
 from vs.judgement import Alternative, Holds, Judgement, Rewritten
+from vs.nested import synchronize_nested
 from vs.obstacles import Obstacles
 from vs.passage import Passage
 from vs.preferences import Defaults
@@ -48,6 +49,8 @@ class World:
     relations: Mapping[RelationName, Relation]
     now: Mapping[RelationName, Relation | None]
     knowledge: Knowledge = field(default_factory=Knowledge)
+    views: Mapping[str, Judgement] = field(default_factory=dict)
+    """What becomes of other views, by name: a view that reads them follows them. They are judged first."""
 
 
 def synchronize(
@@ -59,6 +62,10 @@ def synchronize(
     """The view over the relations as they are now: as it stands, rewritten as its owner allows, or broken."""
     known = {**world.relations, **{scan.relation.name: scan.relation for scan in scans(definition.tree)}}
     passage = Passage(known, world.now)
+    if not definition.plain:
+        joins = _joins(world.knowledge, known, passage)
+        rules = defaults or Defaults()
+        return synchronize_nested(definition, passage, world.knowledge, joins, world.views, rules, plain_numeric)
     view = block(definition, defaults or Defaults())
     gone = lost(view, passage)
     obstacles = Obstacles(passage)
@@ -97,6 +104,7 @@ def synchronize(
             changes(best, passage),
             best.assembly.followed,
             tuple(Alternative(other.sql, other.extent, other.draft.cost, reason(other)) for other in others),
+            keeps_multiplicities(best.draft, passage),
         )
     return obstacles.broken(because)
 

@@ -1,0 +1,157 @@
+"""Synchronization of views that are more than one select-project-join block.
+
+    tree ─▶ regions ─▶ each that lost something: drafts of a search of its own, parts that may be cut off
+                   ─▶ every combination: consequences, the extent carried up (V1, V4), ranking ─▶ the best, or broken
+
+Renames and types are followed everywhere in the tree at once; a column is known by its number, wherever it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+
+from dyda.errors import DydaError
+from dyda.model.algebra import ViewDefinition
+from dyda.model.knowledge import Knowledge
+from vs.anatomy import Anatomy, Path, Region
+from vs.below import Below
+from vs.block import lost
+from vs.carrying import Moved, carried
+from vs.consequences import Consequences, Solution, Unwritable
+from vs.draft import Draft
+from vs.extent import keeps_multiplicities, prove, satisfies
+from vs.join_paths import JoinGraph
+from vs.judgement import Alternative, Broken, Holds, Judgement, Rewritten
+from vs.nested_assembly import NestedAssembly, assemble_nested
+from vs.nested_ranking import NestedCandidate, changes, ranked, reason
+from vs.obstacles import Obstacles
+from vs.passage import Passage
+from vs.preferences import Defaults, EffectivePreferences, effective_preferences
+from vs.regions import cuts, parts, region_block
+from vs.search import drafts
+from vs.standing import Standing
+from vs.telling import inside
+
+__all__ = ["synchronize_nested"]
+
+DRAFTS = 40
+"""Candidates of one region that are combined with those of others, the most natural ones first."""
+
+COMBINATIONS = 500
+
+RUNNERS_UP = 10
+
+
+def synchronize_nested(
+    definition: ViewDefinition,
+    world: Passage,
+    knowledge: Knowledge,
+    joins: JoinGraph,
+    views: Mapping[str, Judgement],
+    defaults: Defaults,
+    plain_numeric: str,
+) -> Judgement:
+    """As `synchronize`. `views`: what becomes of the views below; `joins`: those that still hold something."""
+    below = Below.of(definition, views)
+    anatomy = Anatomy(below.definition)
+    relations = {**world.relations, **below.relations, **parts(anatomy)}
+    passage = Passage(relations, {**world.now, **below.now}, below.reasons)
+    effective = effective_preferences(definition, defaults)
+    search = _Search(anatomy, Standing(anatomy, defaults.component), passage, knowledge, joins, below, effective)
+    regions = [(region, search.lost(region)) for region in anatomy.regions]
+    because = "; ".join(dict.fromkeys(word for _, words in regions for word in words))
+    options = []
+    for region, words in regions:
+        if words:
+            found = search.options(region)
+            if isinstance(found, Broken):
+                return found
+            options.append(found)
+    obstacles = Obstacles(passage)
+    order = ranked(search.candidates(options, because, obstacles))
+    legal = [candidate for candidate in order if satisfies(candidate.moved.extent, effective.extent)]
+    if order and not legal:
+        obstacles.extent(because, effective.extent, order[0].moved.extent, reason(order[0]))
+    for number, best in enumerate(legal):
+        try:
+            read = best.assembly.read(plain_numeric)
+        except DydaError as error:  # a type that the view cannot compute with, whatever it is cast to
+            obstacles.unreadable(because, error.what, error.remedy)
+            continue
+        if not because and not best.assembly.appended and best.moved == Moved():
+            return Holds(read, best.assembly.followed)
+        others = legal[number + 1 : number + 1 + RUNNERS_UP]
+        return Rewritten(
+            read,
+            best.moved.extent,
+            best.cost,
+            reason(best),
+            changes(best, passage),
+            best.assembly.followed,
+            tuple(Alternative(other.sql, other.moved.extent, other.cost, reason(other)) for other in others),
+            best.moved.exact,
+        )
+    return obstacles.broken(because)
+
+
+Option = Solution | Path
+
+
+@dataclass(frozen=True)
+class _Search:
+    anatomy: Anatomy
+    standing: Standing
+    passage: Passage
+    knowledge: Knowledge
+    joins: JoinGraph
+    below: Below
+    effective: EffectivePreferences
+
+    def lost(self, region: Region) -> list[str]:
+        return lost(region_block(self.anatomy, self.standing, region, self.effective), self.passage)
+
+    def options(self, region: Region) -> list[Option] | Broken:
+        """What may become of a region that lost something; if nothing may, why."""
+        block = region_block(self.anatomy, self.standing, region, self.effective)
+        obstacles = Obstacles(self.passage, inside=inside(self.anatomy, region.path))
+        found = drafts(block, self.passage, self.knowledge, self.joins, obstacles)
+        best = sorted(enumerate(found), key=lambda pair: (len(pair[1].dropped), pair[1].cost, pair[0]))
+        options: list[Option] = [Solution(region, draft) for _, draft in best[:DRAFTS] if draft.occurrences]
+        options += list(cuts(self.anatomy, self.standing, region, self.passage))
+        return options or obstacles.broken("; ".join(lost(block, self.passage)))
+
+    def candidates(
+        self, options: Sequence[Sequence[Option]], because: str, obstacles: Obstacles
+    ) -> Iterator[NestedCandidate]:
+        for chosen in islice(product(*options), COMBINATIONS):
+            solutions = _with_own_aliases([one for one in chosen if isinstance(one, Solution)])
+            cut = frozenset(one for one in chosen if isinstance(one, tuple))
+            within = [s for s in solutions if not any(s.region.path[: len(path)] == path for path in cut)]
+            found = Consequences(self.anatomy, self.standing, tuple(within), cut, self.passage.relations)
+            try:
+                assembly = self._assembled(found)
+            except Unwritable as why:
+                obstacles.unreadable(because, str(why), "mark a column of the view replaceable, or leave it out")
+                continue
+            moves = {solution.region.path: self._proven(solution.draft) for solution in within}
+            yield NestedCandidate(found, assembly, carried(found, moves, self.below.moves))
+
+    def _assembled(self, found: Consequences) -> NestedAssembly:
+        return assemble_nested(found, self.passage, self.below, append=self.effective.new_columns == "append")
+
+    def _proven(self, draft: Draft) -> Moved:
+        extent = prove(draft, self.passage, self.knowledge)
+        return Moved(extent, keeps_multiplicities(draft, self.passage))
+
+
+def _with_own_aliases(solutions: Sequence[Solution]) -> list[Solution]:
+    """Regions are searched one by one; where two bring in the same alias, the later one takes another."""
+    taken: set[str] = set()
+    found = []
+    for solution in solutions:
+        free = solution.apart_from(taken)
+        taken |= set(free.new)
+        found.append(free)
+    return found
