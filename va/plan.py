@@ -24,6 +24,7 @@ from dyda.model.relation import RelationName
 from dyda.model.schema_change import ChangeType, RenameColumn
 from va.comparison import LOST, Comparison, find_replacement
 from va.extent import extent_query, shown_before, shown_columns
+from va.nested import Reading, Reaggregate, compare_nested
 
 __all__ = ["Adaptation", "FromExtent", "MetadataOnly", "Recompute", "Restored", "adapt"]
 
@@ -95,12 +96,14 @@ def adapt(
     changes: Sequence[SchemaChange | Truncation],
     updated: Collection[RelationName] = (),
     rows: int | None = None,
-) -> Adaptation:
+) -> Adaptation | Reaggregate:
     """The plan that brings the extent of `before` to `after`, given what happened to the relations they read.
 
     `updated` are relations, by their names in `after`, with row images between the extent and the state that is aimed
     at; `rows` is how many the extent has, if that shall decide about the cost.
     """
+    if not before.plain or not after.plain:
+        return _adapt_nested(before, after, changes, updated)
     replacement = find_replacement(before, after)
     comparison = Comparison(before, after, replacement)
     for change in changes:
@@ -125,6 +128,38 @@ def adapt(
     return plan
 
 
+def _adapt_nested(
+    before: ViewDefinition,
+    after: ViewDefinition,
+    changes: Sequence[SchemaChange | Truncation],
+    updated: Collection[RelationName],
+) -> Adaptation | Reaggregate:
+    """Plans for views of several blocks. Only where rows and states stay as they are is a change of the rows in the
+    same unit added by maintenance; another form of the states would have to be maintained while it is made."""
+    comparison = Comparison(before, after)
+    for change in changes:
+        why = _moved(comparison, change)
+        if why is not None:
+            return Recompute(after, why)
+    found = compare_nested(before, after)
+    if isinstance(found, str):
+        return Recompute(after, found)
+    if isinstance(found, Reading) and found.whole:
+        told = "; ".join(dict.fromkeys(str(change) for change in changes))
+        return MetadataOnly(after, told or "the rows stay as they are")
+    if updated:
+        return Recompute(after, f"rows of {', '.join(map(str, sorted(updated)))} changed meanwhile")
+    if isinstance(found, Reaggregate):
+        return found
+    return FromExtent("projection", after, _projected(before.names, found.columns), columns=found.columns)
+
+
+def _projected(names: Sequence[str], places: Collection[int]) -> str:
+    lost = [name for place, name in enumerate(names) if place not in set(places)]
+    reason = f"without {', '.join(lost)}" if lost else "its columns in another order"
+    return f"the extent {reason} is the new one"
+
+
 def _from_extent(
     comparison: Comparison,
     changes: Sequence[SchemaChange | Truncation],
@@ -140,9 +175,7 @@ def _from_extent(
         if complement is None and restored is None:
             if places == tuple(range(len(comparison.before.select.items))):
                 return MetadataOnly(after, told or "the rows stay as they are")
-            lost = [item.name for place, item in enumerate(comparison.before.select.items) if place not in set(places)]
-            reason = f"without {', '.join(lost)}" if lost else "its columns in another order"
-            return FromExtent("projection", after, f"the extent {reason} is the new one", columns=places)
+            return FromExtent("projection", after, _projected(comparison.before.names, places), columns=places)
         return _named(comparison, FromExtent("", after, "", columns=places, complement=complement, restored=restored))
     query = extent_query(comparison, updated)
     if isinstance(query, str):

@@ -27,7 +27,7 @@ from dyda.model.position import Position
 from dyda.sources import ScanPartition
 from dyda.sources.reader import read_partition
 from dyda.warehouse import HeldExtent, Staging, ViewChange, hold_extent
-from va import EXTENT, Adaptation, FromExtent, Restored, adapt
+from va import EXTENT, Adaptation, FromExtent, Reaggregate, Recompute, Restored, adapt
 from vm import JoinBlock, Occurrence, flatten, plan_sweep
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class Adapter:
                 updated |= {change.relation for change in queued.message.changes if isinstance(change, DataUpdate)}
         known_as = self.builder.refresh.known_as
         mine = {name for name in definition.relations if known_as.get(name, name) in updated}
-        return adapt(view.definition, definition, changes, mine, view.record.rows)
+        found = adapt(view.definition, definition, changes, mine, view.record.rows)
+        return Recompute(definition, found.reason) if isinstance(found, Reaggregate) else found
 
     def carry_out(
         self, view: LiveView, plan: FromExtent, target: Target, to: Mapping[str, Position], told: Told
