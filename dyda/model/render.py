@@ -2,15 +2,38 @@
 
     parse_view(render_view(d)).tree means the same as d.tree, and has the same output names and preferences
 
-Expressions stay as their author wrote them; only the column references are put anew.
+Expressions stay as their author wrote them; only the column references are put anew. Semi joins are written as EXISTS
+and NOT IN, a view under a view by its name, Group as GROUP BY where a select list stands on it and as a derived table
+elsewhere.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import assert_never
 
-from dyda.model.algebra import Expression, Join, Node, Project, Query, Scan, Select
+from dyda.model.algebra import (
+    Aggregate,
+    ColumnRef,
+    Derived,
+    Distinct,
+    Expression,
+    Group,
+    Join,
+    Node,
+    OuterJoin,
+    Project,
+    Query,
+    Scan,
+    Select,
+    SemiJoin,
+    SetOperation,
+    expressions,
+)
+from dyda.model.expressions import joined
 from dyda.model.preferences import Preference, Preferences
+from dyda.model.renaming import aliases_of
 from dyda.model.sql_text import SqlText, TokenType
 
 __all__ = ["render_view"]
@@ -18,58 +41,251 @@ __all__ = ["render_view"]
 
 def render_view(tree: Query, preferences: Preferences) -> str:
     """The text of a view file that says what `tree` and `preferences` say."""
-    if not isinstance(tree, Project):
-        raise ValueError(f"{type(tree).__name__} cannot be written yet")
-    lines = []
     header = [f"{name} = {value}" for name in ("extent", "new_columns") if (value := getattr(preferences, name))]
-    if header:
-        lines.append(f"-- dyda: {', '.join(header)}")
-    items = []
-    for item in tree.items:
-        text = item.expression.rendered(str)
-        if item.expression.column is None or item.expression.column.column != item.name:
-            text += f" AS {_quoted(item.name)}"
-        items.append(text + _comment(preferences.of_item(item.name)))
-    lines.append("SELECT " + ",\n       ".join(items))
-    tables: list[str] = []
-    conditions: list[str] = []
-    _gather(tree.input, preferences, tables, conditions)
-    lines.append("FROM " + "\nCROSS JOIN ".join(tables))
-    if conditions:
-        lines.append("WHERE " + "\n  AND ".join(conditions))
+    lines = [f"-- dyda: {', '.join(header)}"] if header else []
+    lines.append(_Writer(tree, preferences).query(tree, ""))
     return "\n".join(lines) + "\n"
 
 
-def _gather(node: Node, preferences: Preferences, tables: list[str], conditions: list[str]) -> None:
-    """Inner joins and selections commute, so every condition may stand in WHERE."""
-    match node:
-        case Scan(alias, relation):
-            name = ".".join(_quoted(part) for part in (relation.name.source, relation.name.schema, relation.name.table))
-            tables.append(f"{name} {_quoted(alias)}{_comment(preferences.of_relation(alias))}")
-        case Select(below, condition):
-            _gather(below, preferences, tables, conditions)
-            conditions.append(_conjunct(condition, preferences))
-        case Join(left, right, condition):
-            _gather(left, preferences, tables, conditions)
-            _gather(right, preferences, tables, conditions)
-            if condition is not None:
-                conditions.append(_conjunct(condition, preferences))
-        case _:
-            raise ValueError(f"{type(node).__name__} cannot be written yet")
+@dataclass
+class _From:
+    """What stands in FROM and WHERE: relations that are cross joined, and conditions. Inner joins and selections
+    commute, so every condition may stand in WHERE; those with subqueries must."""
+
+    tables: list[str] = field(default_factory=list)
+    conditions: list[str] = field(default_factory=list)
+    subqueries: list[str] = field(default_factory=list)
+
+    @property
+    def where(self) -> list[str]:
+        return self.conditions + self.subqueries
 
 
-def _conjunct(condition: Expression, preferences: Preferences) -> str:
-    """The condition as one part of a conjunction: only what binds weaker than AND needs parentheses."""
-    text = condition.rendered(str)
-    return f"{f'({text})' if _binds_weaker(text) else text}{_comment(preferences.of_condition(condition.sql))}"
+class _Writer:
+    def __init__(self, tree: Query, preferences: Preferences) -> None:
+        self.preferences = preferences
+        self.used = {ref for expression in expressions(tree) for ref in expression.columns}
+        self.aliases = set(aliases_of(tree))
+        self.called: dict[ColumnRef, str] = {}
+        """Columns that are not written as `alias`.`column`: keys and aggregates of a GROUP BY, wrapped relations."""
+
+    def query(self, query: Query, prefix: str) -> str:
+        match query:
+            case Project():
+                return self.select(query, prefix, "SELECT ")
+            case Distinct(Project() as below):
+                return self.select(below, prefix, "SELECT DISTINCT ")
+            case Distinct(below):
+                return f"SELECT DISTINCT *\nFROM {_enclosed(self.query(below, prefix))} {_quoted(self.alias('rows'))}"
+            case SetOperation(kind, everything, left, right):
+                sides = [self.query(side, prefix) for side in (left, right)]
+                shown = [
+                    _enclosed(text) if isinstance(side, SetOperation) else text
+                    for side, text in zip((left, right), sides, strict=True)
+                ]
+                return f"\n{kind.upper()}{' ALL' if everything else ''}\n".join(shown)
+            case _:
+                assert_never(query)
+
+    def select(self, project: Project, prefix: str, begin: str) -> str:
+        node: Node = project.input
+        having: list[Expression] = []
+        while isinstance(node, Select):
+            having.append(node.condition)
+            node = node.input
+        if isinstance(node, Group):
+            return self.grouped(project, node, having[::-1], prefix, begin)
+        source = self.gathered(project.input)
+        return _block(begin, self.items(project, prefix), source)
+
+    def items(self, project: Project, prefix: str) -> list[str]:
+        items = []
+        for item in project.items:
+            text = item.expression.rendered(self.name)
+            column = item.expression.column
+            if column is None or column in self.called or column.column != item.name:
+                text += f" AS {_quoted(item.name)}"
+            items.append(text + _comment(self.preferences.of_item(prefix + item.name)))
+        return items
+
+    def grouped(self, project: Project, group: Group, having: list[Expression], prefix: str, begin: str) -> str:
+        source = self.gathered(group.input)
+        keys = [self.key(key.expression) for key in group.keys]
+        names = [*keys, *(self.aggregate(one) for one in group.aggregates)]
+        self.called |= dict(zip(group.columns, names, strict=True))
+        lines = [_block(begin, self.items(project, prefix), source)]
+        if keys:
+            lines.append("GROUP BY " + ", ".join(keys))
+        conditions = [self.conjunct(condition) for condition in having]
+        shown = {ref for item in project.items for ref in item.expression.columns}
+        if not keys and not conditions and not shown & set(group.columns):
+            conditions.append("true")  # one group, though nothing is asked of it
+        if conditions:
+            lines.append("HAVING " + "\n   AND ".join(conditions))
+        return "\n".join(lines)
+
+    def key(self, expression: Expression) -> str:
+        text = expression.rendered(self.name)
+        return text if expression.column is not None or _is_closed(text) else f"({text})"
+
+    def aggregate(self, aggregate: Aggregate) -> str:
+        argument = aggregate.argument.rendered(self.name) if aggregate.argument is not None else "*"
+        text = f"{aggregate.function}({'DISTINCT ' if aggregate.distinct else ''}{argument})"
+        return text if aggregate.only is None else f"{text} FILTER (WHERE {aggregate.only.rendered(self.name)})"
+
+    def gathered(self, node: Node) -> _From:
+        source = _From()
+        self.gather(node, source)
+        return source
+
+    def gather(self, node: Node, source: _From) -> None:
+        match node:
+            case Scan(alias, relation):
+                name = relation.name
+                self.table(".".join(map(_quoted, (name.source, name.schema, name.table))), alias, source)
+            case Derived(below, alias, view):
+                text = _quoted(view) if view is not None else _enclosed(self.query(below, f"{alias}."))
+                self.table(text, alias, source)
+            case Group(alias=alias):
+                self.table(_enclosed(self.group(node)), alias, source)
+            case Select(below, condition):
+                self.gather(below, source)
+                source.conditions.append(self.conjunct(condition))
+            case Join(left, right, condition):
+                self.gather(left, source)
+                self.gather(right, source)
+                if condition is not None:
+                    source.conditions.append(self.conjunct(condition))
+            case OuterJoin():
+                self.outer(node, source)
+            case SemiJoin():
+                self.gather(node.left, source)
+                source.subqueries.append(self.semi(node))
+            case Project() | Distinct() | SetOperation():
+                raise ValueError(f"{type(node).__name__} stands in FROM without an alias")
+            case _:
+                assert_never(node)
+
+    def table(self, text: str, alias: str, source: _From) -> None:
+        source.tables.append(f"{text} {_quoted(alias)}{_comment(self.preferences.of_relation(alias))}")
+
+    def group(self, group: Group) -> str:
+        """GROUP BY as a query of its own, under the names that Group gives."""
+        source = self.gathered(group.input)
+        keys = [self.key(key.expression) for key in group.keys]
+        names = [*keys, *(self.aggregate(one) for one in group.aggregates)]
+        columns = zip(names, group.columns, strict=True)
+        items = [f"{text} AS {_quoted(ref.column)}" for text, ref in columns] or ["1 AS `one`"]
+        lines = [_block("SELECT ", items, source)]
+        if keys:
+            lines.append("GROUP BY " + ", ".join(keys))
+        elif not group.aggregates:
+            lines.append("HAVING true")
+        return "\n".join(lines)
+
+    def outer(self, node: OuterJoin, source: _From) -> None:
+        """Conditions of the preserved side commute with the join; those of the other side belong to ON."""
+        left, right = self.gathered(node.left), self.gathered(node.right)
+        match node.kind:
+            case "left":
+                right = self.wrapped(node.right, right) if right.subqueries else right
+                source.conditions += left.conditions
+                source.subqueries += left.subqueries
+                hoisted = right.conditions
+            case "right":
+                left = self.wrapped(node.left, left) if left.subqueries else left
+                source.conditions += right.conditions
+                source.subqueries += right.subqueries
+                hoisted = left.conditions
+            case "full":
+                left = self.wrapped(node.left, left) if left.where else left
+                right = self.wrapped(node.right, right) if right.where else right
+                hoisted = []
+            case _:
+                assert_never(node.kind)
+        conditions = [self.conjunct(condition) for condition in node.conditions] + hoisted
+        text = f"{_joined(left.tables)}\n{node.kind.upper()} JOIN {_operand(_joined(right.tables))}"
+        source.tables.append(text + (f" ON {' AND '.join(conditions)}" if conditions else ""))
+
+    def wrapped(self, node: Node, source: _From) -> _From:
+        """The node as a derived table, where its conditions can stand nowhere else; its columns get new names."""
+        alias = self.alias("wrapped")
+        wanted = [ref for ref in node.columns if ref in self.used]
+        items = [f"{self.name(ref)} AS `c{place}`" for place, ref in enumerate(wanted, start=1)] or ["1 AS `one`"]
+        text = _enclosed(_block("SELECT ", items, source))
+        self.called |= {ref: str(ColumnRef(alias, f"c{place}")) for place, ref in enumerate(wanted, start=1)}
+        return _From([f"{text} {_quoted(alias)}"])
+
+    def semi(self, node: SemiJoin) -> str:
+        right = self.gathered(node.right)
+        right.conditions += [self.conjunct(condition) for condition in node.conditions]
+        if node.membership is None:
+            return f"{'NOT ' if node.anti else ''}EXISTS {_enclosed(_block('SELECT ', ['1'], right))}"
+        one, other = node.membership
+        comment = _comment(self.preferences.of_condition(joined(one, " NOT IN ", other).sql))
+        block = _block("SELECT ", [other.rendered(self.name)], right)
+        return f"{self.key(one)} NOT IN {_enclosed(block)}{comment}"
+
+    def conjunct(self, condition: Expression) -> str:
+        """The condition as one part of a conjunction: only what binds weaker than AND needs parentheses."""
+        text = condition.rendered(self.name)
+        shown = f"({text})" if _binds_weaker(text) else text
+        return f"{shown}{_comment(self.preferences.of_condition(condition.sql))}"
+
+    def name(self, reference: ColumnRef) -> str:
+        return self.called.get(reference) or str(reference)
+
+    def alias(self, name: str) -> str:
+        found = next(one for n in range(1, len(self.aliases) + 2) if (one := f"{name}_{n}") not in self.aliases)
+        self.aliases.add(found)
+        return found
+
+
+def _block(begin: str, items: list[str], source: _From) -> str:
+    lines = [begin + (",\n" + " " * len(begin)).join(items), "FROM " + _joined(source.tables)]
+    if source.where:
+        lines.append("WHERE " + "\n  AND ".join(source.where))
+    return "\n".join(lines)
+
+
+def _joined(tables: list[str]) -> str:
+    return "\nCROSS JOIN ".join([tables[0], *map(_operand, tables[1:])])
+
+
+def _operand(table: str) -> str:
+    """What stands after JOIN: a join of its own needs parentheses there."""
+    return f"({table})" if _is_join(table) else table
+
+
+def _enclosed(text: str) -> str:
+    return "(\n" + "\n".join("  " + line for line in text.split("\n")) + "\n)"
 
 
 @lru_cache(maxsize=4096)
 def _binds_weaker(text: str) -> bool:
+    return _at_the_top(text, _WEAKER)
+
+
+@lru_cache(maxsize=4096)
+def _is_join(text: str) -> bool:
+    return _at_the_top(text, frozenset({TokenType.JOIN}))
+
+
+@lru_cache(maxsize=4096)
+def _is_closed(text: str) -> bool:
+    """Whether nothing beside the text can bind tighter than what is in it: (…), or a call f(…)."""
+    words = SqlText("", text)
+    opening = 1 if words.is_name(0) and words.kind(0) is TokenType.VAR else 0
+    if words.kind(opening) is not TokenType.L_PAREN:
+        return False
+    return words.closing(opening) == len(words.words) - 1
+
+
+def _at_the_top(text: str, kinds: frozenset[TokenType]) -> bool:
     depth = 0
     for word in SqlText("", text).words:
         depth += _DEPTH.get(word.token_type, 0)
-        if depth == 0 and word.token_type in _WEAKER:
+        if depth == 0 and word.token_type in kinds:
             return True
     return False
 

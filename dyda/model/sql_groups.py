@@ -137,6 +137,10 @@ class Grouping:
         builder = self.builder
         for start, _ in aggregate_calls(self.text, builder.outline, span):
             raise self.text.refusal(self.text.offset(start), "an aggregate in GROUP BY", "Group by other columns.")
+        while self.text.kind(span.start) is TokenType.L_PAREN and self.text.closing(span.start) == span.stop - 1:
+            if span.start in builder.outline.subqueries:
+                break
+            span = Span(span.start + 1, span.stop - 1)
         node, puts = builder.subqueries.values(node, span, self.scope, {})
         expression = condition(self.text, span, self.scope, builder.plain_numeric, puts)
         name = f"k{len(self.keys) + 1}"
@@ -161,7 +165,17 @@ class Grouping:
             for start, stop in occurrences_of(
                 self.text, whole, span, _Loose(self.scope, self.block, self.text), inside
             ):
+                while start > span.start and self.only_encloses(start - 1, stop, span):
+                    start, stop = start - 1, stop + 1
                 puts[start] = Put(stop, Expression.of(reference), COMPUTED)
+
+    def only_encloses(self, opening: int, closing: int, span: Span) -> bool:
+        """Whether the parentheses around a key do nothing else, as those of a call or of IN do."""
+        return (
+            self.text.kind(opening) is TokenType.L_PAREN
+            and self.text.kind(closing) is TokenType.R_PAREN
+            and (opening == span.start or self.text.kind(opening - 1) in _OPERATORS)
+        )
 
     def aggregate(self, node: Node, start: int, stop: int) -> tuple[Node, ColumnRef]:
         """The aggregate at some words; the same one is kept once."""
@@ -253,3 +267,10 @@ _DEPTH: dict[TokenType | None, int] = {
     TokenType.L_BRACKET: 1,
     TokenType.R_BRACKET: -1,
 }
+_OPERATORS = frozenset(
+    {
+        *(TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.MOD, TokenType.DPIPE),
+        *(TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE, TokenType.AND),
+        *(TokenType.OR, TokenType.NOT, TokenType.L_PAREN, TokenType.WHEN, TokenType.THEN, TokenType.ELSE),
+    }
+)

@@ -164,7 +164,7 @@ class Subqueries:
         inside = Span(span.start + 1, span.stop - 1)
         cuts = [index for index in self.top(inside) if self.text.kind(index) is TokenType.COMMA]
         if not cuts:
-            return [span]
+            return self.tuple_of(inside)
         bounds = zip([inside.start, *(cut + 1 for cut in cuts)], [*cuts, inside.stop], strict=True)
         return [Span(start, stop) for start, stop in bounds]
 
