@@ -44,7 +44,7 @@ FURTHER = [
     "SELECT c.name FROM crm.customer c WHERE c.age NOT IN (SELECT f.age FROM booking.flight_res f WHERE f.age > 99)",
     "SELECT c.name, (SELECT count(*) + coalesce(sum(s.flight_no), 7) FROM booking.seat s WHERE s.name = c.name) AS n"
     " FROM crm.customer c WHERE (SELECT count(*) FROM booking.seat s WHERE s.name = c.name) < 2",
-    "SELECT 1 AS one FROM crm.customer c WHERE c.age > 99 HAVING count(*) = 0",
+    "SELECT max(c.id) AS one FROM crm.customer c WHERE c.age > 99 HAVING count(*) = 0",
     "SELECT c.name FROM crm.customer c WHERE EXISTS (SELECT max(f.age) FROM booking.flight_res f WHERE f.age > 99)",
     "SELECT DISTINCT c.name, d.name AS other FROM crm.customer c JOIN crm.customer d USING (age)"
     " UNION ALL SELECT f.name, s.name FROM booking.flight_res f, booking.seat s WHERE f.flight_no = s.flight_no",
