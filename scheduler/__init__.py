@@ -7,6 +7,7 @@ source transaction at a time (`complete`, paper 003, Section 5).
     schedule = Schedule([ViewReads("asia_customer", {customer: {"name"}, flight_res: {"name", "age", "dest"}})])
     schedule.add(queue)                                        # whenever messages arrive
     unit = schedule.next_unit(Consistency.STRONG, 10_000)      # the same until something changes
+    run = schedule.next_run(10_000)                            # `complete`: units for one pass, a state for each
     schedule.remove(unit.numbers)                              # when it is installed
     schedule.change_views(rewritten)                           # if that rewrote a view
     schedule.broken(unit.numbers, relations)                   # or: it broke while it read these

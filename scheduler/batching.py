@@ -8,7 +8,7 @@ from scheduler.deco import Planned
 from scheduler.dependencies import Entry
 from scheduler.queue import Consistency, Queued, Unit, UnitKind
 
-__all__ = ["take_unit"]
+__all__ = ["take_run", "take_unit"]
 
 
 def take_unit(
@@ -47,6 +47,25 @@ def take_unit(
         reason = "concerns no view: acknowledged without work"
         return Unit(_messages(taken), reason, UnitKind.IDLE, frozenset(idle))
     return Unit(_messages(taken), _reason(taken, consistency, end), UnitKind.DATA, frozenset(idle))
+
+
+def take_run(order: Iterable[Planned], concerned: Callable[[Entry], bool], limit: int) -> tuple[Unit, ...]:
+    """The longest stretch at the front of a legal order in which no unit changes a schema, one message each.
+
+    Messages that concern no view belong to it: they change nothing in between. `limit` is of rows, a message counting
+    as one at least; one message is always taken, however large.
+    """
+    run: list[Unit] = []
+    rows = 0
+    for planned in order:
+        unit = take_unit([planned], concerned, Consistency.COMPLETE, limit)
+        if unit is None or unit.kind not in (UnitKind.DATA, UnitKind.IDLE):
+            break
+        rows += max(1, sum(entry.rows for entry in planned.entries))
+        if run and rows > limit:
+            break
+        run.append(unit)
+    return tuple(run)
 
 
 def _messages(taken: Iterable[Planned]) -> tuple[Queued, ...]:

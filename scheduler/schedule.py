@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dyda.model.relation import RelationName
-from scheduler.batching import take_unit
+from scheduler.batching import take_run, take_unit
 from scheduler.deco import Plan, Planned
 from scheduler.dependencies import Dependencies, Edge, Entry
 from scheduler.drawing import Drawing, draw
@@ -195,6 +195,17 @@ class Schedule:
             self._broke = False
             return self.next_unit(consistency, batch_rows)
         return unit
+
+    def next_run(self, limit: int) -> tuple[Unit, ...]:
+        """The units of `complete` that can be processed one after the other with no schema change in between.
+
+        They may be processed in one pass (rule W6), each into a state of its own. Empty if nothing can be processed or
+        if the next unit changes a schema: that is `next_unit`'s.
+        """
+        if self.next_unit(Consistency.COMPLETE, limit) is None:
+            return ()
+        order = self._plan_order() if self._planned() else self._arrival_order()
+        return take_run(order, self._concerned, limit)
 
     def units(self, consistency: Consistency, batch_rows: int) -> Iterator[Unit]:
         """All units in the order in which they would be processed if nothing changed, for `pending plan`."""
