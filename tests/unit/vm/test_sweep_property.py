@@ -67,11 +67,11 @@ def cases(draw: st.DrawFn, occurrences: int = 4) -> Case:
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(cases())
 def test_sweep_gives_exactly_the_difference_that_brute_force_finds(case: Case) -> None:
-    block, memory = _prepared(case)
-    deltas, pending = _changes(case, block)
+    block, memory = prepared(case)
+    deltas, pending = changes(case, block)
     worlds = sweep(plan_sweep(block), deltas, pending, memory.ask)
     event("scanned" if any(isinstance(world, Whole) for world in worlds.values()) else "looked up")
-    complete = {alias: _complete(world, memory, alias) for alias, world in worlds.items()}
+    complete = {alias: completed(world, memory, alias) for alias, world in worlds.items()}
     event(f"{len(case.of)} occurrences")
     carried = {occurrence.alias: occurrence.columns for occurrence in block.occurrences}
     found = difference(carried, complete, case.conditions, case.items)
@@ -93,11 +93,11 @@ def test_demand_gives_exactly_the_combinations_with_the_keys_that_are_asked_for(
     case: Case, data: st.DataObject
 ) -> None:
     """In the new world, and with our changes given, in both."""
-    block, memory = _prepared(case)
+    block, memory = prepared(case)
     alias = data.draw(st.sampled_from(list(case.of)))
     key = data.draw(st.sampled_from(block.by_alias[alias].columns))
     wanted = data.draw(st.sets(st.sampled_from(["1", "2", "3", "9", None]), max_size=3))
-    deltas, pending = _changes(case, block)
+    deltas, pending = changes(case, block)
     given = data.draw(st.booleans())
     values = pa.table({key: pa.array(list(wanted), pa.string())})
     worlds = demand(plan_sweep(block), alias, [key], values, pending, memory.ask, deltas=deltas if given else None)
@@ -106,7 +106,7 @@ def test_demand_gives_exactly_the_combinations_with_the_keys_that_are_asked_for(
     event("scanned" if isinstance(worlds[alias], Whole) else "looked up")
     kept = [Among(f"{alias}.{key}", frozenset(wanted))]
     restricted = [*case.conditions, *(kept if isinstance(worlds[alias], Whole) else [])]
-    complete = {other: _complete(world, memory, other) for other, world in worlds.items()}
+    complete = {other: completed(world, memory, other) for other, world in worlds.items()}
     full = dict.fromkeys(case.of, COLUMNS)
     states = [
         answer(full, {other: state[name] for other, name in case.of.items()}, [*case.conditions, *kept], case.items)
@@ -123,16 +123,16 @@ def test_W6_a_tagged_sweep_gives_the_difference_of_each_transaction(case: Case, 
     """Any number of states lies between the installed one and ours; what is not ours yet is compensated as ever."""
     between = data.draw(st.lists(st.fixed_dictionaries(dict.fromkeys(case.read, tables)), max_size=2))
     states = [case.installed, *between, case.ours]
-    block, memory = _prepared(case)
+    block, memory = prepared(case)
     deltas = {
         alias: run_of(block.by_alias[alias], [minus(b[name], a[name]) for a, b in pairwise(states)])
         for alias, name in case.of.items()
     }
-    _, pending = _changes(case, block)
+    _, pending = changes(case, block)
     worlds = sweep(plan_sweep(block), deltas, pending, memory.ask)
     assert len(memory.asked) <= 2 * (len(case.of) - 1)
     carried = {occurrence.alias: occurrence.columns for occurrence in block.occurrences}
-    complete = {alias: _complete(world, memory, alias) for alias, world in worlds.items()}
+    complete = {alias: completed(world, memory, alias) for alias, world in worlds.items()}
     found = tagged(carried, complete, case.conditions, case.items)
     full = dict.fromkeys(case.of, COLUMNS)
     answers = [
@@ -146,7 +146,7 @@ def test_W6_a_tagged_sweep_gives_the_difference_of_each_transaction(case: Case, 
         assert not found
 
 
-def _prepared(case: Case) -> tuple[JoinBlock, Memory]:
+def prepared(case: Case) -> tuple[JoinBlock, Memory]:
     relations = {name: relation(name, list(COLUMNS)) for name in case.read}
     definition = view(
         "v",
@@ -158,7 +158,7 @@ def _prepared(case: Case) -> tuple[JoinBlock, Memory]:
     return block, Memory(block.by_alias, {alias: case.read[name] for alias, name in case.of.items()})
 
 
-def _changes(case: Case, block: JoinBlock) -> tuple[dict[str, Bag], dict[str, Bag]]:
+def changes(case: Case, block: JoinBlock) -> tuple[dict[str, Bag], dict[str, Bag]]:
     """Ours, and what is not ours yet."""
     deltas, pending = {}, {}
     for alias, name in case.of.items():
@@ -167,7 +167,7 @@ def _changes(case: Case, block: JoinBlock) -> tuple[dict[str, Bag], dict[str, Ba
     return deltas, pending
 
 
-def _complete(world: Worlds | Whole, memory: Memory, alias: str) -> Worlds:
+def completed(world: Worlds | Whole, memory: Memory, alias: str) -> Worlds:
     if isinstance(world, Worlds):
         return world
     rows = memory.text(memory.occurrences[alias])
