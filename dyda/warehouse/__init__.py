@@ -36,6 +36,7 @@ from dyda.warehouse.records import (
 from dyda.warehouse.sets import SetComparison
 from dyda.warehouse.sink import StagingSink
 from dyda.warehouse.staging import Staging
+from dyda.warehouse.stagings import Stagings
 from dyda.warehouse.state_changes import StateChange
 from dyda.warehouse.warehouse import Warehouse
 from dyda.warehouse.worker import Worker
@@ -61,6 +62,7 @@ __all__ = [
     "SourceState",
     "Staging",
     "StagingSink",
+    "Stagings",
     "StateChange",
     "StateTable",
     "Status",

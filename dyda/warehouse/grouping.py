@@ -42,7 +42,8 @@ def listed(items: Sequence[str]) -> sql.SQL:
 
 
 def key_of(names: Sequence[str]) -> str:
-    return f"md5(ROW({', '.join(names)})::text)"
+    """The digest of a row's or a group's canonical text; two that are not equal never share one."""
+    return f"encode(sha256(convert_to(ROW({', '.join(names)})::text, 'UTF8')), 'hex')"
 
 
 @dataclass(frozen=True)

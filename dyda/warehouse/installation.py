@@ -248,6 +248,8 @@ class _Installer:
                 raise DydaError(f"view {change.view}: all its rows without all of its states")
             return installer.keep(known, [stored.table for stored in known])
         wanted = change.version.states
+        if wanted is None:
+            wanted = tuple(stored.table for stored in known)
         if [stored.state for stored in known] == [table.state for table in wanted]:
             return installer.keep(known, wanted)
         return installer.make(wanted, self._next())

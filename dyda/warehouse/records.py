@@ -58,6 +58,7 @@ class ViewVersion:
 
     `file_text` is the view file this version was made from (None: an evolution, the file last applied stays what
     it was). `details` is room for what later tells the story of a rewriting: preferences, runners-up.
+    `states` None: those of the version before, as they are.
     """
 
     sql: str
@@ -66,7 +67,7 @@ class ViewVersion:
     cause: str = "apply"
     file_text: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
-    states: tuple[StateTable, ...] = ()
+    states: tuple[StateTable, ...] | None = None
 
 
 @dataclass(frozen=True)

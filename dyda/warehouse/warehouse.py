@@ -11,7 +11,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -23,7 +23,6 @@ from dyda.errors import DydaError, ProjectBusy, RequestFailed, UnknownView, Ware
 from dyda.model.position import Position
 from dyda.model.state import State
 from dyda.warehouse import catalog, models
-from dyda.warehouse.combining import combine_staging
 from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, connect, load, short, translated, without_password
 from dyda.warehouse.frozen import FrozenWarehouse, frozen
 from dyda.warehouse.records import (
@@ -41,7 +40,8 @@ from dyda.warehouse.records import (
     ViewRecord,
 )
 from dyda.warehouse.sets import SetComparison, compare_sets
-from dyda.warehouse.staging import Staging, collect_garbage, create_staging, drop_staging
+from dyda.warehouse.staging import Staging, collect_garbage
+from dyda.warehouse.stagings import Stagings, own_stagings
 from dyda.warehouse.upgrade import upgrade
 from dyda.warehouse.worker import Worker
 
@@ -228,34 +228,22 @@ class Warehouse:
     # --- verifying, beside a running daemon
 
     @contextmanager
+    def stagings(self) -> Iterator[Stagings]:
+        """Staging tables for one who does not hold the lock; gone at the end of the block."""
+        with own_stagings(self.url) as stagings:
+            yield stagings
+
+    @contextmanager
     def staging(self, columns: int) -> Iterator[Staging]:
-        """A staging table for one who does not hold the lock; gone at the end of the block."""
-        connection = connect(self.url, "dyda staging")
-        try:
-            with translated(self.url):
-                with connection.cursor() as cursor:
-                    made = create_staging(cursor, self.url, columns)
-                connection.commit()
-                try:
-                    yield made
-                finally:
-                    with suppress(psycopg2.Error):
-                        drop_staging(connection, made.number)
-        finally:
-            connection.close()
+        """One of them."""
+        with self.stagings() as stagings:
+            yield stagings.staging(columns)
 
     @contextmanager
     def combined(self, state: State, entries: Staging, *, view: str) -> Iterator[Staging]:
-        """The state rows of all entries of a step, as `Worker.combine_staging` makes them; gone after the block."""
-        with self.staging(len(state.columns)) as made:
-            connection = connect(self.url, "dyda staging")
-            try:
-                with translated(self.url), connection.cursor() as cursor:
-                    combine_staging(cursor, view, state, entries, made)
-                connection.commit()
-            finally:
-                connection.close()
-            yield made
+        """The state rows of all entries of a step, as `Worker.combine_staging` makes them."""
+        with self.stagings() as stagings:
+            yield stagings.combine_staging(state, entries, view=view)
 
     def compare_sets(
         self, left: Staging, right: Staging, sides: tuple[bool, bool] = (True, True), samples: int = 10

@@ -1,0 +1,58 @@
+"""Staging tables for one who does not hold the project's lock: `verify`, beside a running daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg2
+
+from dyda.model.state import State
+from dyda.warehouse.combining import combine_staging
+from dyda.warehouse.connection import connect, translated
+from dyda.warehouse.staging import Staging, create_staging, drop_staging
+
+__all__ = ["Stagings", "own_stagings"]
+
+
+class Stagings:
+    """Made by `Warehouse.stagings()`; one session guards all of its tables."""
+
+    def __init__(self, connection: Any, url: str) -> None:
+        self._connection = connection
+        self._url = url
+        self.made: list[Staging] = []
+
+    def staging(self, columns: int) -> Staging:
+        with self._connection.cursor() as cursor:
+            made = create_staging(cursor, self._url, columns)
+        self._connection.commit()
+        self.made.append(made)
+        return made
+
+    def combine_staging(self, state: State, entries: Staging, *, view: str) -> Staging:
+        """As `Worker.combine_staging`."""
+        target = self.staging(len(state.columns))
+        with self._connection.cursor() as cursor:
+            combine_staging(cursor, view, state, entries, target)
+        self._connection.commit()
+        return target
+
+
+@contextmanager
+def own_stagings(url: str) -> Iterator[Stagings]:
+    """Tables made here are gone at the end of the block."""
+    connection = connect(url, "dyda staging")
+    try:
+        with translated(url):
+            stagings = Stagings(connection, url)
+            try:
+                yield stagings
+            finally:
+                with suppress(psycopg2.Error):
+                    connection.rollback()
+                    for made in stagings.made:
+                        drop_staging(connection, made.number)
+    finally:
+        connection.close()
