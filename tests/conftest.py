@@ -120,9 +120,9 @@ def server() -> Iterator[Server]:
         own.remove()
 
 
-@pytest.fixture
-def database(request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
-    """`database("crm")` creates a fresh database, whose name begins so, and returns its URL; dropped at the end."""
+@contextlib.contextmanager
+def fresh_databases(request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
+    """`create("crm")` creates a fresh database, whose name begins so, and returns its URL; dropped at the end."""
     other = os.environ.get("DYDA_TEST_POSTGRES")
     administration = other or request.getfixturevalue("server").url()
     created: list[str] = []
@@ -134,9 +134,31 @@ def database(request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
         parts = urllib.parse.urlsplit(administration)
         return urllib.parse.urlunsplit(parts._replace(path="/" + name))
 
-    yield create
-    for name in created:
-        _administer(administration, "DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
+    try:
+        yield create
+    finally:
+        for name in created:
+            _administer(administration, "DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
+    """`database("crm")` creates a fresh database, whose name begins so, and returns its URL; dropped at the end."""
+    with fresh_databases(request) as create:
+        yield create
+
+
+@pytest.fixture(scope="module")
+def module_database(request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
+    """Like `database`, for what all tests of a module share."""
+    with fresh_databases(request) as create:
+        yield create
+
+
+@pytest.fixture
+def databases(request: pytest.FixtureRequest) -> Callable[[], contextlib.AbstractContextManager[Callable[..., str]]]:
+    """`with databases() as database:` drops them at the end of the block: for one example of many."""
+    return lambda: fresh_databases(request)
 
 
 @pytest.fixture

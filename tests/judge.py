@@ -86,7 +86,28 @@ class Judge:
         rows.seek(0)
         self.cursor.copy_expert(sql.SQL("COPY {} ({}) FROM STDIN").format(here, names).as_string(self.cursor), rows)
 
+    def refill(self, source: str, url: str, tables: Iterable[str], schema: str = "public") -> None:
+        """Like `copy`, into the tables that a copy made: much faster where columns stay as they are."""
+        origin = psycopg2.connect(url)
+        try:
+            origin.set_session(isolation_level="REPEATABLE READ", readonly=True)
+            with origin.cursor() as cursor:
+                cursor.execute(PINNED)
+                for table in tables:
+                    here, there = sql.Identifier(source, table), sql.Identifier(schema, table)
+                    rows = io.BytesIO()
+                    cursor.copy_expert(sql.SQL("COPY {} TO STDOUT").format(there).as_string(cursor), rows)
+                    rows.seek(0)
+                    self.cursor.execute(sql.SQL("TRUNCATE {}").format(here))
+                    self.cursor.copy_expert(sql.SQL("COPY {} FROM STDIN").format(here).as_string(self.cursor), rows)
+        finally:
+            origin.close()
+
     def recompute(self, view: str) -> Counter[str]:
         """The view's Spark SQL, over the schemas of the judge, by PostgreSQL."""
         (query,) = sqlglot.transpile(view, read="spark", write="postgres", comments=False)
+        return self.evaluate(query)
+
+    def evaluate(self, query: str) -> Counter[str]:
+        """A query in PostgreSQL's own words."""
         return _printed(self.cursor, query)
