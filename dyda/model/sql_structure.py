@@ -378,7 +378,7 @@ class _Reader:
         kind = self.kind()
         if kind in CLAUSES:
             raise self.unsupported(*CLAUSES[kind])
-        if expected == "FROM" and kind is None:
+        if expected == "FROM" and (kind is None or kind is TokenType.R_PAREN or kind in _SETS):
             raise self.unsupported("a query without FROM", "A view reads at least one relation: FROM source.table.")
         found = self.text.shown(self.at) if kind is not None else "the end"
         raise self.refusal(f"{expected} is expected here, not {found!r}", "Put unusual names in backticks.")

@@ -45,17 +45,18 @@ _RELATIONS = {
 }
 
 
+def catalog(source: str, schema: str | None, table: str) -> Relation:
+    name = RelationName(source, schema or "public", table)
+    try:
+        columns = _RELATIONS[name.source, name.schema, name.table]
+    except KeyError:
+        raise UnknownRelation(f"source {source} has no relation {name}", "It has: customer.") from None
+    return Relation(name, 1, tuple(_column(n, t, i) for i, (n, t) in enumerate(columns.items(), 1)))
+
+
 @pytest.fixture
 def resolve() -> Resolve:
-    def look(source: str, schema: str | None, table: str) -> Relation:
-        name = RelationName(source, schema or "public", table)
-        try:
-            columns = _RELATIONS[name.source, name.schema, name.table]
-        except KeyError:
-            raise UnknownRelation(f"source {source} has no relation {name}", "It has: customer.") from None
-        return Relation(name, 1, tuple(_column(n, t, i) for i, (n, t) in enumerate(columns.items(), 1)))
-
-    return look
+    return catalog
 
 
 def _column(name: str, declared: str, number: int) -> Column:

@@ -27,7 +27,25 @@ def main() -> None:
         for reading, table in ((0, "a"), (1, "a"), (2, "other")):
             for pair, answer in zip(group, ask(spark, [pair[reading] for pair in group], table), strict=True):
                 answers.setdefault(pair[0], []).append(answer)
-    print(json.dumps({"readings": answers, "functions": functions(spark)}))
+    queries = evaluate(spark, question["tables"], question["queries"])
+    print(json.dumps({"readings": answers, "functions": functions(spark), "queries": queries}))
+
+
+def evaluate(spark, tables, queries):
+    """By each query its columns, their types and its rows as a sorted list, or its error."""
+    for table, (columns, rows) in tables.items():
+        raw = spark.createDataFrame(rows, ", ".join(f"`{name}` STRING" for name in columns)).coalesce(1)
+        typed = [f"CAST(`{name}` AS {kind}) AS `{name}`" for name, kind in columns.items()]
+        raw.selectExpr(*typed).cache().createOrReplaceTempView(table)
+    found = {}
+    for query in queries:
+        try:
+            frame = spark.sql(query)
+            rows = sorted(repr(tuple(row)) for row in frame.collect())
+            found[query] = [frame.columns, [field.dataType.simpleString() for field in frame.schema.fields], rows]
+        except Exception as error:
+            found[query] = ["error", str(error)[:300]]
+    return found
 
 
 def functions(spark):

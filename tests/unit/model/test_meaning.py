@@ -16,8 +16,12 @@ import pytest
 
 from dyda.model.parse import parse_view
 from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.render import render_view
 from dyda.model.sql_functions import AGGREGATES, CHANGING, GENERATORS, WINDOWS
 from dyda.model.types import PgType
+from tests.unit.model.conftest import catalog
+from tests.unit.model.rows import plain, spark_tables
+from tests.unit.model.test_parse_operators import ADULTS, trees
 
 COLUMNS = {
     "i": ("integer", "INT", ["7", "-7", "0", None]),
@@ -210,6 +214,15 @@ def expressions(text: str) -> list[str]:
     return [line.replace("\f", "\n") for line in lines]
 
 
+def queries_twice() -> list[tuple[str, str]]:
+    """Each query of fixtures/trees/nested.sql as it is written, and as it is rendered from its tree."""
+    found = []
+    for text in [str(case.values[0]) for case in trees("nested")]:
+        view = parse_view("v", text, catalog, views=lambda name: parse_view(name, ADULTS, catalog))
+        found.append((plain(text), plain(render_view(view.tree, view.preferences))))
+    return found
+
+
 @pytest.fixture(scope="module")
 def answers() -> dict[str, dict[str, object]]:
     relation = Relation(
@@ -227,7 +240,17 @@ def answers() -> dict[str, dict[str, object]]:
         assert expression.rendered(str) == expression.sql
     # A process of its own: its Spark session must not become that of other tests.
     probe = Path(__file__).with_name("spark_probe.py")
-    question = json.dumps({"columns": COLUMNS, "names": names, "pairs": pairs, "failing": expressions(FAILING)})
+    queries = [one for pair in queries_twice() for one in pair]
+    question = json.dumps(
+        {
+            "columns": COLUMNS,
+            "names": names,
+            "pairs": pairs,
+            "failing": expressions(FAILING),
+            "tables": spark_tables(),
+            "queries": queries,
+        }
+    )
     answer = subprocess.run([sys.executable, probe], input=question, capture_output=True, text=True, timeout=600)
     assert answer.returncode == 0, answer.stderr[-4000:]
     found: dict[str, dict[str, object]] = json.loads(answer.stdout.splitlines()[-1])
@@ -244,6 +267,12 @@ def test_expressions_fail_on_spark_as_their_author_wrote_them(answers):
     read = {text: answers["readings"][text] for text in expressions(FAILING)}
     assert {text: found for text, found in read.items() if not found[0] == found[1] == found[2]} == {}
     assert {text: found for text, found in read.items() if found[0][0] != "error"} == {}
+
+
+def test_queries_mean_on_spark_what_their_author_wrote(answers):
+    found = [(answers["queries"][written], answers["queries"][rendered]) for written, rendered in queries_twice()]
+    assert [pair for pair in found if pair[0] != pair[1] or pair[0][0] == "error"] == []
+    assert len([pair for pair in found if pair[0][2]]) > 25, "most have rows"
 
 
 def test_every_function_of_spark_that_is_no_plain_function_is_refused(answers):

@@ -18,9 +18,9 @@ ADULTS = "SELECT c.id, c.name, c.mood FROM crm.customer c WHERE c.age > 17"
 FOLDER = Path(__file__).parents[3] / "fixtures" / "trees"
 
 
-def trees() -> list[object]:
+def trees(which: str = "*") -> list[object]:
     found: list[object] = []
-    for path in sorted(FOLDER.glob("*.sql")):
+    for path in sorted(FOLDER.glob(f"{which}.sql")):
         cases = re.findall(r"^([^-\n](?:.|\n)*?);\n--> (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
         found += [pytest.param(text, tree, id=f"{path.stem}: {text}") for text, tree in cases]
     assert len(found) > 20

@@ -1,14 +1,12 @@
 """What the parser and the renderer make of a text means what the text says: SQLite evaluates both over random rows.
 
-SQLite knows neither of them. Texts that it cannot read itself (semi joins in FROM, EXCEPT ALL, names of columns after
-an alias) are compared in their rendered form with what is rendered once more.
+SQLite knows neither of them. It cannot read all of Spark's language (semi joins in FROM, EXCEPT ALL, names of columns
+after an alias): a floor under the number of texts that it does compare keeps this honest.
 """
 
 from __future__ import annotations
 
 import math
-import random
-import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
@@ -19,6 +17,7 @@ from dyda.model.algebra import ViewDefinition
 from dyda.model.parse import parse_view
 from dyda.model.relation import Relation
 from dyda.model.render import render_view
+from tests.unit.model.rows import COLUMNS, plain, rows
 from tests.unit.model.summary import summary
 from tests.unit.model.test_parse_operators import ADULTS, trees
 
@@ -54,25 +53,15 @@ FURTHER = [
     "SELECT count(DISTINCT c.age) AS a, count(c.age) AS b, sum(c.age) FILTER (WHERE c.id > 1) AS d,"
     " min(c.name) AS e FROM crm.customer c WHERE c.age < 99",
 ]
-COLUMNS = {
-    "customer": "id, name, age, phone, since, seen, balance, wealth, active, mood, tags, profile, initial",
-    "flight_res": "name, age, flight_no, dest",
-    "seat": "flight_no, name, row, tags",
-}
 
 
 @pytest.fixture(scope="module")
 def database() -> sqlite3.Connection:
-    """Few distinct values, so that joins meet, groups have several rows, and NULLs are everywhere."""
-    chance = random.Random(5)
     connection = sqlite3.connect(":memory:")
-    for table, columns in COLUMNS.items():
-        names = columns.split(", ")
-        connection.execute(f"CREATE TABLE {table} ({columns})")
-        rows = [[_value(chance, name) for name in names] for _ in range(14)]
-        rows += rows[:4]
-        connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})", rows)
-    connection.execute("CREATE VIEW adults AS " + _plain(ADULTS))
+    for table, several in rows().items():
+        connection.execute(f"CREATE TABLE {table} ({COLUMNS[table]})")
+        connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(several[0]))})", several)
+    connection.execute("CREATE VIEW adults AS " + plain(ADULTS))
     connection.create_function("year", 1, lambda value: None if value is None else value // 2)
     connection.create_aggregate("bool_and", 1, _BoolAnd)  # type: ignore[arg-type]
     connection.create_aggregate("stddev_samp", 1, _Deviation)  # type: ignore[arg-type]
@@ -91,40 +80,36 @@ def test_rendered_it_means_the_same(text: str, resolve: Callable[..., Relation],
     assert again.names == view.names
     twice = render_view(again.tree, again.preferences)
     assert summary(parse_view("v", twice, resolve, views=views).tree) == summary(again.tree)
-    shown = [_answer(database, one) for one in (text, rendered, twice) if not _UNREADABLE.search(one)]
-    assert len(shown) >= (0 if _UNREADABLE.search(rendered) else 2)
+    answers = [_answer(database, one) for one in (text, rendered, twice)]
+    shown = [answer for answer in answers if answer is not None]
     assert all(answer == shown[0] for answer in shown)
 
 
-def test_most_texts_are_compared_with_what_was_written(database: sqlite3.Connection) -> None:
-    readable = [text for text in (*TEXTS, *FURTHER) if not _UNREADABLE.search(text)]
-    assert len(readable) > 55
-    filled = [text for text in readable if _answer(database, text)]
-    assert len(filled) > 40
+def test_most_texts_are_compared_with_what_was_written(
+    resolve: Callable[..., Relation], database: sqlite3.Connection
+) -> None:
+    read = 0
+    filled = 0
+    for text in (*TEXTS, *FURTHER):
+        view = parse_view("v", text, resolve, views=lambda name: parse_view(name, ADULTS, resolve))
+        answers = [_answer(database, one) for one in (text, render_view(view.tree, view.preferences))]
+        read += None not in answers
+        filled += bool(answers[0]) and bool(answers[1])
+    assert read > 80
+    assert filled > 65
 
 
-_UNREADABLE = re.compile(
-    r"HAVING true|SEMI|ANTI|(EXCEPT|INTERSECT) ALL|\) t \(n\)|GROUP BY ALL|count_if|^\(|"
-    r"\(\s*\(?SELECT[^()]*\) (EXCEPT|UNION)|(ALL|UNION|EXCEPT)\s+\("
-)
-
-
-def _answer(database: sqlite3.Connection, text: str) -> Counter[tuple[tuple[str, object], ...]]:
-    cursor = database.execute(_plain(text))
+def _answer(database: sqlite3.Connection, text: str) -> Counter[tuple[tuple[str, object], ...]] | None:
+    """The rows as a bag; None if SQLite cannot read the text, or would read it otherwise: SEMI as an alias, INTERSECT
+    from left to right."""
+    if any(word in text for word in ("SEMI", "ANTI", "INTERSECT")):
+        return None
+    try:
+        cursor = database.execute(plain(text))
+    except sqlite3.OperationalError:
+        return None
     names = [column[0] for column in cursor.description]
     return Counter(tuple(sorted(zip(names, map(_rounded, row), strict=True))) for row in cursor)
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"(`?(crm|booking)`?\.)(`public`\.)?", "", text).replace("MINUS", "EXCEPT")
-
-
-def _value(chance: random.Random, name: str) -> object:
-    if chance.random() < 0.2:
-        return None
-    if name in ("name", "phone", "dest", "row"):
-        return chance.choice(["ann", "bob", "cy", "annx"])
-    return chance.choice([0, 1]) if name == "active" else chance.randrange(1, 5) * (9 if name == "age" else 1)
 
 
 def _rounded(value: object) -> object:
