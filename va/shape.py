@@ -38,6 +38,7 @@ class Shapes:
 
     tree: Query
     _names: dict[ColumnRef, ColumnRef] = field(default_factory=dict)
+    _occurrences: int = 0
 
     def __post_init__(self) -> None:
         self._number(self.tree)
@@ -103,15 +104,15 @@ class Shapes:
         for leaf in leaves:
             for below in leaf.inputs:
                 self._number(below)
+            self._occurrences += 1
+            alias = f"#{self._occurrences}"
             if isinstance(leaf, Scan):
-                found = len(self._names)
                 for column in leaf.relation.columns:
                     name = f"{column.number} {column.type.declared}"
-                    self._names[ColumnRef(leaf.alias, column.name)] = ColumnRef(f"#{found}", name)
+                    self._names[ColumnRef(leaf.alias, column.name)] = ColumnRef(alias, name)
             elif isinstance(leaf, Derived | Group):
-                found = len(self._names)
                 for place, ref in enumerate(leaf.columns):
-                    self._names[ref] = ColumnRef(f"#{found}", str(place))
+                    self._names[ref] = ColumnRef(alias, str(place))
         for one in filters:
             self._number(one.right)
 

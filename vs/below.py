@@ -38,6 +38,11 @@ class Below:
     judged: Mapping[str, ViewDefinition] = field(default_factory=dict)
     reasons: Mapping[RelationName, str] = field(default_factory=dict)
 
+    @property
+    def rewritten(self) -> list[str]:
+        """The views below whose rows moved, in words."""
+        return [f"{name} was rewritten with extent {move.extent}" for name, move in self.moves.items()]
+
     @classmethod
     def of(cls, definition: ViewDefinition, views: Mapping[str, Judgement]) -> Below:
         relations: dict[RelationName, Relation] = {}

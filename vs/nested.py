@@ -61,7 +61,8 @@ def synchronize_nested(
     effective = effective_preferences(definition, defaults)
     search = _Search(anatomy, Standing(anatomy, defaults.component), passage, knowledge, joins, below, effective)
     regions = [(region, search.lost(region)) for region in anatomy.regions]
-    because = "; ".join(dict.fromkeys(word for _, words in regions for word in words))
+    gone = dict.fromkeys(word for _, words in regions for word in words)
+    because = "; ".join([*gone, *below.rewritten])
     options = []
     for region, words in regions:
         if words:
@@ -80,7 +81,7 @@ def synchronize_nested(
         except DydaError as error:  # a type that the view cannot compute with, whatever it is cast to
             obstacles.unreadable(because, error.what, error.remedy)
             continue
-        if not because and not best.assembly.appended and best.moved == Moved():
+        if not gone and not best.assembly.appended and best.moved == Moved():
             return Holds(read, best.assembly.followed)
         others = legal[number + 1 : number + 1 + RUNNERS_UP]
         return Rewritten(

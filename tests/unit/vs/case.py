@@ -136,16 +136,29 @@ def knowledge(text: str, schemas: Schemas) -> Knowledge:
     return parse_knowledge(tomllib.loads(text), schemas.resolve)
 
 
-def view(text: str, schemas: Schemas, name: str = "v") -> ViewDefinition:
-    return parse_view(name, text, schemas.resolve)
+def view(
+    text: str, schemas: Schemas, name: str = "v", views: Mapping[str, ViewDefinition] | None = None
+) -> ViewDefinition:
+    return parse_view(name, text, schemas.resolve, views=(views or {}).__getitem__)
 
 
 def judge(
-    text: str, before: Schemas, change: str, known: str = "", defaults: Defaults | None = None
+    text: str,
+    before: Schemas,
+    change: str,
+    known: str = "",
+    defaults: Defaults | None = None,
+    below: tuple[str, str] | None = None,
 ) -> tuple[Judgement, Schemas]:
+    """`below`: a view that this one reads, by name and text; it is judged first."""
     after = before.execute(change)
     world = World(before.relations, moved(before, after), knowledge(known, before))
-    return synchronize(view(text, before), world, defaults), after
+    if below is None:
+        return synchronize(view(text, before), world, defaults), after
+    name, lower = below
+    definition = view(lower, before, name)
+    world = replace(world, views={name: synchronize(definition, world, defaults)})
+    return synchronize(view(text, before, views={name: definition}), world, defaults), after
 
 
 TRAVEL = Schemas({}).execute(

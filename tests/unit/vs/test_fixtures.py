@@ -4,6 +4,7 @@ A file begins with what it shows, in `--` lines, and goes on in sections that be
 
     --# relations              CREATE TABLE source.table (…) [ROWS n]; absent: those of Figure 1 of paper 001
     --# view                   the view file
+    --# below NAME             the file of a view that it reads
     --# knowledge              knowledge.toml; absent: nothing is known
     --# defaults               [preferences] of dyda.toml; absent: DyDa's own
     --# change                 the DDL of one unit, all at once
@@ -17,8 +18,8 @@ A file begins with what it shows, in `--` lines, and goes on in sections that be
     --# component              of a broken view: what is in the way
     --# remedy                 of a broken view: what would have saved it, the whole text
 
-Texts are compared by what they say: select items in order with their names and preferences, relations in order with
-their aliases and preferences, conditions in any order with their preferences, and the header. Aliases of new
+Texts are compared by what they say: the tree, select items in order with their names and preferences, relations in
+order with their aliases and preferences, conditions in any order with their preferences, and the header. Aliases of new
 occurrences are the table's name. DDL is read by tests/unit/vs/case.py.
 """
 
@@ -30,14 +31,15 @@ from pathlib import Path
 
 import pytest
 
-from dyda.model.algebra import Expression, ViewDefinition, conjuncts, scans
+from dyda.model.algebra import Expression, ViewDefinition, conjuncts, expressions, scans
 from dyda.model.preferences import Preference
 from dyda.model.render import render_view
 from tests.unit.vs.case import TRAVEL, Schemas, judge, view
+from va.shape import Shapes
 from vs import Broken, Defaults, Holds, Rewritten
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "vs"
-SECTIONS = {"relations", "view", "knowledge", "defaults", "change", "holds", "rewritten", "broken"}
+SECTIONS = {"relations", "below", "view", "knowledge", "defaults", "change", "holds", "rewritten", "broken"}
 SECTIONS |= {"reason", "changes", "runners-up", "followed", "component", "remedy"}
 OUTCOMES = {"holds": Holds, "rewritten": Rewritten, "broken": Broken}
 
@@ -70,8 +72,10 @@ def test_case(path: Path) -> None:
         return case[name][1] if name in case else ""
 
     before = Schemas({}).execute(body("relations")) if "relations" in case else TRAVEL
-    judgement, after = judge(body("view"), before, body("change"), body("knowledge"), _defaults(body("defaults")))
-    again, _ = judge(body("view"), before, body("change"), body("knowledge"), _defaults(body("defaults")))
+    below = case.get("below")
+    asked = (body("view"), before, body("change"), body("knowledge"), _defaults(body("defaults")), below)
+    judgement, after = judge(*asked)
+    again, _ = judge(*asked)
     assert judgement == again, "the same answer every time"
     (outcome,) = case.keys() & OUTCOMES.keys()
     assert isinstance(judgement, OUTCOMES[outcome]), judgement
@@ -80,10 +84,15 @@ def test_case(path: Path) -> None:
         _compare("component", judgement.component, case)
         _compare("remedy", judgement.remedy, case)
         return
-    expected = view(body(outcome), after)
+    views = {}
+    if below is not None:
+        lower, _ = judge(below[1], before, body("change"), body("knowledge"), _defaults(body("defaults")))
+        assert not isinstance(lower, Broken)
+        views[below[0]] = lower.definition
+    expected = view(body(outcome), after, views=views)
     assert said(judgement.definition) == said(expected)
     written = render_view(judgement.definition.tree, judgement.definition.preferences)
-    assert said(view(written, after)) == said(expected), "written down and read again it is the same view"
+    assert said(view(written, after, views=views)) == said(expected), "written down and read again it is the same view"
     assert not judgement.definition.star, "a version's text never says *"
     if "followed" in case:
         assert list(judgement.followed) == body("followed").splitlines()
@@ -96,7 +105,7 @@ def test_case(path: Path) -> None:
         if "runners-up" in case:
             assert [other.reason for other in judgement.runners_up] == body("runners-up").splitlines()
         for other in judgement.runners_up:
-            view(other.sql, after)
+            view(other.sql, after, views=views)
 
 
 def _compare(name: str, found: str, case: dict[str, tuple[str, str]]) -> None:
@@ -113,20 +122,24 @@ def _defaults(text: str) -> Defaults:
 def said(definition: ViewDefinition) -> dict[str, object]:
     """What a definition says, spelling aside."""
     preferences = definition.preferences
-    return {
+    spelt = {expression.sql: _spelt(expression) for expression in expressions(definition.tree)}
+    found: dict[str, object] = {
         "extent": preferences.extent,
         "new_columns": preferences.new_columns,
-        "items": [
-            (item.name, _spelt(item.expression), preferences.of_item(item.name)) for item in definition.tree.items
-        ],
+        "names": definition.names,
+        "tree": Shapes(definition.tree).query(definition.tree),
+        "items": dict(preferences.items),
         "relations": [
             (scan.alias, str(scan.relation.name), preferences.of_relation(scan.alias))
             for scan in scans(definition.tree)
         ],
-        "conditions": {
-            (_spelt(condition), preferences.of_condition(condition.sql)) for condition in conjuncts(definition.tree)
-        },
+        "conditions": {(spelt.get(sql, sql), preference) for sql, preference in preferences.conditions},
     }
+    if definition.plain:
+        found["conditions"] = {
+            (_spelt(condition), preferences.of_condition(condition.sql)) for condition in conjuncts(definition.tree)
+        }
+    return found
 
 
 def _spelt(expression: Expression) -> object:
