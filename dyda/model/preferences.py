@@ -45,8 +45,9 @@ class Preferences:
     """What the file says; components and settings that are not mentioned are not here.
 
     Select items are known by their output name, those of a subquery in FROM by its alias and their name
-    (`alias.name`); relations and subqueries by their alias in the tree, conditions by their normalised text. What is
-    written once in a common table expression and used twice is two components.
+    (`alias.name`); relations and subqueries by their alias in the tree, conditions by their normalised text. What
+    follows EXISTS (…) or IN (…) is about the conditions of the semi join; for NOT IN one is called `x NOT IN y`. What
+    is written once in a common table expression and used twice is two components.
     """
 
     extent: str | None = None

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from dyda.errors import UnknownColumn
 from dyda.model.algebra import Aggregate, ColumnRef, Expression, Group, Node, OutputColumn
 from dyda.model.expressions import joined
 from dyda.model.facts import COMPUTED, Facts, column_facts
@@ -162,9 +163,7 @@ class Grouping:
             if len(whole.units) == 1 and reference in self.plain.values():
                 continue
             inside = {at: put for at, put in puts.items() if at in span} | self.builder.subqueries.blanks(span)
-            for start, stop in occurrences_of(
-                self.text, whole, span, _Loose(self.scope, self.block, self.text), inside
-            ):
+            for start, stop in occurrences_of(self.text, whole, span, _Loose(self.scope), inside):
                 while start > span.start and self.only_encloses(start - 1, stop, span):
                     start, stop = start - 1, stop + 1
                 puts[start] = Put(stop, Expression.of(reference), COMPUTED)
@@ -241,18 +240,15 @@ def text_star(text: SqlText, span: Span) -> bool:
 
 @dataclass(frozen=True)
 class _Loose:
-    """Columns as the scope finds them; names that HAVING may use besides stand for themselves."""
+    """Columns as the scope finds them; what it does not know may be a select item, and stands for itself."""
 
     scope: Scope
-    block: Block
-    text: SqlText
 
     def find(self, parts: Sequence[str], offset: int) -> ColumnRef:
-        if len(parts) == 1 and parts[0] in self.scope.item_names:
-            known = parts[0] in self.scope.merged or any(parts[0] in source.columns for source in self.scope.sources)
-            if not known:
-                return ColumnRef("", parts[0])
-        return self.scope.find(parts, offset)
+        try:
+            return self.scope.find(parts, offset)
+        except UnknownColumn:
+            return ColumnRef("", ".".join(parts))
 
     def facts(self, reference: ColumnRef) -> Facts:
         return self.scope.facts(reference)

@@ -249,7 +249,7 @@ class Subqueries:
                 "an aggregate in EXISTS or IN that refers to the query around",
                 "Compare with its value: x = (SELECT max(…) …).",
             )
-        sides = [self.sides(span, inner) for span, _ in outside]
+        sides, around = self.equalities(outside, inner)
         inner.outer = None
         grouping = Grouping(self.builder, block, inner, tuple(own for own, _ in sides))
         node, outputs = grouping.build(node)
@@ -258,12 +258,22 @@ class Subqueries:
         added = [ColumnRef(grouping.alias, f"c{place}") for place in range(1, len(sides) + 1)]
         items += [OutputColumn(ref.column, Expression.of(ref)) for ref in added]
         derived = Derived(Project(node, tuple(items)), alias)
-        around = [
-            (span, equality(Expression.of(ColumnRef(alias, ref.column)), theirs))
-            for (span, _), (_, theirs), ref in zip(outside, sides, added, strict=True)
+        equal = [
+            equality(Expression.of(ColumnRef(alias, ref.column)), theirs)
+            for (_, theirs), ref in zip(sides, added, strict=True)
         ]
         selected = [Expression.of(ColumnRef(alias, item.name)) for item in items[: len(outputs)]]
-        return _Opened(derived, selected, around)
+        here = Span(at, at + 1)
+        return _Opened(derived, selected, [(here, one) for one in (*equal, *around)])
+
+    def equalities(
+        self, outside: list[tuple[Span, Expression]], inner: Scope
+    ) -> tuple[list[tuple[Expression, Expression]], list[Expression]]:
+        """Of the conditions that refer outside: the sides of equalities, and those that the query around decides
+        alone."""
+        own = [(span, one) for span, one in outside if any(inner.has(ref) for ref in one.columns)]
+        sides = [self.sides(span, inner) for span, _ in own]
+        return sides, [one for span, one in outside if (span, one) not in own]
 
     def sides(self, span: Span, inner: Scope) -> tuple[Expression, Expression]:
         """Of an equality between a subquery and the query around it: the subquery's side, the other one's side."""
@@ -338,12 +348,12 @@ class Subqueries:
     ) -> tuple[Node, Expression]:
         """EXISTS or IN as a value that is never NULL: the distinct keys of the subquery, joined with NULLs beside."""
         opened = self.opened(at, scope, values=bool(left))
-        sides = []
-        for span, expression in opened.outside:
-            if opened.scope is not None:
-                sides.append(self.sides(span, opened.scope))
-            elif expression.equality is not None:
-                sides.append((Expression.of(expression.equality[0]), Expression.of(expression.equality[1])))
+        if opened.scope is not None:
+            sides, around = self.equalities(opened.outside, opened.scope)
+        elif opened.outside:
+            self.refuse_place(at, "from a subquery with GROUP BY here")
+        else:
+            sides, around = [], []
         if left:
             read = [condition(self.text, one, scope, self.builder.plain_numeric, puts) for one in left]
             self.refuse_counts(at, read, opened)
@@ -356,6 +366,7 @@ class Subqueries:
             equality(Expression.of(ColumnRef(alias, item.name)), theirs)
             for item, (_, theirs) in zip(items, sides, strict=False)
         )
+        conditions += tuple(around)
         mark = joined(Expression.of(ColumnRef(alias, "mark")), " IS NOT NULL")
         return OuterJoin(node, derived, "left", conditions), mark
 
@@ -370,11 +381,11 @@ class Subqueries:
         below, inner = self.builder.from_clause(block)
         inner.outer = scope
         below, outside = self.split(below, block, inner)
-        sides = [self.sides(span, inner) for span, _ in outside]
+        sides, around = self.equalities(outside, inner)
         inner.outer = None
         grouping = Grouping(self.builder, block, inner, tuple(own for own, _ in sides))
         alias = self.builder.aliases.new("value")
-        if not sides:
+        if not outside:
             below, outputs = grouping.build(below)
             derived = Derived(Project(below, (OutputColumn("value", outputs[0].expression),)), alias)
             reference = ColumnRef(alias, "value")
@@ -399,6 +410,7 @@ class Subqueries:
             equality(Expression.of(ColumnRef(alias, f"c{place}")), theirs)
             for place, (_, theirs) in enumerate(sides, start=1)
         )
+        conditions += tuple(around)
         value = outputs[0].expression.replaced(outer)
         temporal = any(column_facts(group)[ref].temporal for ref in outputs[0].expression.columns)
         return OuterJoin(node, derived, "left", conditions), value, Facts(None, temporal)

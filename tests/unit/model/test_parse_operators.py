@@ -88,3 +88,21 @@ WHERE a.name = b.name"""
 def test_a_preference_of_a_grouping_expression_is_refused(resolve):
     with pytest.raises(UnsupportedSql, match="follows no select item"):
         parse_view("v", "SELECT c.name FROM crm.customer c GROUP BY c.name /* dispensable */", resolve)
+
+
+def test_a_preference_after_exists_or_in_is_about_its_conditions(resolve):
+    text = """SELECT c.name FROM crm.customer c
+WHERE EXISTS (SELECT 1 FROM booking.seat s /* replaceable */ WHERE s.name = c.name /* replaceable */) -- dispensable
+  AND c.age IN (SELECT f.age FROM booking.flight_res f) /* dispensable */
+  AND c.id NOT IN (SELECT g.flight_no FROM booking.flight_res g) /* replaceable */"""
+    preferences = parse_view("v", text, resolve).preferences
+    dispensable, both, replaceable = Preference(True), Preference(True, True), Preference(False, True)
+    assert dict(preferences.relations) == {"s": replaceable}
+    assert dict(preferences.conditions) == {
+        "`s`.`name` = `c`.`name`": both,
+        "`c`.`age` = `f`.`age`": dispensable,
+        "`c`.`id` NOT IN `g`.`flight_no`": replaceable,
+    }
+    nothing = "EXISTS (SELECT 1 FROM booking.seat s) /* dispensable */"
+    with pytest.raises(UnsupportedSql, match="follows no select item, relation or condition"):
+        parse_view("v", f"SELECT c.id FROM crm.customer c WHERE {nothing}", resolve)

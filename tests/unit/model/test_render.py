@@ -41,3 +41,29 @@ def test_rendered_and_read_again_it_is_the_same(text: str, resolve: Callable[...
 
 def _conditions(tree: Project) -> list[str]:
     return sorted(condition.sql.strip("()") for condition in conjuncts(tree))
+
+
+OPERATORS = """-- dyda: extent = subset
+WITH t AS (
+  SELECT c.name /* replaceable */, max(c.age) AS oldest /* dispensable */
+  FROM crm.customer c -- replaceable
+  WHERE c.age > 3 /* dispensable */
+  GROUP BY c.name HAVING count(*) > 1 /* dispensable */
+)
+SELECT t.name AS who /* dispensable */, s.row
+FROM t /* dispensable */ LEFT JOIN booking.seat s /* replaceable */ ON s.name = t.name /* replaceable */
+WHERE EXISTS (SELECT 1 FROM booking.flight_res f /* replaceable */ WHERE f.name = t.name /* dispensable */)
+  AND t.oldest NOT IN (SELECT g.age FROM booking.flight_res g WHERE g.dest = t.name) /* replaceable */
+UNION ALL
+SELECT f.name /* replaceable */, f.dest FROM booking.flight_res f"""
+
+
+def test_preferences_of_every_operator_are_written_down(resolve: Callable[..., Relation]) -> None:
+    view = parse_view("v", OPERATORS, resolve)
+    again = parse_view("v", render_view(view.tree, view.preferences), resolve)
+    ours, theirs = view.preferences, again.preferences
+    assert len(ours.items) == 3
+    assert len(ours.relations) == 4
+    assert len(ours.conditions) == 6
+    assert (dict(ours.items), dict(ours.relations)) == (dict(theirs.items), dict(theirs.relations))
+    assert (dict(ours.conditions), ours.extent) == (dict(theirs.conditions), theirs.extent)
