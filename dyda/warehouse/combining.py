@@ -149,7 +149,9 @@ def _owned(view: str) -> Iterator[None]:
     try:
         yield
     except psycopg2.DataError as error:
-        raise EvaluationFailed(f"view {view}: the warehouse cannot hold a value: {short(error)}") from None
+        failure = EvaluationFailed(f"view {view}: the warehouse cannot hold a value: {short(error)}")
+        failure.view = view
+        raise failure from None
 
 
 def _refuse_negative(view: str, found: pa.Table, negative: pa.ChunkedArray, shown: Sequence[str]) -> None:
