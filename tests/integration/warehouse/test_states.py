@@ -111,6 +111,35 @@ def test_what_entries_cost_does_not_grow_with_the_state(worker: Worker, state: S
         assert scans() == (sequential, indexed + 5)
 
 
+@pytest.mark.parametrize(
+    ("type_", "text", "other"),
+    [
+        ("character varying(9)", "ab", "abc"),
+        ("character(4)", "ab", "abc"),
+        ("numeric(10,2)", "1.5", "1.51"),
+        ("numeric", "1.50", "1.51"),
+        ("smallint", "7", "70000"),
+        ("real", "0.1", "0.2"),
+        ("double precision", "-0", "1e300"),
+        ("boolean", "t", "f"),
+        ("uuid", "00000000-0000-0000-0000-00000000000A", "00000000-0000-0000-0000-00000000000b"),
+        ("date", "2020-02-29", "2020-03-01"),
+        ("timestamp with time zone", "2020-01-01 02:00:00+02", "2020-01-01 02:00:00+00"),
+        ("bytea", "\\x00", "\\x01"),
+    ],
+)
+def test_keys_of_many_types_are_looked_up_through_the_index(worker: Worker, type_: str, text: str, other: str) -> None:
+    state = Counted((type_,), "distinct")
+    build(worker, state, entries((text, 1), (None, 1)), indexed=("c1",))
+    with worker._computing() as cursor:
+        cursor.execute("SELECT sum(seq_scan) FROM pg_stat_xact_all_tables WHERE relname = 'extent_1'")
+        before = cursor.fetchone()
+        found = state_rows(cursor, stored_state(cursor, VIEW, 0), ["c1"], ["c1"], pa.table({"c1": [text, other, None]}))
+        assert len(found) == 1
+        cursor.execute("SELECT sum(seq_scan) FROM pg_stat_xact_all_tables WHERE relname = 'extent_1'")
+        assert cursor.fetchone() == before
+
+
 def scanned(query: Query, warehouse: Warehouse, pieces: list[str], snapshot: str) -> list[tuple[Any, ...]]:
     found = []
     for piece in pieces:
