@@ -10,6 +10,7 @@ lose a row is asked of a source (rule R4); a row's counts before and after are e
     worlds = sweep(plan, ours, pending, ask)                      # {alias: Bag} each
     #   ask(alias, columns, key, values) -> Bag: at least the rows of block.by_alias[alias].relation with such a key
     #   -> {alias: Worlds(table) | Whole(table, reason)}; Whole must be scanned
+    #   A SharedLookups (vm/shared.py) under `ask` lets views of one batch share answers; `workers` asks several at once
     worlds = demand(plan, alias, key, values, pending, ask)       # or: what the rows with these keys are made of
     evaluation = delta_evaluation(block, worlds, scanner)         # scanner(occurrence) -> partitions, for Whole only
     evaluation = world_evaluation(block, worlds, scanner)         # or: the rows that were demanded
@@ -20,6 +21,7 @@ lose a row is asked of a source (rule R4); a row's counts before and after are e
 from vm.block import JoinBlock, Occurrence, flatten
 from vm.evaluation import Evaluation, Frame, build_evaluation, delta_evaluation, render, world_evaluation
 from vm.explain import ExplainRow, explain
+from vm.shared import SharedLookups, needed_columns
 from vm.sweep import Ask, SweepLimits, demand, sweep
 from vm.tree import SweepPlan, plan_sweep
 from vm.worlds import TAG, Whole, Worlds, before
@@ -32,6 +34,7 @@ __all__ = [
     "Frame",
     "JoinBlock",
     "Occurrence",
+    "SharedLookups",
     "SweepLimits",
     "SweepPlan",
     "Whole",
@@ -42,6 +45,7 @@ __all__ = [
     "demand",
     "explain",
     "flatten",
+    "needed_columns",
     "plan_sweep",
     "render",
     "sweep",

@@ -68,6 +68,7 @@ class SharedLookups:
         for relation, columns in (needed or {}).items():
             self._needed.setdefault(_identity(relation), set()).update(columns)
         self._memories: dict[tuple[_Identity, tuple[str, ...], tuple[str, ...]], _Memory] = {}
+        self._counting = threading.Lock()
         self.asked = 0
         self.saved = 0
 
@@ -79,15 +80,15 @@ class SharedLookups:
             predicate = self._predicate(relation, ordered, memory.values)
             wanted = values.select(list(ordered))
             missing = wanted.filter(pc.invert(predicate(wanted)))
+            with self._counting:
+                self.asked += missing.num_rows > 0
+                self.saved += missing.num_rows == 0
             if missing.num_rows:
-                self.asked += 1
                 answer = self._lookup(relation, memory.rows.columns, ordered, missing).select(memory.rows.columns)
                 # A source's equality may be wider than ours: a row that two questions find is kept for one of them.
                 new = self._predicate(relation, ordered, missing)
                 memory.rows += answer.filter(new(answer.table))
                 memory.values = pa.concat_tables([memory.values, missing])
-            else:
-                self.saved += 1
             return memory.rows.select(columns)
 
     def _memory(self, relation: Relation, columns: Sequence[str], key: tuple[str, ...]) -> _Memory:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -124,7 +124,7 @@ def demand(
         asking = _Asking(learned, ask, limits, workers)
         reason = asking.too_many(keys, "those asked for", alias)
         if not reason:
-            asking.ask(alias, "", tuple(columns), KeyPredicate(tuple(columns), tuple(families), keys))
+            asking.start(alias, KeyPredicate(tuple(columns), tuple(families), keys))
             whole |= asking.outward(plan.component(alias), alias)
     if reason:
         whole |= dict.fromkeys(plan.component(alias).aliases, reason)
@@ -142,7 +142,7 @@ class _Asking:
         self._learned = learned
         self._ask = ask
         self._limits = limits
-        self._workers = workers
+        self._workers = workers or _Here()
 
     def both_ways(self, component: Component) -> str:
         """Leaves to root, then root to leaves (W1). Returns why the component must be scanned instead, or ''."""
@@ -157,12 +157,10 @@ class _Asking:
             return ""
         return f"{len(keys)} distinct keys travel from {sender} to {target}: a scan is cheaper than a lookup"
 
-    def ask(self, target: str, sender: str, columns: Sequence[str], predicate: KeyPredicate) -> None:
-        """Without a single key there is nothing to learn but that nothing is there."""
-        one = self._learned[target]
-        empty = Bag.empty(one.columns)
-        answer = self._ask(target, one.columns, columns, predicate.keys.values) if len(predicate.keys) else empty
-        one.learn(sender, predicate, answer)
+    def start(self, alias: str, predicate: KeyPredicate) -> None:
+        """Learn the rows that have keys which nobody sent. Without a single key there are none."""
+        one = self._learned[alias]
+        one.learn("", predicate, self._answer(alias, predicate) if len(predicate.keys) else Bag.empty(one.columns))
 
     def _run(self, hops: Sequence[Hop], *, stop: bool) -> dict[str, str]:
         """Ask along all hops. A target with too many keys is left out, with what lies behind it; or all stops."""
@@ -171,43 +169,32 @@ class _Asking:
         running: dict[Future[Bag], tuple[Hop, KeyPredicate]] = {}
         try:
             while waiting or running:
-                busy = {self._source(hop.target) for hop, _ in running.values()}
                 for hop in list(waiting):
-                    # W2 reads everything that others brought to the sender, so they come first.
-                    unfinished = [*waiting, *(one for one, _ in running.values())]
-                    if any(one.target == hop.sender and one.sender != hop.target for one in unfinished):
-                        continue
-                    if hop.sender in left_out:
-                        left_out[hop.target] = left_out[hop.sender]
-                        waiting.remove(hop)
+                    asked = [one for one, _ in running.values()]
+                    # W2 reads all that others bring to the sender, so they come first.
+                    if any(one.target == hop.sender and one.sender != hop.target for one in (*waiting, *asked)):
                         continue
                     predicate = self._predicate(hop)
-                    reason = self.too_many(predicate.keys, hop.sender, hop.target)
-                    if reason:
+                    if hop.sender in left_out:
+                        left_out[hop.target] = left_out[hop.sender]
+                    elif reason := self.too_many(predicate.keys, hop.sender, hop.target):
                         left_out[hop.target] = reason
                         if stop:
                             return left_out
-                    elif not len(predicate.keys):
-                        pass
-                    elif self._workers is None:
-                        self.ask(hop.target, hop.sender, predicate.columns, predicate)
-                    elif (source := self._source(hop.target)) in busy:
-                        continue
-                    else:
-                        busy.add(source)
-                        columns = self._learned[hop.target].columns
-                        values = predicate.keys.values
-                        running[self._workers.submit(self._ask, hop.target, columns, predicate.columns, values)] = (
-                            hop,
-                            predicate,
-                        )
+                    elif len(predicate.keys):
+                        if self._source(hop.target) in {self._source(one.target) for one in asked}:
+                            continue
+                        running[self._workers.submit(self._answer, hop.target, predicate)] = hop, predicate
                     waiting.remove(hop)
-                for future in wait(running, return_when=FIRST_COMPLETED).done if running else ():
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
                     hop, predicate = running.pop(future)
                     self._learned[hop.target].learn(hop.sender, predicate, future.result())
         finally:
             wait(running)  # nobody may still read when the caller goes on
         return left_out
+
+    def _answer(self, alias: str, predicate: KeyPredicate) -> Bag:
+        return self._ask(alias, self._learned[alias].columns, predicate.columns, predicate.keys.values)
 
     def _predicate(self, hop: Hop) -> KeyPredicate:
         at_sender, at_target = hop.edge.toward(hop.target)
@@ -220,3 +207,12 @@ class _Asking:
 
     def _source(self, alias: str) -> str:
         return self._learned[alias].occurrence.relation.name.source
+
+
+class _Here(Executor):
+    """Does at once, in this thread, what it is given."""
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(function(*arguments, **named))
+        return done
