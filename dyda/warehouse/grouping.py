@@ -5,7 +5,7 @@ Entries name the group's texts p1 … pm and the arguments' texts x1 … xa. Num
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -255,6 +255,6 @@ class _Move:
             self.negative = [f"after_{number} < 0"]
 
 
-def _added(items: object) -> sql.SQL:
+def _added(items: Iterable[str]) -> sql.SQL:
     """Items that follow others."""
-    return sql.SQL("".join(f", {item}" for item in items))  # type: ignore[attr-defined]
+    return sql.SQL("".join(f", {item}" for item in items))
