@@ -1,7 +1,8 @@
 """What a tree computes, whatever it is called: equal for two forms of a view that have the same rows.
 
 A table is known by its oid and a column by its number and type, so renames are seen through; aliases and the names of
-columns count for nothing, the order of conditions and whether they stand in ON or WHERE neither.
+columns count for nothing, the order of conditions and whether they stand in ON or WHERE neither. Around a subquery or
+an outer join they do: what is kept beside the extent depends on what stands below it.
 """
 
 from __future__ import annotations
@@ -55,18 +56,12 @@ class Shapes:
                 assert_never(query)
 
     def rows(self, node: Node) -> Hashable:
-        """Inner joins, selections and subqueries that let rows through: they commute."""
-        leaves, conditions, filters = _region(node)
+        """Inner joins and selections: they commute."""
+        leaves, conditions = _region(node)
         return (
             tuple(self._leaf(leaf) for leaf in leaves),
             frozenset(self.expression(condition) for condition in conditions),
-            frozenset(self._filter(one) for one in filters),
         )
-
-    def _filter(self, node: SemiJoin) -> Hashable:
-        conditions = frozenset(self.expression(condition) for condition in node.conditions)
-        membership = tuple(self.expression(side) for side in node.membership or ())
-        return node.anti, conditions, membership, self.rows(node.right)
 
     def _leaf(self, node: Node) -> Hashable:
         match node:
@@ -82,8 +77,10 @@ class Shapes:
                     tuple(self.aggregate(aggregate) for aggregate in aggregates),
                 )
             case OuterJoin(left, right, kind, conditions):
-                on = frozenset(self.expression(condition) for condition in conditions)
-                return kind, self.rows(left), self.rows(right), on
+                return kind, self.rows(left), self.rows(right), tuple(map(self.expression, conditions))
+            case SemiJoin(left, right, conditions, anti, membership):
+                compared = tuple(map(self.expression, membership or ()))
+                return anti, self.rows(left), self.rows(right), tuple(map(self.expression, conditions)), compared
             case _:
                 raise AssertionError(f"{type(node).__name__} is not a leaf")
 
@@ -100,8 +97,7 @@ class Shapes:
             for below in node.inputs:
                 self._number(below)
             return
-        leaves, _, filters = _region(node)
-        for leaf in leaves:
+        for leaf in _region(node)[0]:
             for below in leaf.inputs:
                 self._number(below)
             self._occurrences += 1
@@ -113,31 +109,24 @@ class Shapes:
             elif isinstance(leaf, Derived | Group):
                 for place, ref in enumerate(leaf.columns):
                     self._names[ref] = ColumnRef(alias, str(place))
-        for one in filters:
-            self._number(one.right)
 
 
-def _region(node: Node) -> tuple[list[Node], list[Expression], list[SemiJoin]]:
+def _region(node: Node) -> tuple[list[Node], list[Expression]]:
     leaves: list[Node] = []
     conditions: list[Expression] = []
-    filters: list[SemiJoin] = []
     for one in _commuting(node):
         match one:
             case Select(condition=condition):
                 conditions.append(condition)
             case Join(condition=condition):
                 conditions += [condition] if condition is not None else []
-            case SemiJoin():
-                filters.append(one)
             case _:
                 leaves.append(one)
-    return leaves, conditions, filters
+    return leaves, conditions
 
 
 def _commuting(node: Node) -> Iterator[Node]:
     if isinstance(node, Select | Join):
         for below in node.inputs:
             yield from _commuting(below)
-    if isinstance(node, SemiJoin):
-        yield from _commuting(node.left)
     yield node

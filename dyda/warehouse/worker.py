@@ -34,6 +34,7 @@ from dyda.warehouse.extents import Extent
 from dyda.warehouse.installation import VIEW_STATES, Installation, carry_out, save_relation, save_source
 from dyda.warehouse.reader import Reader, check_names
 from dyda.warehouse.records import RelationState, RequestRecord, SourceState
+from dyda.warehouse.regrouping import regroup
 from dyda.warehouse.staging import Staging, create_staging, drop_staging
 from dyda.warehouse.state_rows import state_rows
 from dyda.warehouse.states import StoredState, stored_state
@@ -297,6 +298,22 @@ class Worker:
         try:
             with self._writing() as cursor:
                 combining.combine_staging(cursor, view, state, entries, target)
+        except BaseException:
+            with contextlib.suppress(DydaError):
+                self.drop_staging(target)
+            raise
+        return target
+
+    def regroup_staging(self, view: str, number: int, known: State, state: State, places: Sequence[int]) -> Staging:
+        """A new staging table with the rows of `state`, made from those of state `number` of the view, as committed.
+
+        `known` is that state; `places` says for each column of `state` but the digest which of its columns it is made
+        from, from 0. The caller drops the table, or an installation takes it.
+        """
+        target = self.staging(len(state.columns))
+        try:
+            with self._writing() as cursor:
+                regroup(cursor, self._stored(cursor, view, number, known), state, places, target)
         except BaseException:
             with contextlib.suppress(DydaError):
                 self.drop_staging(target)
