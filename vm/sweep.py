@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from dyda.model.bag import Bag
+from vm.block import Occurrence
 from vm.keys import KeyPredicate, KeySet, distinct_keys
 from vm.learned import Learned
 from vm.tree import INEXACT, Component, Edge, Hop, SweepPlan, plan_sweep
@@ -102,33 +103,43 @@ def demand(
 ) -> dict[str, Worlds | Whole]:
     """What the block needs for combinations in which `alias` has one of the key tuples `values` in `columns` (K1).
 
-    The new world is S − P as in `sweep`, and old = new unless `deltas` are given. Of an occurrence that is Whole there
-    are more rows than asked for; if `alias` is, so is the answer, and the caller keeps what it wants.
+    The new world is S − P as in `sweep`, and old = new unless `deltas` are given. Columns in which a value is NULL, or
+    which no source can look up, are left out of the question, so rows with other keys may come along; of an occurrence
+    that is Whole all do. The caller keeps what it wants.
     """
-    limits = limits or SweepLimits()
     learned = {one.alias: Learned(one, deltas or {}, pending, only_covered=True) for one in plan.block.occurrences}
-    start = learned[alias]
-    carried = [start.occurrence.by_column[column] for column in columns]
-    families = [one.family for one in carried if one.family is not None and one.family not in INEXACT]
     whole: dict[str, str] = {
         other: _unconnected(c) for c in plan.components if alias not in c.aliases for other in c.aliases
     }
-    reason = ""
-    if any(column.null_count for column in values.columns):
-        reason = f"a key of {alias} is NULL, which no lookup finds"
-    elif len(families) < len(columns) or not columns:
-        reason = f"no source can look up {', '.join(columns) or 'nothing'} of {alias}"
-    else:
-        types = [one.column.type.name for one in carried]
-        keys = distinct_keys([values.rename_columns(list(columns))], columns, columns, families, types)
-        asking = _Asking(learned, ask, limits, workers)
-        reason = asking.too_many(keys, "those asked for", alias)
-        if not reason:
-            asking.start(alias, KeyPredicate(tuple(columns), tuple(families), keys))
-            whole |= asking.outward(plan.component(alias), alias)
+    asking = _Asking(learned, ask, limits or SweepLimits(), workers)
+    predicate = _demanded(learned[alias].occurrence, columns, values)
+    if isinstance(predicate, str):
+        reason = predicate
+    elif not (reason := asking.too_many(predicate.keys, "those asked for", alias)):
+        asking.start(alias, predicate)
+        whole |= asking.outward(plan.component(alias), alias)
     if reason:
         whole |= dict.fromkeys(plan.component(alias).aliases, reason)
     return {other: one.whole(whole[other]) if other in whole else one.worlds() for other, one in learned.items()}
+
+
+def _demanded(occurrence: Occurrence, columns: Sequence[str], values: pa.Table) -> KeyPredicate | str:
+    """What to ask the occurrence for, or why it cannot be asked."""
+    families: dict[str, str] = {}
+    without_null = [name for name, array in zip(columns, values.columns, strict=True) if not array.null_count]
+    for name in without_null:
+        family = occurrence.by_column[name].family
+        if family is not None and family not in INEXACT:
+            families[name] = family
+    if not families:
+        if len(without_null) < len(columns):
+            return f"a key of {occurrence.alias} is NULL, which no lookup finds"
+        return f"no source can look up {', '.join(columns) or 'nothing'} of {occurrence.alias}"
+    asked = tuple(families)
+    types = [occurrence.by_column[name].column.type.name for name in asked]
+    named = values.rename_columns(list(columns)).select(list(asked))
+    keys = distinct_keys([named], asked, asked, tuple(families.values()), types)
+    return KeyPredicate(asked, tuple(families.values()), keys)
 
 
 def _unconnected(component: Component) -> str:

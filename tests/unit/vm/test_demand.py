@@ -92,6 +92,24 @@ def test_R5_a_null_key_is_scanned_for() -> None:
     assert memory.asked == []
 
 
+def test_R5_a_composite_key_is_asked_for_by_its_columns_without_null() -> None:
+    """More rows come along than asked for, but no scan."""
+    block = block_of()
+    memory = Memory(block.by_alias, READ)
+    keys = pa.table({"x": pa.array(["1", None], pa.string()), "y": pa.array(["5", "6"], pa.string())})
+    worlds = demand(plan_sweep(block), "r", ["x", "y"], keys, {}, memory.ask)
+    assert memory.asked[0] == ("r", ("y",), [("5",), ("6",)])
+    assert reasons(worlds) == {}
+    assert entries(worlds["r"].table) == {("1", "5"): (1, 1), ("2", "6"): (1, 1), (None, "6"): (1, 1)}
+
+
+def test_R4_a_composite_key_is_asked_for_by_its_columns_that_can_be_looked_up() -> None:
+    block = block_of(x="double precision")
+    memory = Memory(block.by_alias, READ)
+    demand(plan_sweep(block), "r", ["x", "y"], pa.table({"x": ["1.0"], "y": ["5"]}), {}, memory.ask)
+    assert memory.asked[0] == ("r", ("y",), [("5",)])
+
+
 @pytest.mark.parametrize("kind", ["MOOD", "double precision"])
 def test_R4_a_key_that_no_source_can_be_asked_for_is_scanned_for(kind: str) -> None:
     block = block_of(x=kind)
