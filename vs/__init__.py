@@ -16,7 +16,7 @@ is carried up to the view (carrying), and what follows from it for the rest is i
 first (below).
 """
 
-from vs.below import views_below
+from vs.below import lowest_first, views_below
 from vs.candidates import candidate_relations
 from vs.evolution import Evolution, evolve
 from vs.judgement import Alternative, Broken, Holds, Judgement, Rewritten
@@ -37,6 +37,7 @@ __all__ = [
     "candidate_relations",
     "effective_preferences",
     "evolve",
+    "lowest_first",
     "read",
     "synchronize",
     "views_below",

@@ -6,7 +6,7 @@ is broken is gone. What is put in place of its name is always its own definition
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from dyda.model.algebra import Derived, Node, Query, Scan, ViewDefinition
@@ -17,7 +17,7 @@ from vs.carrying import Moved
 from vs.judgement import Broken, Holds, Judgement, Rewritten
 from vs.wording import put_over
 
-__all__ = ["Below", "views_below"]
+__all__ = ["Below", "lowest_first", "views_below"]
 
 
 class _View(RelationName):
@@ -97,6 +97,22 @@ class Below:
 def views_below(definition: ViewDefinition) -> frozenset[str]:
     """The views that a view reads itself; those below these are theirs."""
     return frozenset(_derived(definition.tree))
+
+
+def lowest_first(definitions: Iterable[ViewDefinition]) -> list[ViewDefinition]:
+    """The views in an order in which each comes after those that it reads; by name where that says nothing."""
+    known = {definition.name: definition for definition in definitions}
+    order: dict[str, ViewDefinition] = {}
+
+    def add(name: str) -> None:
+        if name in known and name not in order:
+            for below in sorted(views_below(known[name])):
+                add(below)
+            order[name] = known[name]
+
+    for name in sorted(known):
+        add(name)
+    return list(order.values())
 
 
 def _derived(node: Node) -> dict[str, Derived]:
