@@ -134,7 +134,7 @@ def test_figure_1_of_paper_000_is_harmless_where_log_and_rows_are_read_in_one_sn
     assert figure_1(memory.ask, pending) == {("1",): 1, ("2",): 1}
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(cases(), st.data())
 def test_where_its_assumption_holds_arrival_order_gives_the_state_after_ours(case: Case, data: st.DataObject) -> None:
     """Others arrive between the hops of the sweep, and the state without them is reached (paper 003, Section 5.3)."""
@@ -150,7 +150,7 @@ def test_where_its_assumption_holds_arrival_order_gives_the_state_after_ours(cas
     assert found_by(block, case, worlds) == expected(block, case, arrival.deltas)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(cases(), st.data())
 def test_nested_sweep_absorbs_what_arrives_and_gives_one_composite_change(case: Case, data: st.DataObject) -> None:
     block, _ = prepared(case)

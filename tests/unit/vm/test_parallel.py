@@ -123,7 +123,7 @@ def questions(asked: list[tuple[str, tuple[str, ...], list[Row]]]) -> list[tuple
     return sorted(asked)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(cases())
 def test_the_same_questions_and_the_same_worlds_as_one_after_the_other(case: Case) -> None:
     block, memory = prepared(case)

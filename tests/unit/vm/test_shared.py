@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 
 from dyda.model.bag import Bag
 from dyda.model.relation import Relation
@@ -136,7 +136,7 @@ def test_R4_a_row_that_two_questions_find_because_the_source_is_less_strict_coun
     assert shared(one, ["x"], ["x"], keys(asked[1])).to_dict() == rows
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(cases())
 def test_a_sweep_over_shared_lookups_reads_the_same_worlds(case: Case) -> None:
     """All occurrences of a relation share what is remembered, and a second view asks nothing."""

@@ -87,7 +87,7 @@ def test_sweep_gives_exactly_the_difference_that_brute_force_finds(case: Case) -
         assert not expected
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(cases(), st.data())
 def test_demand_gives_exactly_the_combinations_with_the_keys_that_are_asked_for(
     case: Case, data: st.DataObject
@@ -117,7 +117,7 @@ def test_demand_gives_exactly_the_combinations_with_the_keys_that_are_asked_for(
     assert difference(carried, complete, restricted, case.items) == expected
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(cases(), st.data())
 def test_W6_a_tagged_sweep_gives_the_difference_of_each_transaction(case: Case, data: st.DataObject) -> None:
     """Any number of states lies between the installed one and ours; what is not ours yet is compensated as ever."""

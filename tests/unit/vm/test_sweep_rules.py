@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
 from dyda.model.bag import Bag
-from dyda.model.relation import Relation
+from dyda.model.relation import Relation, RelationName
 from tests.unit.vm.hand import Memory, Rows, entries, projected, relation, view
 from tests.unit.vm.judge import Condition, difference
 from vm.block import JoinBlock, flatten
@@ -196,6 +198,16 @@ def test_R4_only_equalities_within_one_family_are_pushed(left: str, right: str, 
     block = flatten(view("v", {"r": r, "s": s}, ["r.x = s.x"], {"o": "r.x"}))
     assert (len(plan_sweep(block).components) == 1) == pushed
     assert whole_reason(block, "r", {("7",): 1}) == ({} if pushed else {"s": "no pushable equality leads to s"})
+
+
+@pytest.mark.parametrize(("kind", "pushed"), [("double precision", False), ("real", False), ("integer", True)])
+def test_R4_floats_are_no_keys_between_what_a_step_keeps_and_a_relation(kind: str, pushed: bool) -> None:
+    """Spark writes 1.0E10 where PostgreSQL writes 10000000000: as texts they do not meet."""
+    r, s = relation("r", {"x": kind}), relation("s", {"x": kind})
+    kept = replace(s, name=RelationName("", "v", "0"))
+    block = flatten(view("v", {"r": r, "s": kept}, ["r.x = s.x"], {"o": "r.x"}))
+    assert (len(plan_sweep(block).components) == 1) == pushed
+    assert len(plan_sweep(flatten(view("v", {"r": r, "s": s}, ["r.x = s.x"], {"o": "r.x"}))).components) == 1
 
 
 def test_R4_a_source_may_answer_with_more_rows_but_only_those_asked_for_count() -> None:
