@@ -19,35 +19,48 @@ lose a row is asked of a source (rule R4); a row's counts before and after are e
 """
 
 from vm.block import JoinBlock, Occurrence, flatten
-from vm.evaluation import Evaluation, Frame, build_evaluation, delta_evaluation, render, world_evaluation
-from vm.explain import ExplainRow, explain
-from vm.shared import SharedLookups, needed_columns
+from vm.compile import compile_view
+from vm.evaluation import Evaluation, Frame, Scanner, build_evaluation, delta_evaluation, render, world_evaluation
+from vm.explain import ExplainRow, explain, explain_program, source_queries
+from vm.program import WAREHOUSE, Program, Step, Term, state_number, state_relation
+from vm.shared import Lookup, SharedLookups, needed_columns
 from vm.sweep import Ask, SweepLimits, demand, sweep
 from vm.tree import SweepPlan, plan_sweep
 from vm.worlds import TAG, Whole, Worlds, before
 
 __all__ = [
     "TAG",
+    "WAREHOUSE",
     "Ask",
     "Evaluation",
     "ExplainRow",
     "Frame",
     "JoinBlock",
+    "Lookup",
     "Occurrence",
+    "Program",
+    "Scanner",
     "SharedLookups",
+    "Step",
     "SweepLimits",
     "SweepPlan",
+    "Term",
     "Whole",
     "Worlds",
     "before",
     "build_evaluation",
+    "compile_view",
     "delta_evaluation",
     "demand",
     "explain",
+    "explain_program",
     "flatten",
     "needed_columns",
     "plan_sweep",
     "render",
+    "source_queries",
+    "state_number",
+    "state_relation",
     "sweep",
     "world_evaluation",
 ]

@@ -12,13 +12,14 @@ value where the view computes with it, as both where one cannot give the other.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from dyda.model.algebra import ColumnRef, Expression, Join, Node, OutputColumn, Scan, Select, ViewDefinition
 from dyda.model.relation import Column, Relation, RelationName
 
-__all__ = ["CarriedColumn", "FrameColumn", "JoinBlock", "Occurrence", "flatten"]
+__all__ = ["CarriedColumn", "FrameColumn", "JoinBlock", "Occurrence", "flatten", "join_block"]
 
 
 @dataclass(frozen=True)
@@ -126,25 +127,36 @@ class JoinBlock:
 
 
 def flatten(view: ViewDefinition, plain_numeric: str = "decimal(38,18)") -> JoinBlock:
-    """The block of a view. `plain_numeric` is the Spark type in which numeric without precision computes."""
+    """The block of a plain view. `plain_numeric` is the Spark type in which numeric without precision computes."""
     scans: list[Scan] = []
     conjuncts: list[Expression] = []
     _gather(view.select.input, scans, conjuncts)
-    items = view.select.items
+    return join_block(view.name, view.sql, scans, conjuncts, view.select.items, plain_numeric)
+
+
+def join_block(
+    view: str,
+    text: str,
+    scans: Sequence[Scan],
+    conjuncts: Sequence[Expression],
+    items: Sequence[OutputColumn],
+    plain_numeric: str,
+) -> JoinBlock:
+    """A block over these occurrences. `text` is the view's own, whose names no frame may take."""
     aliases = [scan.alias for scan in scans]
     if len(set(aliases)) != len(aliases):
-        raise ValueError(f"view {view.name}: two occurrences share an alias: {aliases}")
+        raise ValueError(f"view {view}: two occurrences share an alias: {aliases}")
     passed = {item.expression.column for item in items if item.expression.column is not None}
     computed = {ref for conjunct in conjuncts for ref in conjunct.columns}
     computed |= {ref for item in items if item.expression.column is None for ref in item.expression.columns}
     # No lambda variable in the view's text may be called like a frame's column: it would capture the column.
     prefix = ""
-    while re.search(prefix + r"[tv]\d+_\d+", view.sql):
+    while re.search(prefix + r"[tv]\d+_\d+", text):
         prefix += "_"
     occurrences = tuple(
         _occurrence(index, scan, passed, computed, plain_numeric, prefix) for index, scan in enumerate(scans)
     )
-    return JoinBlock(view.name, occurrences, tuple(conjuncts), items)
+    return JoinBlock(view, occurrences, tuple(conjuncts), tuple(items))
 
 
 def _gather(node: Node, scans: list[Scan], conjuncts: list[Expression]) -> None:

@@ -72,6 +72,8 @@ class Evaluation:
     counting: Counting
     types: tuple[str, ...] | None = None
     sign: int = 1
+    side: int | None = None
+    """Written behind the items where a set operation has to know: 0 left, 1 right."""
 
     @property
     def difference(self) -> bool:
@@ -152,6 +154,7 @@ def build_evaluation(
     *,
     types: Sequence[str] | None = None,
     sign: int = 1,
+    side: int | None = None,
 ) -> Evaluation:
     """The whole view over scans, less `pending`: captured changes that the state asked for does not include yet."""
     worlds = {}
@@ -159,7 +162,7 @@ def build_evaluation(
         none = Bag.empty(list(occurrence.columns))
         restored = before(none, (pending or {}).get(occurrence.alias, none))
         worlds[occurrence.alias] = Whole(NEW_WORLD.table(restored, none), "the whole view is asked for", NEW_WORLD)
-    return _evaluation(block, worlds, scanner, NEW_WORLD, types, sign)
+    return replace(_evaluation(block, worlds, scanner, NEW_WORLD, types, sign), side=side)
 
 
 def _typed(block: JoinBlock, types: Sequence[str] | None) -> tuple[JoinBlock, tuple[str, ...] | None]:
@@ -227,6 +230,8 @@ def render(
         query = f"SELECT {hint}{''.join(f'{c}, ' for c in columns)}{counts} FROM ({query}) x {join}"
     outputs = [f"{_encoded(block, i, types[i])} AS c{i + 1}" for i in range(len(block.items))]
     counting = evaluation.counting
+    if evaluation.side is not None:
+        outputs.append(f"'{evaluation.side}' AS c{len(block.items) + 1}")
     outputs.append(f"{counting.count} AS n" if evaluation.sign > 0 else f"-({counting.count}) AS n")
     if counting.tag is not None:
         outputs.append(f"CAST({counting.tag} AS INT) AS t")

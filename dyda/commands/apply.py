@@ -10,13 +10,13 @@ from typing import Any
 
 from dyda.commands.knowledge import CHANGED, knowledge_to_apply, plan_knowledge
 from dyda.commands.recovering import recover
+from dyda.commands.texts import ViewTexts, readers_of
 from dyda.commands.work import Progress, attach, bring_about, hand_over, release
 from dyda.engine import Engine
 from dyda.errors import DydaError
 from dyda.house import House
 from dyda.maintenance import Maintainer, Target
-from dyda.model.algebra import ViewDefinition, scans
-from dyda.model.parse import parse_view
+from dyda.model.algebra import scans
 from dyda.project import Project
 from dyda.warehouse import Warehouse
 
@@ -87,7 +87,8 @@ def execute_apply(maintainer: Maintainer, project: Project, progress: Progress) 
     plan = _plan(house, project)
     knowledge = knowledge_to_apply(house, project, maintainer.known, plan.knowledge)
     reasons = dict.fromkeys(plan.create, "created") | dict.fromkeys(plan.change, "its file changed")
-    definitions = {name: _check(house, name, project.view_files[name]) for name in reasons}
+    texts = ViewTexts(house, project.view_files)
+    definitions = {name: texts.read(name, project.view_files[name]) for name in reasons}
     for definition in definitions.values():
         house.engine.analyse(definition)
     for name in plan.drop:
@@ -98,7 +99,9 @@ def execute_apply(maintainer: Maintainer, project: Project, progress: Progress) 
     if knowledge is not None:
         knowledge.keep(maintainer.worker)
         maintainer.reload()
-    targets = [Target(name, text := project.view_files[name], text, reason) for name, reason in reasons.items()]
+    targets = [
+        Target(name, definitions[name].sql, project.view_files[name], reason) for name, reason in reasons.items()
+    ]
     for name in plan.recover:
         found = recover(maintainer, maintainer.known.frozen[name], project.view_files[name])
         if found is not None:
@@ -130,11 +133,14 @@ def _announced(maintainer: Maintainer, names: Iterable[str]) -> Iterator[None]:
 def _plan(house: House, project: Project) -> ApplyPlan:
     records = {record.name: record for record in house.warehouse.views()}
     found: dict[str, list[str]] = {name: [] for name in VIEWS}
-    for name, text in project.view_files.items():
+    files = project.view_files
+    moved = {name for name, text in files.items() if name not in records or records[name].file_text != text}
+    above = readers_of(files, moved | (records.keys() - files.keys()))
+    for name, text in files.items():
         record = records.get(name)
         if record is None or record.version is None:  # without a version: whoever was building it has died
             found["create"].append(name)
-        elif record.file_text != text:
+        elif record.file_text != text or name in above:
             found["change"].append(name)
         elif record.stored_state == "broken":
             found["recover"].append(name)
@@ -144,10 +150,6 @@ def _plan(house: House, project: Project) -> ApplyPlan:
             found["unchanged"].append(name)
     found["drop"] = [name for name in records if name not in project.view_files]
     return ApplyPlan(**{name: tuple(found[name]) for name in VIEWS}, knowledge=plan_knowledge(house, project))
-
-
-def _check(house: House, name: str, text: str) -> ViewDefinition:
-    return parse_view(name, text, house.describe, plain_numeric=house.project.settings.spark.numeric)
 
 
 def _answer(warehouse: Warehouse, plan: ApplyPlan) -> dict[str, Any]:

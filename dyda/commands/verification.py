@@ -10,15 +10,17 @@ Should the daemon have gone past the snapshots meanwhile, they are taken anew.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 from dyda.errors import BrokenUnit, DydaError
 from dyda.house import House
-from dyda.maintenance.live import BuildPlan, Known, LiveView, Target, load
+from dyda.maintenance.live import Known, LiveView, load
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.refresh import Refresh
 from dyda.model.position import Position
-from dyda.warehouse import FrozenWarehouse
+from dyda.model.state import State
+from dyda.warehouse import FrozenWarehouse, Staging, Warehouse
 from scheduler import Queued
 
 __all__ = ["verify_view"]
@@ -90,21 +92,43 @@ def _read_queue(poll: Poll, known: Known, view: LiveView, positions: dict[str, P
     return None
 
 
+@dataclass(frozen=True)
+class _Stagings:
+    """Staging tables of one who does not hold the lock."""
+
+    warehouse: Warehouse
+    stack: ExitStack
+
+    def staging(self, columns: int) -> Staging:
+        return self.stack.enter_context(self.warehouse.staging(columns))
+
+    def combine_staging(self, state: State, entries: Staging, *, view: str) -> Staging:
+        return self.stack.enter_context(self.warehouse.combined(state, entries, view=view))
+
+
 def _compare(
     house: House, view: LiveView, poll: Poll, frozen: FrozenWarehouse, positions: dict[str, Position]
 ) -> dict[str, Any]:
     """Build the view at the frozen positions and compare it with the frozen extent."""
     refresh = Refresh(house, poll)
-    refresh.read_images([view.block])
-    target = Target(view.name, view.definition.sql, None, "verify")
-    plan = BuildPlan(target, view.definition, view.block, tuple(house.engine.analyse(view.definition)))
-    with house.warehouse.staging(len(plan.outputs)) as staging:
-        refresh.build(plan, positions, staging, lambda done, total: None)
+    refresh.read_images(view.program.blocks)
+    with ExitStack() as stack:
+        (*states, rows), _ = refresh.build(
+            view.program,
+            lambda one: positions.get(one.relation.name.source),
+            _Stagings(house.warehouse, stack),
+            lambda done, total: None,
+        )
         for source, snapshot in poll.snapshots.items():
             moved = [n for n, text in snapshot.fingerprint_again().items() if text != snapshot.fingerprints.get(n)]
             if moved:
                 raise BrokenUnit(source, frozenset(map(str, moved)), "the schema moved while it was being read")
-        comparison = frozen.compare(view.name, staging)
+        comparison = frozen.compare(view.name, rows)
+        for number, state in enumerate(states):
+            kept = frozen.compare_state(view.name, number, state)
+            if comparison.equal and not kept.equal:
+                reason = f"what step {number + 1} keeps is not what it should be ({kept.missing} rows are missing,"
+                return {"result": "different", "reason": f"{reason} {kept.extra} are too many)"}
     names = [column.name for column in view.record.columns]
     return {
         "result": "equal" if comparison.equal else "different",

@@ -23,7 +23,7 @@ from dyda.maintenance import Maintainer, Target
 from dyda.maintenance.live import load
 from dyda.model.algebra import scans
 from dyda.model.parse import parse_view
-from vm import explain
+from vm import explain_program
 
 __all__ = ["execute_resync", "verify", "views_explain", "views_resync"]
 
@@ -35,7 +35,7 @@ def views_explain(folder: Path, name: str) -> dict[str, Any]:
         view = load(house).views.get(name)
         if view is None:
             return {"name": name, "steps": [], "queries_per_update": {}, "notes": [f"not maintained: {record.reason}"]}
-        rows = explain(view.plan)
+        rows = explain_program(view.program)
         return {
             "name": name,
             "steps": [{"step": r.step, "subject": r.subject, "how": r.how} for r in rows if r.queries is None],

@@ -7,6 +7,7 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ from dyda.errors import EngineFailed
 from dyda.model.algebra import ViewDefinition
 from dyda.model.bag import COUNT, Bag
 from vm.block import JoinBlock, flatten
+from vm.compile import compile_view
 from vm.evaluation import Evaluation, render
+from vm.program import Program
 
 __all__ = ["Engine", "Progress", "Sink"]
 
@@ -62,13 +65,31 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    @property
+    def numeric(self) -> str:
+        """The Spark type in which numeric without precision computes."""
+        return self._settings.numeric
+
     def block(self, view: ViewDefinition) -> JoinBlock:
         """The view's block with this engine's numeric setting."""
         return flatten(view, self._settings.numeric)
 
     def analyse(self, view: ViewDefinition) -> list[OutputType]:
         """The types of the view's columns; UnsupportedSql if Spark or the warehouse cannot take it."""
-        outputs = self.types(self.block(view))
+        return self.outputs(view, self.program(view))
+
+    def program(self, view: ViewDefinition) -> Program:
+        """The view's steps, with the types that Spark gives what they compute."""
+
+        def types_of(_: int, block: JoinBlock) -> list[str]:
+            return [output.warehouse_type for output in self.types(block)]
+
+        return compile_view(view, types_of, self.numeric)
+
+    def outputs(self, view: ViewDefinition, program: Program) -> list[OutputType]:
+        """The columns that readers of the view see."""
+        found = self.types(program.last.terms[0].block)
+        outputs = [replace(output, name=name) for output, name in zip(found, view.names, strict=True)]
         refuse_untyped(view.name, outputs)
         return outputs
 

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dyda.maintenance.live import BuildPlan, LiveView, Target
-from dyda.maintenance.refresh import WAREHOUSE, scanning
+from dyda.maintenance.partitions import extent_partitions, held_partition
+from dyda.maintenance.refresh import scanning
 from dyda.model.algebra import ViewDefinition
 from dyda.model.bag import COUNT, Bag
 from dyda.model.message import DataUpdate, SchemaChange, Truncation
 from dyda.model.position import Position
-from dyda.sources import ScanPartition
 from dyda.sources.reader import read_partition
-from dyda.warehouse import HeldExtent, Staging, ViewChange, hold_extent
+from dyda.warehouse import Staging, ViewChange, hold_extent
 from va import EXTENT, Adaptation, FromExtent, Reaggregate, Recompute, Restored, adapt
 from vm import JoinBlock, Occurrence, flatten, plan_sweep
 
@@ -130,7 +130,7 @@ class _Moving:
         written = 0
         if self.query is not None:
             with hold_extent(self.builder.house.warehouse.url, self.view.name) as held:
-                pieces = {EXTENT: _partitions(held, self.query.by_alias[EXTENT])}
+                pieces = {EXTENT: extent_partitions(held, self.query.by_alias[EXTENT])}
                 written += self.builder.refresh.write(
                     self.query,
                     lambda one: None if one.alias == EXTENT else self._to(one),
@@ -158,28 +158,10 @@ class _Moving:
         places = dict(restored.columns)
         with hold_extent(self.builder.house.warehouse.url, self.view.name) as held, scanning():
             shown = [places[column] for column in occurrence.columns]
-            rows = read_partition(_partition(held, held.distinct(restored.distinct, shown), occurrence.columns))
+            rows = read_partition(held_partition(held, held.distinct(restored.distinct, shown), occurrence.columns))
         then = Bag(rows.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)))
         return (now - then).consolidate()
 
     @property
     def _progress(self) -> Callable[[int, int], None]:
         return lambda done, total: self.builder.progress(f"adapting {self.view.name}", done, total)
-
-
-def _partitions(held: HeldExtent, occurrence: Occurrence) -> list[ScanPartition]:
-    places = [carried.column.number - 1 for carried in occurrence.carried]
-    return [_partition(held, query, occurrence.columns) for query in held.pieces(places)]
-
-
-def _partition(held: HeldExtent, query: str, columns: tuple[str, ...]) -> ScanPartition:
-    return ScanPartition(
-        source=WAREHOUSE,
-        relation=held.extent.view,
-        url=held.url,
-        snapshot=held.snapshot,
-        query=query,
-        columns=columns,
-        lock_timeout=0,
-        statement_timeout=0,
-    )

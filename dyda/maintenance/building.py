@@ -14,6 +14,7 @@ from dyda.maintenance.adapting import Adapter
 from dyda.maintenance.live import BuildPlan, Known, LiveView, Target
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.present import Present
+from dyda.maintenance.programs import state_tables
 from dyda.maintenance.refresh import Refresh
 from dyda.maintenance.story import story
 from dyda.model.algebra import ViewDefinition, scans
@@ -21,9 +22,8 @@ from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.model.render import render_view
-from dyda.warehouse import RelationState, ViewChange, ViewColumn, ViewRecord, ViewVersion, Worker
+from dyda.warehouse import RelationState, StateChange, ViewChange, ViewColumn, ViewRecord, ViewVersion, Worker
 from va import Adaptation, FromExtent, MetadataOnly, Recompute
-from vm import flatten
 from vs import Broken, Holds, Judgement, Rewritten, World, read, synchronize
 
 __all__ = ["Builder", "Progress", "Told"]
@@ -154,9 +154,9 @@ class Builder:
         return adapter.carry_out(view, adaptation, target, positions, told)
 
     def plan(self, target: Target, definition: ViewDefinition) -> BuildPlan:
-        numeric = self.house.project.settings.spark.numeric
-        outputs = tuple(self.house.engine.analyse(definition))
-        return BuildPlan(target, definition, flatten(definition, numeric), outputs)
+        engine = self.house.engine
+        program = engine.program(definition)
+        return BuildPlan(target, definition, program, tuple(engine.outputs(definition, program)))
 
     def recompute(
         self, plan: BuildPlan, positions: Mapping[str, Position], told: Told, reason: str | None = None
@@ -167,23 +167,30 @@ class Builder:
         """
         started, asked = time.perf_counter(), self.poll.queries
         if self._lies_beyond(positions, plan.definition):
-            self.refresh.read_images([plan.block])
-        staging = self.worker.staging(len(plan.outputs))
+            self.refresh.read_images(plan.program.blocks)
         name = plan.target.name
-        written = self.refresh.build(
-            plan, positions, staging, lambda done, total: self.progress(f"building {name}", done, total)
+        (*states, staging), written = self.refresh.build(
+            plan.program,
+            lambda occurrence: positions.get(occurrence.relation.name.source),
+            self.worker,
+            lambda done, total: self.progress(f"building {name}", done, total),
         )
         done = Recompute(plan.definition, reason or plan.target.reason)
         record = self._record(name)
         spent = (self.poll.queries - asked, written, time.perf_counter() - started)
         version = self.version(plan, told(done, *spent) if record is not None and record.version else {})
         unchanged = (
-            record is not None and not record.behind and record.sql == version.sql and record.columns == version.columns
+            record is not None
+            and not record.behind
+            and record.sql == version.sql
+            and record.columns == version.columns
+            and record.states == tuple(table.state for table in version.states or ())
         )
         expected = record.positions if record is not None else {}
         return ViewChange(
             view=name,
             staging=staging,
+            states=tuple(StateChange(number, staging=state) for number, state in enumerate(states)),
             mode="replace",
             version=None if unchanged and plan.target.file_text is None else version,
             state="live",
@@ -213,6 +220,7 @@ class Builder:
             cause=target.reason,
             file_text=target.file_text,
             details={"evolved": evolved, **details},
+            states=state_tables(plan.program),
         )
 
     def _record(self, name: str) -> ViewRecord | None:

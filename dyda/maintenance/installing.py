@@ -18,7 +18,7 @@ from dyda.model.relation import RelationName
 from dyda.warehouse import Installation, RelationState, SourceState, UnitRecord, ViewChange
 from scheduler import Queued, Unit
 
-__all__ = ["Phases", "Positions", "acknowledge", "everywhere", "installation", "positions_after"]
+__all__ = ["Phases", "Positions", "acknowledge", "everywhere", "installation", "moved_on", "positions_after"]
 
 Positions = dict[str, dict[str, Position]]
 
@@ -63,6 +63,16 @@ def positions_after(known: Known, changes: Iterable[ViewChange]) -> Positions:
     return positions
 
 
+def moved_on(known: Known, changes: Iterable[ViewChange]) -> Known:
+    """The catalog after changes that moved nothing but rows and positions."""
+    views = dict(known.views)
+    for change in changes:
+        view = views[change.view]
+        at = {source: new for source, (_, new) in change.positions.items() if new is not None}
+        views[change.view] = replace(view, record=replace(view.record, positions={**view.positions, **at}))
+    return replace(known, views=views)
+
+
 def installation(
     house: House,
     known: Known,
@@ -73,8 +83,10 @@ def installation(
     positions: Positions,
     phases: Phases,
     built: set[str],
+    *,
+    final: bool = True,
 ) -> Installation:
-    """Everything that one transaction installs."""
+    """Everything that one transaction installs. What is known of the sources comes with the `final` one of a run."""
     messages = unit.messages if unit else ()
     evolved = evolved_knowledge(known, builder.described, builder.gone)
     unread = builder.gone - _read_after(known, changes)
@@ -83,7 +95,7 @@ def installation(
         done=tuple(
             queued.number for queued in polled.queue if everywhere(positions, queued.message.source, queued.message.xid)
         ),
-        sources=tuple(_source_state(house, known, polled, name, built) for name in polled.snapshots),
+        sources=tuple(_source_state(house, known, polled, name, built) for name in polled.snapshots if final),
         relations=(
             *(
                 RelationState(relation, polled.snapshots[relation.name.source].fingerprints.get(relation.name))

@@ -9,14 +9,15 @@ from dyda.engine import OutputType
 from dyda.errors import DydaError, UnknownRelation
 from dyda.house import House
 from dyda.maintenance.knowing import Unread, read_document
-from dyda.model.algebra import ViewDefinition
+from dyda.maintenance.programs import recorded
+from dyda.model.algebra import ViewDefinition, scans
 from dyda.model.knowledge import Knowledge
 from dyda.model.parse import Resolve, parse_view
 from dyda.model.position import Position
 from dyda.model.preferences import Preference
 from dyda.model.relation import Relation, RelationName
 from dyda.warehouse import KnowledgeRecord, RelationRecord, SourceRecord, ViewRecord
-from vm import JoinBlock, SweepPlan, flatten, plan_sweep
+from vm import JoinBlock, Program
 from vs import Defaults
 
 __all__ = ["BuildPlan", "Known", "LiveView", "Target", "held_definition", "last_definition", "load"]
@@ -30,8 +31,7 @@ class LiveView:
 
     record: ViewRecord
     definition: ViewDefinition
-    block: JoinBlock
-    plan: SweepPlan
+    program: Program
 
     @property
     def name(self) -> str:
@@ -67,8 +67,13 @@ class BuildPlan:
 
     target: Target
     definition: ViewDefinition
-    block: JoinBlock
+    program: Program
     outputs: tuple[OutputType, ...]
+
+    @property
+    def block(self) -> JoinBlock:
+        """The one block of a plain view."""
+        return self.program.last.terms[0].block
 
 
 @dataclass(frozen=True)
@@ -122,13 +127,13 @@ def load(house: House, before: Known | None = None) -> Known:
             continue
         try:
             definition = parse_view(record.name, record.sql, resolve, plain_numeric=numeric)
+            program = recorded(numeric, definition, record)
         except DydaError as error:
             # The catalog's relations have gone on without this view: it is judged anew, alone.
             frozen[record.name] = record
             unreadable[record.name] = error.what
             continue
-        block = flatten(definition, numeric)
-        views[record.name] = LiveView(record, definition, block, plan_sweep(block))
+        views[record.name] = LiveView(record, definition, program)
     sources = {record.name: record for record in house.warehouse.sources()}
     kept = house.warehouse.knowledge()
     knowledge, unread = _knowledge(kept, relations, resolve, before)
@@ -169,8 +174,8 @@ def defaults(house: House) -> Defaults:
 
 def _same_relations(view: LiveView, relations: Mapping[RelationName, RelationRecord]) -> bool:
     return all(
-        (known := relations.get(occurrence.relation.name)) is not None and known.relation == occurrence.relation
-        for occurrence in view.block.occurrences
+        (known := relations.get(scan.relation.name)) is not None and known.relation == scan.relation
+        for scan in scans(view.definition.tree)
     )
 
 

@@ -36,7 +36,15 @@ from dyda.house import House
 from dyda.maintenance.approval import Approval
 from dyda.maintenance.building import Builder, Progress
 from dyda.maintenance.evolving import KnowledgeWatch
-from dyda.maintenance.installing import Phases, Positions, acknowledge, everywhere, installation, positions_after
+from dyda.maintenance.installing import (
+    Phases,
+    Positions,
+    acknowledge,
+    everywhere,
+    installation,
+    moved_on,
+    positions_after,
+)
 from dyda.maintenance.left_behind import left_behind
 from dyda.maintenance.live import Known, LiveView, Target, load
 from dyda.maintenance.movement import find_movement
@@ -223,7 +231,7 @@ class Maintainer:
         phases: Phases,
     ) -> Outcome:
         """Build the targets at the snapshots; in `strong` mode the others come along, so that all stand alike."""
-        refresh = Refresh(self.house, polled)
+        refresh = Refresh(self.house, polled, self.worker)
         builder = Builder(self.house, self.worker, polled, self.known, refresh, progress)
         changes = [builder.build(target) for target in targets.values()]
         current = self._current(polled, [*targets, *waiting])
@@ -247,7 +255,7 @@ class Maintainer:
             self._tidy = None
             self.reload()
             return Outcome.WORKED
-        refresh = Refresh(self.house, polled, self.planner.early_check(polled))
+        refresh = Refresh(self.house, polled, self.worker, self.planner.early_check(polled))
         outcome = Outcome.IDLE
         while True:
             phases.done("plan")
@@ -260,7 +268,10 @@ class Maintainer:
             outcome = Outcome.WORKED
             try:
                 self.planner.foresee(unit)
-                if not self._process(polled, unit, current, refresh, progress, phases):
+                run = self.planner.next_run(current)
+                if len(run) > 1:
+                    self._process_run(polled, run, current, refresh, progress, phases)
+                elif not self._process(polled, unit, current, refresh, progress, phases):
                     return outcome
             except BrokenUnit as error:
                 relations = self.planner.broken(unit, error, self.known)
@@ -322,6 +333,45 @@ class Maintainer:
             self.planner.forget()  # messages that wait are told by the new names from now on
         self.planner.installed(unit)
         return unit.kind in (UnitKind.DATA, UnitKind.IDLE)
+
+    def _process_run(
+        self,
+        polled: Poll,
+        units: Sequence[Unit],
+        current: Sequence[LiveView],
+        refresh: Refresh,
+        progress: Progress,
+        phases: Phases,
+    ) -> None:
+        """Units of data alone, computed together and installed one after the other: each is a state of its own (W6).
+
+        What was read is checked once, before the first of them: what happens to a schema later is a later message.
+        """
+        builder = Builder(self.house, self.worker, polled, self.known, refresh, progress)
+        work = UnitWork(self.house, builder, polled, self.known, refresh, units[0])
+        try:
+            computed = work.run(current, units, phases.done)
+        except (ValueDoesNotFit, EvaluationFailed):
+            self.worker.discard_stagings()
+            self.planner.narrow_run(units)
+            return
+        faults.point("unit.evaluated")
+        self._check(polled, {name for view in current for name in view.definition.relations})
+        faults.point("unit.checked")
+        phases.done("check")
+        known = self.known
+        for unit, changes in computed:
+            positions: Positions = positions_after(known, changes)
+            last = unit is units[-1]
+            self.worker.install(
+                installation(self.house, known, polled, unit, changes, builder, positions, phases, set(), final=last)
+            )
+            known = moved_on(known, changes)
+            self.planner.installed(unit)
+            phases = Phases(self.house.engine.jobs, polled.queries)
+        self.forget()
+        self._tidy = None
+        acknowledge(self.house, polled, positions, self._acknowledged)
 
     def _install(
         self,

@@ -14,6 +14,7 @@ from dyda.errors import BrokenUnit
 from dyda.house import House
 from dyda.maintenance.live import Known, LiveView
 from dyda.maintenance.poll import Poll
+from dyda.maintenance.programs import one_by_one
 from dyda.maintenance.reads import HOLDING, lacked, view_reads
 from dyda.model.algebra import ViewDefinition
 from dyda.model.knowledge import Knowledge
@@ -42,6 +43,7 @@ class Planner:
         self._broken: Counter[int] = Counter()
         self._lock: frozenset[RelationName] = frozenset()
         self._at_most: int | None = None
+        self._longest_run: int | None = None
 
     def forget(self) -> None:
         """An operator decided something, or a view was frozen: plan anew."""
@@ -55,6 +57,20 @@ class Planner:
         if unit is not None and self._at_most is not None and unit.kind is UnitKind.DATA:
             return Unit(unit.messages[: self._at_most], unit.reason, unit.kind, unit.idle)
         return unit
+
+    def next_run(self, current: Sequence[LiveView]) -> tuple[Unit, ...]:
+        """In `complete` mode the units of data that follow each other and can be computed together (rule W6): the next
+        one and what comes right after it. What must be read again group by group takes one transaction at a time."""
+        if self.consistency is not Consistency.COMPLETE or self._schedule is None:
+            return ()
+        if any(one_by_one(view.program) for view in current):
+            return ()
+        rows = self.house.project.settings.maintenance.batch_rows
+        return self._schedule.next_run(rows)[: self._longest_run]
+
+    def narrow_run(self, units: Sequence[Unit]) -> None:
+        """A value in one of these cannot be computed: look for it in the first half."""
+        self._longest_run = max(1, len(units) // 2)
 
     def foresee(self, unit: Unit) -> None:
         """Optimistic detection has not asked yet what the unit would read. What the snapshots show of a pending schema
@@ -78,6 +94,7 @@ class Planner:
             self._broken.pop(number, None)
         self._lock = frozenset()
         self._at_most = None
+        self._longest_run = None
 
     def narrow(self, unit: Unit) -> None:
         """A value in one of these messages cannot be computed: look for it in the first half."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from dyda.maintenance.live import Known, LiveView
+from dyda.model.algebra import scans
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.warehouse import MessageRecord
@@ -22,16 +23,18 @@ the message; whoever else has yet to see it goes on."""
 def view_reads(view: LiveView, known: Known | None = None) -> ViewReads:
     """The view's relations with the columns that its maintenance asks for.
 
-    A relation that occurs more than once is read when it changes itself: each occurrence meets the others. Sweeps
-    prefer keys but do not rely on them, so no column is read for the sake of a key (rule S4). With `known`, also what
+    A relation that occurs more than once is read when it changes itself: each occurrence meets the others. So is
+    everything under an operator that keeps a state: a group whose extreme was deleted is read again. Sweeps prefer
+    keys but do not rely on them, so no column is read for the sake of a key (rule S4). With `known`, also what
     any rewriting of the view might read (rule S2); of which columns nobody can say before it is there.
     """
     reads: dict[RelationName, frozenset[str]] = {}
-    for occurrence in view.block.occurrences:
+    for occurrence in view.program.occurrences:
         name = occurrence.relation.name
         reads[name] = reads.get(name, frozenset()).union(occurrence.columns)
-    times = Counter(occurrence.relation.name for occurrence in view.block.occurrences)
-    rereads = frozenset(name for name, count in times.items() if count > 1)
+    times = Counter(scan.relation.name for scan in scans(view.definition.tree))
+    again = bool(view.program.states)
+    rereads = frozenset(name for name, count in times.items() if count > 1 or again)
     if known is None:
         return ViewReads(view.name, reads, rereads)
     others = candidate_relations(view.definition, known.knowledge, known.defaults) - reads.keys()

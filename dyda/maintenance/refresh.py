@@ -10,7 +10,9 @@ the lookups use (paper 000, Section 5.6; paper 003, Section 5.1 infers the same 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,23 +20,41 @@ import pyarrow.compute as pc
 from dyda import faults
 from dyda.errors import WarehouseUnreachable
 from dyda.house import House
-from dyda.maintenance.live import BuildPlan, LiveView
+from dyda.maintenance.live import LiveView
+from dyda.maintenance.partitions import state_partitions
 from dyda.maintenance.poll import Poll
+from dyda.maintenance.stepping import Running, States, Stepping, ViewDelta
 from dyda.model.bag import COUNT, Bag
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
+from dyda.model.state import State
 from dyda.sources import ScanPartition
 from dyda.sources.connection import translated
 from dyda.sources.reader import ReadFailed, read_partition
-from dyda.warehouse import Staging
-from vm import Ask, JoinBlock, Occurrence, SweepPlan, build_evaluation, delta_evaluation, sweep
+from dyda.warehouse import Staging, hold_warehouse
+from vm import (
+    TAG,
+    WAREHOUSE,
+    Ask,
+    Evaluation,
+    JoinBlock,
+    Lookup,
+    Occurrence,
+    Program,
+    SharedLookups,
+    Step,
+    SweepPlan,
+    Term,
+    build_evaluation,
+    delta_evaluation,
+    needed_columns,
+    state_number,
+    sweep,
+)
 
-__all__ = ["WAREHOUSE", "Refresh", "scanning"]
+__all__ = ["Refresh", "Stagings", "scanning"]
 
 XID = "#xid"
-
-WAREHOUSE = ""
-"""What a partition of an extent says instead of a source's name."""
 
 Chosen = Callable[[Occurrence, int], bool]
 """Whether a transaction's images are meant in an occurrence."""
@@ -51,12 +71,23 @@ def scanning() -> Iterator[None]:
         raise translated(error.source, [error.relation], error.sqlstate, error.what) from None
 
 
+class Stagings(Protocol):
+    """Who makes staging tables, and keeps or drops them."""
+
+    def staging(self, columns: int) -> Staging: ...
+
+    def combine_staging(self, state: State, entries: Staging, *, view: str) -> Staging: ...
+
+
 class Refresh:
     """Computes under one poll; the images in the log are read once per source, for all views together."""
 
-    def __init__(self, house: House, poll: Poll, early_check: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, house: House, poll: Poll, states: States | None = None, early_check: Callable[[], None] = lambda: None
+    ) -> None:
         self.house = house
         self.poll = poll
+        self.states = states
         self.early_check = early_check
         """Raises if the unit has become pointless; called before each hop and before Spark."""
         self.known_as: dict[RelationName, RelationName] = {}
@@ -87,37 +118,92 @@ class Refresh:
         return images is not None and set(columns) <= set(images.column_names)
 
     def changes(
-        self, views: Sequence[LiveView], ours: Mapping[str, Collection[int]], phase: Callable[[str], None]
-    ) -> dict[str, pa.Table]:
-        """ΔV of each view that the messages `ours` (transactions by source) touch; one Spark job for all."""
-        evaluations = []
-        for view in views:
+        self, views: Sequence[LiveView], run: Sequence[Mapping[str, Collection[int]]], phase: Callable[[str], None]
+    ) -> list[dict[str, ViewDelta]]:
+        """What each unit of a run (its transactions by source) does to each view; one Spark job per level for all."""
 
-            def mine(occurrence: Occurrence, xid: int, view: LiveView = view) -> bool:
-                source = occurrence.relation.name.source
-                return xid in ours.get(source, ()) and not view.has(source, xid)
+        def swept() -> None:
+            phase("sweep")
+            faults.point("unit.swept")
+            self.early_check()
 
-            def others(occurrence: Occurrence, xid: int, view: LiveView = view) -> bool:
-                source = occurrence.relation.name.source
-                return xid not in ours.get(source, ()) and not view.has(source, xid)
+        def evaluate(evaluations: Sequence[Evaluation]) -> list[pa.Table]:
+            with scanning():
+                tables = self.house.engine.evaluate(evaluations, read_partition)
+            phase("spark")
+            return tables
 
-            deltas = {alias: bag.consolidate() for alias, bag in self._select(view.block, mine).items()}
-            if any(len(bag) for bag in deltas.values()):
-                worlds = sweep(view.plan, deltas, self._select(view.block, others), self._ask(view.block))
-                evaluations.append(delta_evaluation(view.block, worlds, self._scan))
-        phase("sweep")
-        faults.point("unit.swept")
-        self.early_check()
-        with scanning():
-            tables = self.house.engine.evaluate(evaluations, read_partition) if evaluations else []
-        phase("spark")
-        return {evaluation.view: table for evaluation, table in zip(evaluations, tables, strict=True)}
+        shared = SharedLookups(self._lookup, needed_columns(block for view in views for block in view.program.blocks))
+        with ExitStack() as held:
+            # The left and the right sweep go to different sources at once (paper 003, Section 5.3).
+            workers = held.enter_context(ThreadPoolExecutor(len(self.poll.snapshots) + 1, "dyda sweep"))
+            running = {view.name: self._running(view, run, held, shared) for view in views}
+            Stepping(evaluate, self._kept, self.early_check, workers).run(list(running.values()), swept)
+        return [{name: one.result(tag) for name, one in running.items()} for tag in range(1, len(run) + 1)]
+
+    @property
+    def _kept(self) -> States:
+        if self.states is None:
+            raise ValueError("who only compares views does not read their states")
+        return self.states
+
+    def _running(
+        self, view: LiveView, run: Sequence[Mapping[str, Collection[int]]], held: ExitStack, lookup: Lookup
+    ) -> Running:
+        tags = {(source, xid): tag for tag, unit in enumerate(run, 1) for source, xids in unit.items() for xid in xids}
+
+        def mine(occurrence: Occurrence, xid: int) -> bool:
+            source = occurrence.relation.name.source
+            return (source, xid) in tags and not view.has(source, xid)
+
+        def others(occurrence: Occurrence, xid: int) -> bool:
+            source = occurrence.relation.name.source
+            return (source, xid) not in tags and not view.has(source, xid)
+
+        def scan(occurrence: Occurrence) -> Sequence[ScanPartition]:
+            number = state_number(occurrence.relation)
+            if number is None:
+                return self._scan(occurrence)
+            state = held.enter_context(hold_warehouse(self.house.warehouse.url)).state(view.name, number)
+            return state_partitions(state, view.name, occurrence)
+
+        return Running(
+            view.program,
+            lambda block: self._select(block, mine, tags if len(run) > 1 else None),
+            lambda block: self._select(block, others),
+            lambda block: self._ask(block, lookup, view.program),
+            scan,
+            tagged=len(run) > 1,
+        )
 
     def build(
-        self, plan: BuildPlan, positions: Mapping[str, Position], staging: Staging, progress: Callable[[int, int], None]
-    ) -> int:
-        """The whole view at `positions`, written to `staging` by Spark tasks; returns the entries written."""
-        return self.write(plan.block, lambda occurrence: positions[occurrence.relation.name.source], staging, progress)
+        self,
+        program: Program,
+        at: Callable[[Occurrence], Position | None],
+        stagings: Stagings,
+        progress: Callable[[int, int], None],
+    ) -> tuple[list[Staging], int]:
+        """The whole view and its states where `at` says, written by Spark tasks: a staging table per step, the view's
+        own is the last; and how many entries were written. A state is computed before the steps that read it."""
+        made: list[Staging] = []
+        written = 0
+        for step in program.steps:
+            entries = stagings.staging(step.width + step.two_sided)
+            with hold_warehouse(self.house.warehouse.url) as warehouse:
+                for term in step.terms:
+                    held = {
+                        occurrence.alias: state_partitions(
+                            warehouse.staging(state, made[number]), program.view, occurrence
+                        )
+                        for occurrence in term.block.occurrences
+                        if (number := state_number(occurrence.relation)) is not None
+                        and (state := program.steps[number].state) is not None
+                    }
+                    written += self.write(term.block, at, entries, progress, held, step, term)
+            made.append(
+                entries if step.state is None else stagings.combine_staging(step.state, entries, view=program.view)
+            )
+        return made, written
 
     def write(
         self,
@@ -126,10 +212,18 @@ class Refresh:
         staging: Staging,
         progress: Callable[[int, int], None],
         held: Mapping[str, Sequence[ScanPartition]] | None = None,
+        step: Step | None = None,
+        term: Term | None = None,
     ) -> int:
         """The block's rows, each occurrence read where `at` says. `held` are occurrences that are no source's."""
-        pending = self.beyond(block, at)
-        evaluation = build_evaluation(block, lambda occurrence: self._partitions(occurrence, held or {}), pending)
+        evaluation = build_evaluation(
+            block,
+            lambda occurrence: self._partitions(occurrence, held or {}),
+            self.beyond(block, at),
+            types=step.types if step is not None else None,
+            sign=term.sign if term is not None else 1,
+            side=term.side if step is not None and term is not None and step.two_sided else None,
+        )
         with scanning():
             return self.house.engine.build(evaluation, staging.sink(), read_partition, progress)
 
@@ -146,7 +240,7 @@ class Refresh:
         deltas = {alias: bag.consolidate() for alias, bag in {**deltas, **replaced}.items()}
         if not any(len(bag) for bag in deltas.values()):
             return None
-        worlds = sweep(plan, deltas, self.beyond(block, to), self._ask(block))
+        worlds = sweep(plan, deltas, self.beyond(block, to), self._ask(block, self._lookup))
         evaluation = delta_evaluation(block, worlds, self._scan)
         self.early_check()
         with scanning():
@@ -175,8 +269,11 @@ class Refresh:
     ) -> Sequence[ScanPartition]:
         return held[occurrence.alias] if occurrence.alias in held else self._scan(occurrence)
 
-    def _select(self, block: JoinBlock, chosen: Chosen) -> dict[str, Bag]:
-        """Per occurrence, the images of the chosen transactions; a self-joined relation changes in each of them."""
+    def _select(
+        self, block: JoinBlock, chosen: Chosen, tags: Mapping[tuple[str, int], int] | None = None
+    ) -> dict[str, Bag]:
+        """Per occurrence, the images of the chosen transactions, with their tags where a run tells them apart; a
+        self-joined relation changes in each of them."""
         bags = {}
         for occurrence in block.occurrences:
             images = self._images.get(occurrence.relation)
@@ -185,15 +282,29 @@ class Refresh:
             # The decision is made per transaction, not per row.
             xids = [xid for xid in pc.unique(images.column(XID)).to_pylist() if chosen(occurrence, xid)]
             if xids:
-                kept = images.filter(pc.is_in(images.column(XID), value_set=pa.array(xids, pa.int64())))
-                bags[occurrence.alias] = Bag(kept.select([*occurrence.columns, COUNT]))
+                values = pa.array(xids, pa.int64())
+                kept = images.filter(pc.is_in(images.column(XID), value_set=values))
+                rows = kept.select([*occurrence.columns, COUNT])
+                if tags is not None:
+                    source = occurrence.relation.name.source
+                    each = pa.array([tags[source, xid] for xid in xids], pa.int64())
+                    told = each.take(pc.index_in(kept.column(XID), value_set=values).combine_chunks())
+                    rows = rows.add_column(len(occurrence.columns), TAG, told)
+                bags[occurrence.alias] = Bag(rows)
         return bags
 
-    def _ask(self, block: JoinBlock) -> Ask:
+    def _lookup(self, relation: Relation, columns: Sequence[str], key: Sequence[str], values: pa.Table) -> Bag:
+        return self.poll.snapshots[relation.name.source].lookup(relation, columns, key, values)
+
+    def _ask(self, block: JoinBlock, lookup: Lookup, program: Program | None = None) -> Ask:
         def ask(alias: str, columns: Sequence[str], key: Sequence[str], values: pa.Table) -> Bag:
-            self.early_check()
             relation = block.by_alias[alias].relation
-            return self.poll.snapshots[relation.name.source].lookup(relation, columns, key, values)
+            number = state_number(relation)
+            if number is not None and program is not None:
+                state = program.steps[number].state
+                assert state is not None
+                return self._kept.state_rows(program.view, number, state, columns, key, values)
+            return lookup(relation, columns, key, values)
 
         return ask
 

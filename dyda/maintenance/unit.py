@@ -22,7 +22,9 @@ from dyda.maintenance.building import Builder
 from dyda.maintenance.live import Known, LiveView, Target
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.present import Present
+from dyda.maintenance.programs import recorded, state_tables
 from dyda.maintenance.refresh import Refresh
+from dyda.maintenance.stepping import ViewDelta
 from dyda.maintenance.story import Moved, because, story
 from dyda.model.algebra import ViewDefinition, scans
 from dyda.model.message import DataUpdate
@@ -31,7 +33,6 @@ from dyda.model.relation import Relation, RelationName
 from dyda.warehouse import ViewChange, ViewVersion
 from scheduler import Unit
 from va import Adaptation, FromExtent, MetadataOnly, Recompute
-from vm import flatten, plan_sweep
 from vs import Broken, Holds, Rewritten, World, synchronize
 
 __all__ = ["UnitWork"]
@@ -80,8 +81,8 @@ class UnitWork:
             adaptation = self.adapter.plan(view, judgement.definition, [one.change for one in moved], to)
             if isinstance(adaptation, MetadataOnly):
                 definition = adaptation.definition
-                block = flatten(definition, self.house.project.settings.spark.numeric)
-                following = replace(view, definition=definition, block=block, plan=plan_sweep(block))
+                program = recorded(self.house.project.settings.spark.numeric, definition, view.record)
+                following = replace(view, definition=definition, program=program)
                 maintained.append(following)
                 if definition.sql != view.definition.sql:
                     versions[view.name] = _version(following, judgement, moved, adaptation)
@@ -138,7 +139,7 @@ class UnitWork:
     def _require_readable(self, view: LiveView, definition: ViewDefinition, world: World) -> None:
         """A rewriting may bring in relations that the view did not read. Each must be captured and polled, and must be
         readable at the unit's position: a schema change that the unit leaves out cannot be taken back (P5)."""
-        read = [one.relation for one in view.block.occurrences]
+        read = [scan.relation for scan in scans(view.definition.tree)]
         read += [now for name in view.definition.relations if (now := world.now.get(name)) is not None]
         mine = {(relation.name.source, relation.oid) for relation in read}
         for scan in scans(definition.tree):
@@ -171,18 +172,46 @@ class UnitWork:
             return self.adapter.carry_out(view, adaptation, target, to, told)
         return self.builder.recompute(self.builder.plan(target, definition), to, told, adaptation.reason)
 
+    def run(
+        self, views: Sequence[LiveView], units: Sequence[Unit], phase: Callable[[str], None]
+    ) -> list[tuple[Unit, list[ViewChange]]]:
+        """The changes of one unit after the other, all computed at once (rule W6); none of them changes a schema."""
+        ours = [_transactions(unit) for unit in units]
+        found = []
+        for unit, mine, delta in zip(units, ours, self._deltas(views, ours, phase), strict=True):
+            changes = replace(self, unit=unit)._moved_by(views, mine, delta, {})
+            views = [_after(view, changes) for view in views]
+            found.append((unit, changes))
+        return found
+
     def _maintain(
         self, views: Sequence[LiveView], versions: dict[str, ViewVersion], phase: Callable[[str], None]
     ) -> list[ViewChange]:
         """ΔV of every view, and the positions that the unit's messages take it to."""
-        ours: dict[str, set[int]] = {}
-        for queued in self.unit.messages:
-            ours.setdefault(queued.message.source, set()).add(queued.message.xid)
+        ours = _transactions(self.unit)
+        (deltas,) = self._deltas(views, [ours], phase)
+        return self._moved_by(views, ours, deltas, versions)
+
+    def _deltas(
+        self, views: Sequence[LiveView], run: Sequence[Mapping[str, set[int]]], phase: Callable[[str], None]
+    ) -> list[dict[str, ViewDelta]]:
         # The images that another view waits with may be of rows that its relation, as it is known now, does not have.
-        lacking = [v for v in views if not all(v.has(source, xid) for source, xids in ours.items() for xid in xids)]
-        self.refresh.read_images(view.block for view in lacking)
+        lacking = [
+            view
+            for view in views
+            if not all(view.has(source, xid) for ours in run for source, xids in ours.items() for xid in xids)
+        ]
+        self.refresh.read_images(block for view in lacking for block in view.program.blocks)
         phase("images")
-        deltas = self.refresh.changes(lacking, ours, phase)
+        return self.refresh.changes(lacking, run, phase)
+
+    def _moved_by(
+        self,
+        views: Sequence[LiveView],
+        ours: Mapping[str, set[int]],
+        deltas: Mapping[str, ViewDelta],
+        versions: Mapping[str, ViewVersion],
+    ) -> list[ViewChange]:
         changes = []
         for view in views:
             positions = {
@@ -195,8 +224,11 @@ class UnitWork:
                 # A new version brings all of the view's positions with it, also those that stay.
                 positions = {s: (p, p) for s, p in view.positions.items()} | positions
             if positions:
+                delta = deltas.get(view.name, ViewDelta())
                 changes.append(
-                    ViewChange(view=view.name, delta=deltas.get(view.name), version=version, positions=positions)
+                    ViewChange(
+                        view=view.name, delta=delta.rows, states=delta.states, version=version, positions=positions
+                    )
                 )
         return changes
 
@@ -234,6 +266,22 @@ class UnitWork:
         return snapshot.without(left)
 
 
+def _transactions(unit: Unit) -> dict[str, set[int]]:
+    found: dict[str, set[int]] = {}
+    for queued in unit.messages:
+        found.setdefault(queued.message.source, set()).add(queued.message.xid)
+    return found
+
+
+def _after(view: LiveView, changes: Sequence[ViewChange]) -> LiveView:
+    """The view where its change takes it."""
+    for change in changes:
+        if change.view == view.name:
+            moved = {source: new for source, (_, new) in change.positions.items() if new is not None}
+            return replace(view, record=replace(view.record, positions={**view.positions, **moved}))
+    return view
+
+
 def _with_lasting_keys(before: Relation, now: Relation) -> Relation:
     """The relation as it is now, with those keys alone that it had before: a later change may have brought the others,
     and they need not hold yet where the extents stand."""
@@ -255,6 +303,7 @@ def _version(
     return ViewVersion(
         sql=after.definition.sql,
         columns=after.record.columns,
+        states=state_tables(after.program),
         relations=tuple(sorted(after.definition.relations)),
         cause="; ".join(judgement.followed) or adaptation.reason,
         details={"evolved": True, **story(judgement, moved, adaptation)},

@@ -17,8 +17,8 @@ expression, a subquery, a view under a view.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, assert_never
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias, assert_never, cast
 
 from dyda.model.preferences import Preferences
 from dyda.model.relation import Relation, RelationName
@@ -43,6 +43,7 @@ __all__ = [
     "ViewDefinition",
     "conjuncts",
     "expressions",
+    "in_place",
     "scans",
 ]
 
@@ -390,6 +391,22 @@ def conjuncts(node: Node) -> Iterator[Expression]:
         yield node.condition
     for child in node.inputs:
         yield from conjuncts(child)
+
+
+def in_place(tree: Query) -> Query:
+    """The tree with views under it as what they are: plain derived tables."""
+    return cast("Query", _in_place(tree))
+
+
+def _in_place(node: Node) -> Node:
+    changed = {
+        name: _in_place(child)
+        for name in ("input", "left", "right")
+        if (child := getattr(node, name, None)) is not None
+    }
+    if isinstance(node, Derived):
+        return replace(node, input=cast("Query", changed["input"]), view=None)
+    return replace(node, **changed) if changed else node  # type: ignore[arg-type]
 
 
 def expressions(node: Node) -> Iterator[Expression]:

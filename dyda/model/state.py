@@ -34,6 +34,11 @@ class Counted:
     rule: Rule
 
     @property
+    def entries(self) -> tuple[str, ...]:
+        """The types of what is added: a row."""
+        return self.types
+
+    @property
     def columns(self) -> tuple[tuple[str, str], ...]:
         """Name and warehouse type of each column of a state row."""
         return (KEY, *_numbered("c", self.types), ("l", "bigint"), ("r", "bigint"))
@@ -70,6 +75,10 @@ class Grouped:
     accumulators: tuple[Accumulator, ...]
 
     @property
+    def entries(self) -> tuple[str, ...]:
+        return self.keys + self.arguments
+
+    @property
     def columns(self) -> tuple[tuple[str, str], ...]:
         accumulated = tuple(accumulator.type for accumulator in self.accumulators)
         return (KEY, *_numbered("k", self.keys), ("rows", "bigint"), *_numbered("a", accumulated))
@@ -84,6 +93,10 @@ class Kept:
     """A bag of rows as it is, materialized because what stands above would otherwise ask for it in too many ways."""
 
     types: tuple[str, ...]
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        return self.types
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:

@@ -51,7 +51,7 @@ class Combined:
 def combine(cursor: Any, stored: StoredState, entries: pa.Table) -> Combined:
     """The change that entries make to a stored state; the caller's transaction ends afterwards."""
     state = stored.state
-    table = _bring(cursor, len(_entry_types(state)), entries)
+    table = _bring(cursor, len(state.entries), entries)
     with _owned(stored.view), lookups_only(cursor):
         match state:
             case Counted():
@@ -75,7 +75,7 @@ def recombine(cursor: Any, stored: StoredState, entries: pa.Table, groups: pa.Ta
     if not isinstance(state, Grouped):
         raise TypeError(f"view {stored.view}: only groups are read again")
     grouping = Grouping(state)
-    width = len(_entry_types(state))
+    width = len(state.entries)
     table = _bring(cursor, width, entries)
     marks = _bring(cursor, len(state.keys), _marks(state, groups), "groups")
     columns = [f"c{place}" for place in range(1, width + 1)]
@@ -93,7 +93,7 @@ def recombine(cursor: Any, stored: StoredState, entries: pa.Table, groups: pa.Ta
 
 def combine_staging(cursor: Any, view: str, state: State, entries: Staging, target: Staging) -> None:
     """All entries of a step as its state rows, into `target`. See Worker.combine_staging for the layout."""
-    width = len(_entry_types(state)) + two_sided(state)
+    width = len(state.entries) + two_sided(state)
     if (entries.width, target.width) != (width, len(state.columns)):
         raise ValueError(f"view {view}: {width} columns in and {len(state.columns)} out were expected")
     check_types(cursor, view, [type_ for _, type_ in state.columns])
@@ -114,16 +114,6 @@ def lookups_only(cursor: Any) -> Iterator[None]:
     cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off")
     yield
     cursor.execute("SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on")
-
-
-def _entry_types(state: State) -> tuple[str, ...]:
-    match state:
-        case Counted() | Kept():
-            return state.types
-        case Grouped():
-            return (*state.keys, *state.arguments)
-        case _:
-            assert_never(state)
 
 
 def _bring(cursor: Any, width: int, entries: pa.Table, what: str = "entries") -> sql.Identifier:

@@ -1,0 +1,69 @@
+"""View files that read other views: each is read over what the others mean, and written down without them.
+
+A version's text must mean the same for ever, so a view under a view is put in its place: what stands above follows
+every change at the sources by itself, together with what stands below, and never waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dyda.errors import ConfigurationError
+from dyda.house import House
+from dyda.model.algebra import ViewDefinition, in_place
+from dyda.model.parse import parse_view, referenced_views
+from dyda.model.render import render_view
+from dyda.warehouse import ViewRecord
+
+__all__ = ["ViewTexts", "readers_of"]
+
+
+class ViewTexts:
+    """The files of a project, read on demand. A view whose file is as it was last applied means what it has become."""
+
+    def __init__(self, house: House, files: Mapping[str, str]) -> None:
+        self._house = house
+        self._files = files
+        self._records = {record.name: record for record in house.warehouse.views()}
+        self._reading: list[str] = []
+
+    def read(self, name: str, text: str) -> ViewDefinition:
+        """The definition that the text of view `name` stands for."""
+        numeric = self._house.project.settings.spark.numeric
+        if name in self._reading:
+            circle = " reads ".join([*self._reading[self._reading.index(name) :], name])
+            raise ConfigurationError(
+                f"views stand on each other in a circle: {circle}", "Let one of them read sources."
+            )
+        self._reading.append(name)
+        try:
+            definition = parse_view(name, text, self._house.describe, plain_numeric=numeric, views=self._under)
+            if not referenced_views(name, text):
+                return definition
+            return replace(definition, sql=render_view(in_place(definition.tree), definition.preferences))
+        finally:
+            self._reading.pop()
+
+    def _under(self, name: str) -> ViewDefinition:
+        if name not in self._files:
+            known = ", ".join(sorted(self._files))
+            raise ConfigurationError(
+                f"there is no view {name!r} to read from; this project has: {known}",
+                "Write source.table for a table, or add the view's file.",
+            )
+        return self.read(name, _meant(self._files[name], self._records.get(name)))
+
+
+def _meant(text: str, record: ViewRecord | None) -> str:
+    untouched = record is not None and record.file_text == text and record.sql is not None
+    return record.sql if untouched and record is not None and record.sql is not None else text
+
+
+def readers_of(files: Mapping[str, str], names: set[str]) -> set[str]:
+    """The views that stand on any of these, at any height."""
+    below = {name: {found for found, _ in referenced_views(name, text)} for name, text in files.items()}
+    found: set[str] = set()
+    while more := {name for name, read in below.items() if read & (names | found)} - found:
+        found |= more
+    return found

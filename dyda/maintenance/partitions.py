@@ -1,0 +1,45 @@
+"""What lies in the warehouse, in pieces that Spark's tasks read as they read a source's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dyda.sources import ScanPartition
+from dyda.warehouse import HeldExtent, HeldState
+from vm import WAREHOUSE, Occurrence
+
+__all__ = ["extent_partitions", "held_partition", "state_partitions"]
+
+
+def extent_partitions(held: HeldExtent, occurrence: Occurrence) -> list[ScanPartition]:
+    places = [carried.column.number - 1 for carried in occurrence.carried]
+    return _partitions(held, held.extent.view, held.pieces(places), occurrence.columns)
+
+
+def state_partitions(held: HeldState, view: str, occurrence: Occurrence) -> list[ScanPartition]:
+    """Each row as often as the state delivers it."""
+    return _partitions(held, view, held.pieces(occurrence.columns), occurrence.columns)
+
+
+def held_partition(held: HeldExtent, query: str, columns: Sequence[str]) -> ScanPartition:
+    """What one query finds in an extent."""
+    (partition,) = _partitions(held, held.extent.view, [query], columns)
+    return partition
+
+
+def _partitions(
+    held: HeldExtent | HeldState, relation: str, queries: Iterable[str], columns: Sequence[str]
+) -> list[ScanPartition]:
+    return [
+        ScanPartition(
+            source=WAREHOUSE,
+            relation=relation,
+            url=held.url,
+            snapshot=held.snapshot,
+            query=query,
+            columns=tuple(columns),
+            lock_timeout=0,
+            statement_timeout=0,
+        )
+        for query in queries
+    ]

@@ -1,0 +1,210 @@
+"""A unit's changes through the steps of the views, level by level: one Spark job per level for all views together.
+
+    changes of relations ─sweep─▶ Spark: entries of each step ─▶ warehouse: state before, state after
+                                            ▲                                        │
+                                            └──── the state's own change ◀───────────┘      … up to ΔV
+
+What a step cannot keep up by counting (a deleted extreme, float sums) is read again: a demand sweep brings all rows of
+just the groups concerned (rule K1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dyda.model.bag import COUNT, Bag
+from dyda.model.state import Grouped, State
+from dyda.warehouse import Combined, StateChange
+from vm import (
+    TAG,
+    Ask,
+    Evaluation,
+    JoinBlock,
+    Program,
+    Scanner,
+    Step,
+    SweepPlan,
+    Term,
+    Whole,
+    Worlds,
+    delta_evaluation,
+    demand,
+    state_number,
+    sweep,
+    world_evaluation,
+)
+
+__all__ = ["Running", "States", "Stepping", "ViewDelta"]
+
+
+class States(Protocol):
+    """What is kept of the views' keyed operators, as committed; the warehouse's worker offers it."""
+
+    def combine(self, view: str, number: int, state: State, entries: pa.Table) -> Combined: ...
+
+    def recombine(self, view: str, number: int, state: State, entries: pa.Table, groups: pa.Table) -> Combined: ...
+
+    def state_rows(
+        self, view: str, number: int, state: State, columns: Sequence[str], key: Sequence[str], values: pa.Table
+    ) -> Bag: ...
+
+
+@dataclass(frozen=True)
+class ViewDelta:
+    """What a unit does to a view: its rows (c1 … cn, n) and the rows of its states."""
+
+    rows: pa.Table | None = None
+    states: tuple[StateChange, ...] = ()
+
+
+@dataclass
+class Running:
+    """One view on its way through the levels. `deltas` and `pending` give the images of a block's source relations;
+    `tagged`: every change says which transaction of a run it belongs to (rule W6)."""
+
+    program: Program
+    deltas: Callable[[JoinBlock], Mapping[str, Bag]]
+    pending: Callable[[JoinBlock], Mapping[str, Bag]]
+    ask: Callable[[JoinBlock], Ask]
+    scan: Scanner
+    tagged: bool = False
+    delivered: dict[int, pa.Table] = field(default_factory=dict)
+    changed: dict[int, pa.Table] = field(default_factory=dict)
+    rows: pa.Table | None = None
+
+    def inputs(self, block: JoinBlock) -> tuple[dict[str, Bag], dict[str, Bag]]:
+        """Per occurrence, what is ours and what the rows as read have too much. A state is read as it was before the
+        unit: what our change adds to it is what it lacks."""
+        ours, beyond = dict(self.deltas(block)), dict(self.pending(block))
+        for occurrence in block.occurrences:
+            number = state_number(occurrence.relation)
+            if number is not None and number in self.delivered:
+                columns = list(occurrence.columns)
+                change = _changes(self.delivered[number], columns, tagged=self.tagged)
+                ours[occurrence.alias], beyond[occurrence.alias] = change, -change.select(columns)
+        return {alias: bag.consolidate() for alias, bag in ours.items()}, beyond
+
+    def result(self, tag: int = 1) -> ViewDelta:
+        """What transaction `tag` of the run does."""
+        states = (
+            StateChange(number, delta=mine)
+            for number, table in sorted(self.changed.items())
+            if (mine := _of(table, tag)).num_rows
+        )
+        return ViewDelta(_of(self.rows, tag) if self.rows is not None else None, tuple(states))
+
+
+def _changes(delivered: pa.Table, columns: list[str], *, tagged: bool) -> Bag:
+    """A state's change as a sweep takes it."""
+    table = delivered.select([*columns, "n"]).rename_columns([*columns, COUNT])
+    if tagged:
+        table = table.add_column(len(columns), TAG, pc.cast(delivered.column("t"), pa.int64()))
+    return Bag(table)
+
+
+def _of(table: pa.Table, tag: int) -> pa.Table:
+    if "t" not in table.column_names:
+        return table
+    return table.filter(pc.equal(table.column("t"), tag)).drop_columns(["t"])
+
+
+@dataclass
+class Stepping:
+    """Takes views through their levels. `evaluate` runs one Spark job for all evaluations it is given."""
+
+    evaluate: Callable[[Sequence[Evaluation]], list[pa.Table]]
+    states: States
+    early_check: Callable[[], None]
+    workers: Executor
+
+    def run(self, views: Sequence[Running], swept: Callable[[], None]) -> None:
+        """`swept` is called when the sources have been asked and Spark has not."""
+        for level in range(max((len(view.program.levels) for view in views), default=0)):
+            steps = [(view, step) for view in views for step in _at(view.program, level)]
+            work = [(view, step, term, e) for view, step in steps for term, e in self._differences(view, step)]
+            swept()
+            tables = self.evaluate([evaluation for *_, evaluation in work]) if work else []
+            for view, step in steps:
+                mine = [
+                    _entries(term, table)
+                    for (one, other, term, _), table in zip(work, tables, strict=True)
+                    if one is view and other is step
+                ]
+                if mine:
+                    self._finish(view, step, pa.concat_tables(mine))
+
+    def _differences(self, view: Running, step: Step) -> list[tuple[Term, Evaluation]]:
+        found = []
+        for term in step.terms:
+            deltas, pending = view.inputs(term.block)
+            if any(len(bag) for bag in deltas.values()):
+                self.early_check()
+                worlds = sweep(term.plan, deltas, pending, view.ask(term.block), workers=self.workers)
+                found.append((term, delta_evaluation(term.block, worlds, view.scan, types=step.types, sign=term.sign)))
+        return found
+
+    def _finish(self, view: Running, step: Step, entries: pa.Table) -> None:
+        """What the entries make of the step's state, or of the view."""
+        if step.state is None:
+            view.rows = _consolidated(entries)
+            return
+        if not entries.num_rows:
+            return
+        name = view.program.view
+        combined = self.states.combine(name, step.number, step.state, entries)
+        parts = [combined]
+        if combined.stale.num_rows:
+            parts.append(self._read_again(view, step, combined.stale.drop_columns(["key"])))
+        view.changed[step.number] = pa.concat_tables([part.state for part in parts])
+        view.delivered[step.number] = pa.concat_tables([part.delivered for part in parts])
+
+    def _read_again(self, view: Running, step: Step, groups: pa.Table) -> Combined:
+        """The groups' state from all of their rows, in the new world."""
+        assert isinstance(step.state, Grouped)
+        self.early_check()
+        evaluations = []
+        for term in step.terms:
+            deltas, pending = view.inputs(term.block)
+            worlds = _demanded(term, groups, deltas, pending, view.ask(term.block))
+            evaluations.append(world_evaluation(term.block, worlds, view.scan, types=step.types, sign=term.sign))
+        tables = self.evaluate(evaluations)
+        entries = pa.concat_tables([_entries(term, table) for term, table in zip(step.terms, tables, strict=True)])
+        return self.states.recombine(view.program.view, step.number, step.state, entries, groups)
+
+
+def _at(program: Program, level: int) -> list[Step]:
+    return program.levels[level] if level < len(program.levels) else []
+
+
+def _demanded(
+    term: Term, groups: pa.Table, deltas: Mapping[str, Bag], pending: Mapping[str, Bag], ask: Ask
+) -> dict[str, Worlds | Whole]:
+    """The rows of these groups: from the occurrence that has most of their keys as plain columns."""
+    places: dict[str, dict[str, str]] = {}
+    for key, ref in zip(groups.column_names, term.plain, strict=False):
+        if ref is not None:
+            places.setdefault(ref.alias, {}).setdefault(ref.column, key)
+    plan: SweepPlan = term.plan
+    if not places:
+        return demand(plan, plan.block.occurrences[0].alias, (), groups.select([]), pending, ask, deltas=deltas)
+    alias = max(places, key=lambda one: len(places[one]))
+    columns = tuple(places[alias])
+    values = groups.select([places[alias][column] for column in columns]).rename_columns(list(columns))
+    return demand(plan, alias, columns, values, pending, ask, deltas=deltas)
+
+
+def _entries(term: Term, table: pa.Table) -> pa.Table:
+    """What Spark computed for a term, and on which side it stands."""
+    return table.append_column("side", pa.repeat(pa.scalar(term.side, pa.int16()), table.num_rows))
+
+
+def _consolidated(entries: pa.Table) -> pa.Table:
+    names = [name for name in entries.column_names if name not in ("side", "n")]  # with the tag, if there is one
+    rows = Bag(entries.select([*names, "n"]).rename_columns([*names, COUNT])).consolidate().table
+    return rows.rename_columns([*names, "n"])
