@@ -65,7 +65,7 @@ class Counting:
             part.append_column(OLD, pc.cast(one, pa.int64())).append_column(NEW, pc.cast(other, pa.int64()))
             for part, (one, other) in zip((rows, moved), numbers, strict=True)
         ]
-        return self._consolidated(pa.concat_tables(parts))
+        return self.consolidated(pa.concat_tables(parts))
 
     def changed(self, entries: pa.Table) -> bool:
         """Whether any entry differs from the old world."""
@@ -73,7 +73,7 @@ class Counting:
         one, other = entries.column(width - 2), entries.column(width - 1)
         return bool(pc.any(pc.greater(other, 0) if self.tag else pc.not_equal(one, other)).as_py())
 
-    def _consolidated(self, entries: pa.Table) -> pa.Table:
+    def consolidated(self, entries: pa.Table) -> pa.Table:
         width = entries.num_columns - 2
         names = [f"c{i}" for i in range(width)]
         renamed = entries.rename_columns([*names, "o", "n"])
@@ -108,6 +108,12 @@ class Whole:
     table: pa.Table
     reason: str
     counting: Counting = TWO_WORLDS
+
+    def with_rows(self, rows: Bag) -> Worlds:
+        """The same with all rows of the occurrence at hand: nothing is left to scan."""
+        one, other = (pc.multiply(rows.counts, number) for number in self.counting.scanned)
+        entries = rows.table.select(rows.columns).append_column(OLD, one).append_column(NEW, other)
+        return Worlds(self.counting.consolidated(pa.concat_tables([self.table, entries])), self.counting)
 
 
 def _zeros(bag: Bag) -> pa.ChunkedArray:

@@ -145,7 +145,9 @@ class Stepping:
             deltas, pending = view.inputs(term.block)
             if any(len(bag) for bag in deltas.values()):
                 self.early_check()
-                worlds = sweep(term.plan, deltas, pending, view.ask(term.block), workers=self.workers)
+                ask = view.ask(term.block)
+                worlds = sweep(term.plan, deltas, pending, ask, workers=self.workers)
+                worlds = _with_single_rows(view.program, term.block, worlds, ask)
                 found.append((term, delta_evaluation(term.block, worlds, view.scan, types=step.types, sign=term.sign)))
         return found
 
@@ -176,6 +178,19 @@ class Stepping:
         tables = self.evaluate(evaluations)
         entries = pa.concat_tables([_entries(term, table) for term, table in zip(step.terms, tables, strict=True)])
         return self.states.recombine(view.program.view, step.number, step.state, entries, groups)
+
+
+def _with_single_rows(
+    program: Program, block: JoinBlock, worlds: dict[str, Worlds | Whole], ask: Ask
+) -> dict[str, Worlds | Whole]:
+    """The one row of a group without keys is at hand: no Spark task need go and read it."""
+    for occurrence in block.occurrences:
+        number, world = state_number(occurrence.relation), worlds[occurrence.alias]
+        state = program.steps[number].state if number is not None else None
+        if isinstance(world, Whole) and isinstance(state, Grouped) and not state.keys:
+            row = ask(occurrence.alias, occurrence.columns, (), pa.table({}))
+            worlds[occurrence.alias] = world.with_rows(row)
+    return worlds
 
 
 def _at(program: Program, level: int) -> list[Step]:
