@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from dyda.model.algebra import Aggregate, ColumnRef, Expression, Group, Node
+from dyda.errors import UnsupportedSql
+from dyda.model.algebra import Aggregate, ColumnRef, Expression, Group, Node, ViewDefinition
 from dyda.model.state import Accumulator, Grouped, Rule
 from vm.linear import Linear, equal, product
 
@@ -31,6 +32,9 @@ FLOATS = ("real", "double precision")
 
 class Steps(Protocol):
     """What the compiler offers."""
+
+    @property
+    def view(self) -> ViewDefinition: ...
 
     def rows(self, node: Node) -> Linear: ...
 
@@ -89,6 +93,8 @@ def _piece(steps: Steps, linear: Linear, node: Group, aggregates: Sequence[Aggre
 
     def build(types: Sequence[str]) -> Grouped:
         plan.types = list(types[len(keys) :])
+        for aggregate in aggregates:
+            plan.require_numbers(steps.view.name, aggregate)
         readings.extend(plan.reading(aggregate) for aggregate in aggregates)
         return Grouped(tuple(types[: len(keys)]), tuple(plan.types), tuple(plan.accumulators))
 
@@ -143,6 +149,19 @@ class _Accumulators:
         if wanted not in self.accumulators:
             self.accumulators.append(wanted)
         return f"a{self.accumulators.index(wanted) + 1}"
+
+    def require_numbers(self, view: str, aggregate: Aggregate) -> None:
+        """Spark would read numbers out of texts; whether a text is one shows only when it comes."""
+        if aggregate.function in ("count", "min", "max", "bool_and", "bool_or"):
+            return
+        type_ = self.types[self.arguments.index(_arguments(aggregate)[0])]
+        if type_ not in INTEGERS and type_ not in FLOATS and not type_.startswith("numeric("):
+            shown = aggregate.argument.sql if aggregate.argument is not None else "*"
+            raise UnsupportedSql(
+                view,
+                f"{aggregate.function}({shown}) is of type {type_}, which is no number",
+                f"Write {aggregate.function}(CAST({shown} AS DECIMAL(20,4))), or another type.",
+            )
 
     def reading(self, aggregate: Aggregate) -> Callable[[str], Expression]:
         """How the aggregate is read from a state row; accumulators that it needs are added."""

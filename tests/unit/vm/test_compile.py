@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from dyda.errors import UnsupportedSql
 from dyda.model.algebra import ColumnRef
 from dyda.model.parse import parse_view
 from dyda.model.relation import Relation
@@ -102,6 +103,17 @@ def test_equal_sets_are_kept_once() -> None:
 def test_a_sum_of_many_terms_is_materialized() -> None:
     kept = [step for step in program(VIEWS["three left joins"]).states if isinstance(step.state, Kept)]
     assert len(kept) == 1
+
+
+def test_texts_are_not_added_up() -> None:
+    def types(number: int, block: JoinBlock) -> Sequence[str]:
+        return ["text"] * len(block.items)
+
+    def resolve(source: str, schema: str | None, table: str) -> Relation:
+        return relation(f"{source}.{table}", {"k": "text"})
+
+    with pytest.raises(UnsupportedSql, match="is no number"):
+        compile_view(parse_view("v", "SELECT sum(r.k) AS s FROM a.r r", resolve), types)
 
 
 def program(text: str) -> Program:
