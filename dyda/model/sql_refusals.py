@@ -152,8 +152,15 @@ def _refuse_function(text: SqlText, index: int, called: bool) -> None:
         )
     if name == "identifier":
         raise text.unsupported(offset, "IDENTIFIER()", "Write the name itself, in backticks if it is unusual.")
+    if (name == "struct" and text.kind(index + 2) is not TokenType.STAR) or (
+        name in _NAMING and text.kind(index + 2) is TokenType.L_PAREN
+    ):
+        # It takes the names of its fields from the columns, which are called otherwise where the view is evaluated.
+        raise text.unsupported(offset, f"{name}() with fields that have no names", _NAME_FIELDS)
 
 
+_NAMING = frozenset({"to_json", "to_csv", "to_xml"})
+_NAME_FIELDS = "Name them: named_struct('age', c.age, 'name', c.name)."
 _AGGREGATE_WHEN_READING = "Keep the rows in the view and aggregate when reading: … FROM view GROUP BY …"
 _INSTEAD = {
     "approx_count_distinct": "Write count(DISTINCT …), which is exact.",

@@ -97,7 +97,6 @@ split(s, ',', 2)[size(split(s, ',', 2)) - 1]
 element_at(split(s, ','), -1)
 split_part(s, ',', 2)
 named_struct('day', i, 'v', s).v
-struct(i AS q, s).q
 map('k', i)['k']
 array(i, 1)[1]
 array(1, i, year)
