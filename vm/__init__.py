@@ -22,6 +22,7 @@ from vm.block import JoinBlock, Occurrence, flatten
 from vm.compile import compile_view
 from vm.evaluation import Evaluation, Frame, Scanner, build_evaluation, delta_evaluation, render, world_evaluation
 from vm.explain import ExplainRow, explain, explain_program, source_queries
+from vm.grouping import same_arguments
 from vm.program import WAREHOUSE, Program, Step, Term, state_number, state_relation
 from vm.shared import Lookup, SharedLookups, needed_columns
 from vm.sweep import Ask, SweepLimits, demand, sweep
@@ -58,6 +59,7 @@ __all__ = [
     "needed_columns",
     "plan_sweep",
     "render",
+    "same_arguments",
     "source_queries",
     "state_number",
     "state_relation",

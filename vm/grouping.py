@@ -24,7 +24,7 @@ from dyda.model.algebra import Aggregate, ColumnRef, Expression, Group, Node, Vi
 from dyda.model.state import Accumulator, Grouped, Rule
 from vm.linear import Linear, equal, product
 
-__all__ = ["group"]
+__all__ = ["group", "same_arguments"]
 
 INTEGERS = ("smallint", "integer", "bigint")
 FLOATS = ("real", "double precision")
@@ -133,6 +133,17 @@ def _arguments(aggregate: Aggregate) -> tuple[Expression, ...]:
     if aggregate.function in ("bool_and", "bool_or"):
         return (_case(argument, "1"), _case(_negated(argument), "1"))
     return (argument,)
+
+
+def same_arguments(old: Sequence[Aggregate], new: Sequence[Aggregate], places: Sequence[int]) -> dict[int, int]:
+    """Of two groupings of which the new one's aggregates are the old one's at `places`: for each argument of the new
+    one's state the same argument of the old one's."""
+    then, now = (list(dict.fromkeys(e for one in several for e in _arguments(one))) for several in (old, new))
+    found = {}
+    for aggregate, place in zip(new, places, strict=True):
+        for mine, theirs in zip(_arguments(aggregate), _arguments(old[place]), strict=True):
+            found[now.index(mine)] = then.index(theirs)
+    return found
 
 
 @dataclass

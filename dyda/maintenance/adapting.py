@@ -21,10 +21,12 @@ import pyarrow as pa
 from dyda.maintenance.live import BuildPlan, LiveView, Target
 from dyda.maintenance.partitions import extent_partitions, held_partition
 from dyda.maintenance.refresh import scanning
+from dyda.maintenance.restating import Restating
 from dyda.model.algebra import ViewDefinition
 from dyda.model.bag import COUNT, Bag
 from dyda.model.message import DataUpdate, SchemaChange, Truncation
 from dyda.model.position import Position
+from dyda.model.relation import RelationName
 from dyda.sources.reader import read_partition
 from dyda.warehouse import Staging, ViewChange, hold_extent
 from va import EXTENT, Adaptation, FromExtent, Reaggregate, Recompute, Restored, adapt
@@ -48,24 +50,36 @@ class Adapter:
         definition: ViewDefinition,
         changes: Sequence[SchemaChange | Truncation],
         to: Mapping[str, Position],
-    ) -> Adaptation:
+    ) -> Adaptation | Reaggregate:
         """How the view's extent gets to `definition` at `to`, given what changed in between other than by images."""
+        updated = self.updated(view, definition, to)
+        found = adapt(view.definition, definition, changes, updated, view.record.rows)
+        if isinstance(found, Reaggregate) or (isinstance(found, FromExtent) and not definition.plain):
+            why = self._restating(view, found.definition).obstacle(found)
+            return found if why is None else Recompute(definition, f"{found.reason}, but {why}")
+        return found
+
+    def updated(self, view: LiveView, definition: ViewDefinition, to: Mapping[str, Position]) -> set[RelationName]:
+        """The relations of `definition` with row images between the view's positions and `to`."""
         updated = set()
         for queued in self.builder.poll.queue:
             source, xid = queued.message.source, queued.message.xid
             if not view.has(source, xid) and source in to and to[source].includes(xid):
                 updated |= {change.relation for change in queued.message.changes if isinstance(change, DataUpdate)}
         known_as = self.builder.refresh.known_as
-        mine = {name for name in definition.relations if known_as.get(name, name) in updated}
-        found = adapt(view.definition, definition, changes, mine, view.record.rows)
-        return Recompute(definition, found.reason) if isinstance(found, Reaggregate) else found
+        return {name for name in definition.relations if known_as.get(name, name) in updated}
+
+    def _restating(self, view: LiveView, definition: ViewDefinition) -> Restating:
+        return Restating(self.builder, view, self.builder.plan(Target(view.name, definition.sql, None, ""), definition))
 
     def carry_out(
-        self, view: LiveView, plan: FromExtent, target: Target, to: Mapping[str, Position], told: Told
+        self, view: LiveView, plan: FromExtent | Reaggregate, target: Target, to: Mapping[str, Position], told: Told
     ) -> ViewChange:
         """The change that takes the view from its positions and definition to `to` and the plan's definition."""
         started, asked = time.perf_counter(), self.builder.poll.queries
         build = self.builder.plan(target, plan.definition)
+        if isinstance(plan, Reaggregate) or not plan.definition.plain:
+            return Restating(self.builder, view, build).carry_out(plan, target, to, told)
         columns = self.builder.columns(build)
         moving = _Moving(self.builder, view, plan, build, to)
         staging, written = moving.stage(len(columns))

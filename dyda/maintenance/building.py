@@ -23,14 +23,14 @@ from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.model.render import render_view
 from dyda.warehouse import RelationState, StateChange, ViewChange, ViewColumn, ViewRecord, ViewVersion, Worker
-from va import Adaptation, FromExtent, MetadataOnly, Recompute
+from va import Adaptation, FromExtent, MetadataOnly, Reaggregate, Recompute
 from vs import Broken, Holds, Judgement, Rewritten, World, read, synchronize
 
 __all__ = ["Builder", "Progress", "Told"]
 
 Progress = Callable[[str, int, int], None]
 
-Told = Callable[[Adaptation, int, int, float], Mapping[str, Any]]
+Told = Callable[[Adaptation | Reaggregate, int, int, float], Mapping[str, Any]]
 """told(adaptation, queries, rows, seconds): what the history says, once it is known what the adaptation cost."""
 
 
@@ -149,6 +149,10 @@ class Builder:
         if isinstance(adaptation, Recompute):
             return self.recompute(self.plan(target, definition), positions, told, adaptation.reason)
         if isinstance(adaptation, MetadataOnly):
+            updated = adapter.updated(view, definition, positions)
+            if not definition.plain and updated:
+                reason = f"rows of {', '.join(map(str, sorted(updated)))} changed meanwhile"
+                return self.recompute(self.plan(target, definition), positions, told, reason)
             every = tuple(range(len(view.record.columns)))
             adaptation = FromExtent(adaptation.kind, definition, adaptation.reason, columns=every)
         return adapter.carry_out(view, adaptation, target, positions, told)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dyda.model.message import SchemaChange, Truncation
-from va import Adaptation
+from va import Adaptation, Reaggregate
 from vs import Broken, Holds, Rewritten
 
 __all__ = ["Moved", "because", "story"]
@@ -44,7 +44,7 @@ class Moved:
 def story(
     judgement: Holds | Rewritten,
     moved: Sequence[Moved],
-    adaptation: Adaptation,
+    adaptation: Adaptation | Reaggregate,
     queries: int = 0,
     rows: int = 0,
     seconds: float = 0.0,

@@ -32,7 +32,7 @@ from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.warehouse import ViewChange, ViewVersion
 from scheduler import Unit
-from va import Adaptation, FromExtent, MetadataOnly, Recompute
+from va import Adaptation, FromExtent, MetadataOnly, Reaggregate, Recompute
 from vs import Broken, Holds, Rewritten, World, synchronize
 
 __all__ = ["UnitWork"]
@@ -160,7 +160,7 @@ class UnitWork:
         view: LiveView,
         judgement: Holds | Rewritten,
         moved: Sequence[Moved],
-        adaptation: FromExtent | Recompute,
+        adaptation: FromExtent | Reaggregate | Recompute,
         to: Mapping[str, Position],
     ) -> ViewChange:
         """The view's rows follow its definition, from the extent or from the sources."""
@@ -168,7 +168,7 @@ class UnitWork:
         cause = judgement.reason if isinstance(judgement, Rewritten) else adaptation.reason
         target = Target(view.name, definition.sql, None, cause)
         told = partial(story, judgement, moved)
-        if isinstance(adaptation, FromExtent):
+        if isinstance(adaptation, FromExtent | Reaggregate):
             return self.adapter.carry_out(view, adaptation, target, to, told)
         return self.builder.recompute(self.builder.plan(target, definition), to, told, adaptation.reason)
 
