@@ -12,11 +12,10 @@ the constraints prove. A view without a legal form is reported broken with the c
     decisions    what may be done about what is gone    assembly    text, read again over today's relations
 
 A view of several blocks is searched region by region (nested, anatomy, standing, regions); what is proven of a region
-is carried up to the view (carrying), and what follows from it for the rest is in consequences. Views below are judged
-first (below).
+is carried up to the view (carrying), and what follows from it for the rest is in consequences. A view below a view is
+a derived table in it, with the preferences of its own file.
 """
 
-from vs.below import lowest_first, views_below
 from vs.candidates import candidate_relations
 from vs.evolution import Evolution, evolve
 from vs.judgement import Alternative, Broken, Holds, Judgement, Rewritten
@@ -37,8 +36,6 @@ __all__ = [
     "candidate_relations",
     "effective_preferences",
     "evolve",
-    "lowest_first",
     "read",
     "synchronize",
-    "views_below",
 ]

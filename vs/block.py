@@ -96,7 +96,7 @@ def lost(view: Block, passage: Passage) -> list[str]:
     words: dict[str, None] = {}
     for alias, name in view.occurrences:
         if passage.after(name) is None:
-            words[passage.gone(name)] = None
+            words[f"{name} was dropped"] = None
         for ref in view.references(alias):
             if passage.column(name, ref.column) is None:
                 words[passage.why_gone(name, ref.column)] = None

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import networkx
 
 from dyda.model.algebra import ViewDefinition
 from dyda.model.knowledge import Knowledge
 from dyda.model.relation import RelationName
-from vs.below import views_below
 from vs.preferences import Defaults, effective_preferences
 
 __all__ = ["candidate_relations"]
 
 
 def candidate_relations(
-    definition: ViewDefinition,
-    knowledge: Knowledge,
-    defaults: Defaults | None = None,
-    views: Mapping[str, ViewDefinition] | None = None,
+    definition: ViewDefinition, knowledge: Knowledge, defaults: Defaults | None = None
 ) -> frozenset[RelationName]:
-    """The view's own relations and, if anything in it may be replaced or dropped, all that the knowledge connects.
-
-    `views` by name: a view that reads others reads what they may come to read.
-    """
-    below = [views[name] for name in views_below(definition) if name in views] if views else []
-    found = [candidate_relations(lower, knowledge, defaults, views) for lower in below]
-    return _reachable(definition, knowledge, defaults).union(*found)
-
-
-def _reachable(definition: ViewDefinition, knowledge: Knowledge, defaults: Defaults | None) -> frozenset[RelationName]:
+    """The view's own relations and, if anything in it may be replaced or dropped, all that the knowledge connects."""
     preferences = effective_preferences(definition, defaults)
     components = [*preferences.items, *preferences.relations, *preferences.conditions]
     own = definition.relations

@@ -25,7 +25,6 @@ from dyda.model.algebra import (
     SetOperation,
     scans,
 )
-from dyda.model.relation import RelationName
 from vs.anatomy import Path, Place
 from vs.consequences import Consequences
 from vs.extent import EQUIVALENT, SUBSET, SUPERSET, UNKNOWN, combine
@@ -48,18 +47,15 @@ LOST = Moved(UNKNOWN, exact=False)
 LARGER = Moved(SUPERSET)
 
 
-def carried(
-    found: Consequences, regions: Mapping[Path, Moved], below: Mapping[RelationName, Moved] | None = None
-) -> Moved:
-    """How the view's rows moved, given how those of the regions did that lost something, and of views below it."""
-    return _Carrying(found, regions, below or {}).query(())
+def carried(found: Consequences, regions: Mapping[Path, Moved]) -> Moved:
+    """How the view's rows moved, given how those of the regions did that lost something."""
+    return _Carrying(found, regions).query(())
 
 
 @dataclass(frozen=True)
 class _Carrying:
     found: Consequences
     regions: Mapping[Path, Moved]
-    below: Mapping[RelationName, Moved]
 
     def query(self, path: Path) -> Moved:
         node = self.found.anatomy.nodes[path]
@@ -101,8 +97,8 @@ class _Carrying:
             return Moved(SUPERSET, exact=False)  # how many rows of it met each of the others is not known
         node = self.found.anatomy.nodes[path]
         match node:
-            case Scan(relation=relation):
-                return self.below.get(relation.name, Moved())
+            case Scan():
+                return Moved()
             case Derived():
                 return self.query((*path, 0))
             case OuterJoin(kind=kind):

@@ -46,8 +46,6 @@ class Rewritten:
     changes: tuple[str, ...] = ()
     followed: tuple[str, ...] = ()
     runners_up: tuple[Alternative, ...] = field(default=())
-    exact: bool = False
-    """Whether each row is known to be there as often as `extent` says; what aggregates above need to know."""
 
 
 @dataclass(frozen=True)

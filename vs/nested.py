@@ -8,7 +8,7 @@ Renames and types are followed everywhere in the tree at once; a column is known
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 
@@ -16,7 +16,6 @@ from dyda.errors import DydaError
 from dyda.model.algebra import ViewDefinition
 from dyda.model.knowledge import Knowledge
 from vs.anatomy import Anatomy, Path, Region
-from vs.below import Below
 from vs.block import lost
 from vs.carrying import Moved, carried
 from vs.consequences import Consequences, Solution, Unwritable
@@ -46,23 +45,19 @@ RUNNERS_UP = 10
 
 def synchronize_nested(
     definition: ViewDefinition,
-    world: Passage,
+    known: Passage,
     knowledge: Knowledge,
     joins: JoinGraph,
-    views: Mapping[str, Judgement],
     defaults: Defaults,
     plain_numeric: str,
 ) -> Judgement:
-    """As `synchronize`. `views`: what becomes of the views below; `joins`: those that still hold something."""
-    below = Below.of(definition, views)
-    anatomy = Anatomy(below.definition)
-    relations = {**world.relations, **below.relations, **parts(anatomy)}
-    passage = Passage(relations, {**world.now, **below.now}, below.reasons)
+    """As `synchronize`. `known`: what the view and the knowledge speak of; `joins`: those that still hold something."""
+    anatomy = Anatomy(definition)
+    passage = Passage({**known.relations, **parts(anatomy)}, known.now)
     effective = effective_preferences(definition, defaults)
-    search = _Search(anatomy, Standing(anatomy, defaults.component), passage, knowledge, joins, below, effective)
+    search = _Search(anatomy, Standing(anatomy, defaults.component), passage, knowledge, joins, effective)
     regions = [(region, search.lost(region)) for region in anatomy.regions]
-    gone = dict.fromkeys(word for _, words in regions for word in words)
-    because = "; ".join([*gone, *below.rewritten])
+    because = "; ".join(dict.fromkeys(word for _, words in regions for word in words))
     options = []
     for region, words in regions:
         if words:
@@ -81,7 +76,7 @@ def synchronize_nested(
         except DydaError as error:  # a type that the view cannot compute with, whatever it is cast to
             obstacles.unreadable(because, error.what, error.remedy)
             continue
-        if not gone and not best.assembly.appended and best.moved == Moved():
+        if not because and not best.assembly.appended:
             return Holds(read, best.assembly.followed)
         others = legal[number + 1 : number + 1 + RUNNERS_UP]
         return Rewritten(
@@ -92,7 +87,6 @@ def synchronize_nested(
             changes(best, passage),
             best.assembly.followed,
             tuple(Alternative(other.sql, other.moved.extent, other.cost, reason(other)) for other in others),
-            best.moved.exact,
         )
     return obstacles.broken(because)
 
@@ -107,7 +101,6 @@ class _Search:
     passage: Passage
     knowledge: Knowledge
     joins: JoinGraph
-    below: Below
     effective: EffectivePreferences
 
     def lost(self, region: Region) -> list[str]:
@@ -137,10 +130,10 @@ class _Search:
                 obstacles.unreadable(because, str(why), "mark a column of the view replaceable, or leave it out")
                 continue
             moves = {solution.region.path: self._proven(solution.draft) for solution in within}
-            yield NestedCandidate(found, assembly, carried(found, moves, self.below.moves))
+            yield NestedCandidate(found, assembly, carried(found, moves))
 
     def _assembled(self, found: Consequences) -> NestedAssembly:
-        return assemble_nested(found, self.passage, self.below, append=self.effective.new_columns == "append")
+        return assemble_nested(found, self.passage, append=self.effective.new_columns == "append")
 
     def _proven(self, draft: Draft) -> Moved:
         extent = prove(draft, self.passage, self.knowledge)

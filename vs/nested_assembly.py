@@ -11,7 +11,6 @@ from dyda.model.relation import Relation
 from dyda.model.render import render_view
 from vs.anatomy import Anatomy
 from vs.assembly import free_names, is_ambiguous, resolver
-from vs.below import Below
 from vs.consequences import Consequences
 from vs.passage import Passage
 from vs.standing import condition_text, item_name
@@ -27,19 +26,15 @@ class NestedAssembly:
     name: str
     sql: str
     relations: tuple[Relation, ...]
-    views: tuple[ViewDefinition, ...]
     followed: tuple[str, ...]
     appended: tuple[str, ...]
 
     def read(self, plain_numeric: str) -> ViewDefinition:
         """The text read again. A DydaError says why it cannot be."""
-        views = {view.name: view for view in self.views}
-        return parse_view(
-            self.name, self.sql, resolver(self.relations), plain_numeric=plain_numeric, views=views.__getitem__
-        )
+        return parse_view(self.name, self.sql, resolver(self.relations), plain_numeric=plain_numeric)
 
 
-def assemble_nested(found: Consequences, passage: Passage, below: Below, *, append: bool) -> NestedAssembly:
+def assemble_nested(found: Consequences, passage: Passage, *, append: bool) -> NestedAssembly:
     """The rewritten tree written down in today's names. `append`: with the columns that are new."""
     definition = found.anatomy.definition
     tree = found.tree
@@ -59,7 +54,6 @@ def assemble_nested(found: Consequences, passage: Passage, below: Below, *, appe
         present = Project(
             present.input, (*present.items, *(OutputColumn(name, Expression.of(ref)) for name, ref in appended))
         )
-    present = below.restored(present)
     relations = tuple(scan.relation for scan in scans(present))
     anew = bool(
         followed or appended or definition.star or found.solutions or found.cut or found.gone or is_ambiguous(relations)
@@ -67,7 +61,7 @@ def assemble_nested(found: Consequences, passage: Passage, below: Below, *, appe
     preferences = _preferences(found, present, words)
     sql = render_view(present, preferences) if anew else definition.sql
     told = tuple(f"{ref.column} of {names[ref.alias]}" for _, ref in appended)
-    return NestedAssembly(definition.name, sql, relations, tuple(below.judged.values()), tuple(followed), told)
+    return NestedAssembly(definition.name, sql, relations, tuple(followed), told)
 
 
 def _preferences(found: Consequences, tree: Query, words: Words) -> Preferences:

@@ -43,7 +43,7 @@ class Obstacles:
             fixed = next(c for c in using if not c.preference.dispensable and not c.preference.replaceable)
             self._add(
                 1,
-                f"{self.passage.gone(name)}, and {fixed}, which uses it, may be neither dropped nor replaced",
+                f"{name} was dropped, and {fixed}, which uses it, may be neither dropped nor replaced",
                 fixed.name,
                 f"mark {fixed.name} replaceable or dispensable",
             )
@@ -52,7 +52,7 @@ class Obstacles:
             fixed = next(c for c in using if not c.preference.dispensable)
             self._add(
                 1,
-                f"{self.passage.gone(name)}, and {fixed}, which uses it, must stay",
+                f"{name} was dropped, and {fixed}, which uses it, must stay",
                 fixed.name,
                 f"mark {fixed.name} dispensable, or mark {alias} replaceable and add a [[containment]] of"
                 f" {self._projection(block, alias)}",
@@ -60,7 +60,7 @@ class Obstacles:
             return
         self._add(
             1,
-            f"{self.passage.gone(name)}, and {alias} may be neither dropped nor replaced",
+            f"{name} was dropped, and {alias} may be neither dropped nor replaced",
             f"{name} {alias}",
             f"mark {alias} replaceable and add a [[containment]] of {self._projection(block, alias)},"
             " or mark it dispensable",
@@ -71,7 +71,7 @@ class Obstacles:
         name = block.relation(alias)
         self._add(
             2,
-            f"{self.passage.gone(name)}, and nothing in the knowledge takes its place",
+            f"{name} was dropped, and nothing in the knowledge takes its place",
             f"{name} {alias}",
             f"add a [[containment]] of {self._projection(block, alias)}, or mark {alias} dispensable",
         )

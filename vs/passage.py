@@ -9,7 +9,7 @@ followed by an add under the same name is not mistaken for the old column. Where
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dyda.model.algebra import ColumnRef
 from dyda.model.relation import Column, Relation, RelationName
@@ -23,8 +23,6 @@ class Passage:
 
     relations: Mapping[RelationName, Relation]
     now: Mapping[RelationName, Relation | None]
-    reasons: Mapping[RelationName, str] = field(default_factory=dict)
-    """Why something is gone, where it was not dropped."""
 
     def before(self, name: RelationName) -> Relation:
         return self.relations[name]
@@ -47,14 +45,10 @@ class Passage:
         """What happened to a column that cannot be read any more, in words."""
         after = self.after(name)
         if after is None:
-            return self.gone(name)
+            return f"{name} was dropped"
         virtual = column in after.by_name and after.by_name[column].generated == "v"
         became = "is a virtual generated column now" if virtual else "was dropped"
         return f"column {column} of {name} {became}"
-
-    def gone(self, name: RelationName) -> str:
-        """What happened to a relation that is not there any more."""
-        return self.reasons.get(name) or f"{name} was dropped"
 
     def added(self, name: RelationName) -> tuple[Column, ...]:
         """The columns that were not there before, as far as a view can read them."""

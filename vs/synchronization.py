@@ -22,7 +22,7 @@ from vs.assembly import NothingLeft, assemble
 from vs.block import block, lost
 from vs.draft import as_it_stands
 from vs.evolution import evolve
-from vs.extent import keeps_multiplicities, prove, satisfies
+from vs.extent import prove, satisfies
 from vs.join_paths import JoinGraph
 from vs.judgement import Alternative, Holds, Judgement, Rewritten
 from vs.nested import synchronize_nested
@@ -49,8 +49,6 @@ class World:
     relations: Mapping[RelationName, Relation]
     now: Mapping[RelationName, Relation | None]
     knowledge: Knowledge = field(default_factory=Knowledge)
-    views: Mapping[str, Judgement] = field(default_factory=dict)
-    """What becomes of other views, by name: a view that reads them follows them. They are judged first."""
 
 
 def synchronize(
@@ -65,7 +63,7 @@ def synchronize(
     if not definition.plain:
         joins = _joins(world.knowledge, known, passage)
         rules = defaults or Defaults()
-        return synchronize_nested(definition, passage, world.knowledge, joins, world.views, rules, plain_numeric)
+        return synchronize_nested(definition, passage, world.knowledge, joins, rules, plain_numeric)
     view = block(definition, defaults or Defaults())
     gone = lost(view, passage)
     obstacles = Obstacles(passage)
@@ -104,7 +102,6 @@ def synchronize(
             changes(best, passage),
             best.assembly.followed,
             tuple(Alternative(other.sql, other.extent, other.draft.cost, reason(other)) for other in others),
-            keeps_multiplicities(best.draft, passage),
         )
     return obstacles.broken(because)
 

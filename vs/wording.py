@@ -91,19 +91,11 @@ class Words:
         return Scan(scan.alias, found)
 
 
-def put_over(
-    node: Node,
-    put: Callable[[Expression], Expression],
-    scan: Callable[[Scan], Scan],
-    instead: Callable[[Node], Node | None] | None = None,
-) -> Node:
-    """The tree with other expressions, over other relations; with whatever `instead` gives for a node in its place."""
-    other = instead(node) if instead is not None else None
-    if other is not None:
-        return other
+def put_over(node: Node, put: Callable[[Expression], Expression], scan: Callable[[Scan], Scan]) -> Node:
+    """The tree with other expressions, over other relations."""
 
     def rows(below: Node) -> Node:
-        return put_over(below, put, scan, instead)
+        return put_over(below, put, scan)
 
     def query(below: Query) -> Query:
         found = rows(below)

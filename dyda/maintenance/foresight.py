@@ -6,7 +6,6 @@ Schemas (the relations before and after) ─▶ vs, view by view ─▶ effect, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from dyda.house import House
@@ -17,7 +16,7 @@ from dyda.model.schemas import Schemas
 from dyda.warehouse import ViewRecord
 from va import MetadataOnly, adapt
 from vm import flatten, plan_sweep
-from vs import Broken, Holds, Judgement, Rewritten, World, lowest_first, synchronize
+from vs import Broken, Holds, Rewritten, World, synchronize
 
 __all__ = ["foresee"]
 
@@ -27,30 +26,24 @@ def foresee(house: House, known: Known, schemas: Schemas) -> list[dict[str, Any]
     world = World(schemas.before, schemas.now, known.knowledge)
     changes = schemas.changes
     records = {name: view.record for name, view in known.views.items()} | dict(known.frozen)
-    definitions = {
-        name: known.views[name].definition if name in known.views else held_definition(house, known, record)
-        for name, record in records.items()
-    }
-    judgements: dict[str, Judgement] = {}
-    for definition in lowest_first(found for found in definitions.values() if found is not None):
-        numeric = house.project.settings.spark.numeric
-        followed = replace(world, views=judgements)
-        judgements[definition.name] = synchronize(definition, followed, known.defaults, numeric)
     answers = []
     for name in sorted(records):
-        held = definitions[name]
-        if held is None:
+        definition = (
+            known.views[name].definition if name in known.views else held_definition(house, known, records[name])
+        )
+        if definition is None:
             answers.append(_told(name, "none", records[name].sql, None, None, _already(records[name])))
         else:
-            answers.append(_judged(house, held, judgements[name], changes))
+            answers.append(_judge(house, known, definition, world, changes))
     return answers
 
 
-def _judged(
-    house: House, definition: ViewDefinition, judgement: Judgement, changes: Sequence[SchemaChange | Truncation]
+def _judge(
+    house: House, known: Known, definition: ViewDefinition, world: World, changes: Sequence[SchemaChange | Truncation]
 ) -> dict[str, Any]:
     numeric = house.project.settings.spark.numeric
     name = definition.name
+    judgement = synchronize(definition, world, known.defaults, numeric)
     match judgement:
         case Broken(reason, _, remedy):
             return _told(name, "broken", None, "unknown", None, f"{reason}. {remedy}" if remedy else reason)

@@ -53,13 +53,18 @@ def parse_view(
     outline = read_outline(words)
     builder = Builder(words, outline, resolve, plain_numeric, views)
     tree = builder.query(outline.query, "")
-    return ViewDefinition(name, text, tree, _preferences(words, builder.components), builder.star)
+    return ViewDefinition(name, text, tree, _preferences(words, builder.components, builder.inherited), builder.star)
 
 
-def _preferences(text: SqlText, components: list[Component]) -> Preferences:
-    """Lift each preference comment to the component that it directly follows."""
+def _preferences(text: SqlText, components: list[Component], inherited: list[Preferences]) -> Preferences:
+    """Lift each preference comment to the component that it directly follows; of what a view below says, each
+    component has it here, too."""
     extent, new_columns = read_header(text)
     found: dict[str, dict[str, Preference]] = {"item": {}, "relation": {}, "condition": {}}
+    for below in inherited:
+        found["item"] |= dict(below.items)
+        found["relation"] |= dict(below.relations)
+        found["condition"] |= dict(below.conditions)
     for comment in text.comments:
         preference = read_preference(comment, text)
         if preference is None:

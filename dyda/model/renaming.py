@@ -23,9 +23,13 @@ from dyda.model.algebra import (
     Select,
     SemiJoin,
     SetOperation,
+    ViewDefinition,
+    expressions,
 )
+from dyda.model.expressions import joined
+from dyda.model.preferences import Preferences
 
-__all__ = ["aliases_of", "renamed", "with_names"]
+__all__ = ["aliases_of", "inherited", "renamed", "with_names"]
 
 Some = TypeVar("Some", bound=Node)
 
@@ -43,6 +47,31 @@ def renamed(query: Query, names: dict[str, str]) -> Query:
     found = _renamed(query, names)
     assert isinstance(found, Project | Distinct | SetOperation)
     return found
+
+
+def inherited(below: ViewDefinition, alias: str, names: dict[str, str]) -> Preferences:
+    """What the file of a view says, of its tree as it stands under `alias` in another one, with `names` for aliases."""
+    put = _putter(names)
+    texts = {expression.sql: put(expression).sql for expression in expressions(below.tree)}
+    for pair in _memberships(below.tree):
+        texts[joined(pair[0], " NOT IN ", pair[1]).sql] = joined(put(pair[0]), " NOT IN ", put(pair[1])).sql
+    items = []
+    for name, preference in below.preferences.items:
+        inner, _, column = name.partition(".")
+        own = name in below.names or inner not in names
+        items.append((f"{alias}.{name}" if own else f"{names[inner]}.{column}", preference))
+    return Preferences(
+        items=tuple(items),
+        relations=tuple((names[one], preference) for one, preference in below.preferences.relations if one in names),
+        conditions=tuple((texts[sql], preference) for sql, preference in below.preferences.conditions if sql in texts),
+    )
+
+
+def _memberships(node: Node) -> Iterator[tuple[Expression, Expression]]:
+    if isinstance(node, SemiJoin) and node.membership is not None:
+        yield node.membership
+    for below in node.inputs:
+        yield from _memberships(below)
 
 
 def with_names(query: Query, names: Sequence[str]) -> Query:

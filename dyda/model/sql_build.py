@@ -28,8 +28,9 @@ from dyda.model.algebra import (
 )
 from dyda.model.expressions import call, equality
 from dyda.model.facts import Facts, column_facts
+from dyda.model.preferences import Preferences
 from dyda.model.relation import Relation
-from dyda.model.renaming import aliases_of, renamed
+from dyda.model.renaming import aliases_of, inherited, renamed
 from dyda.model.sql_aliases import Aliases
 from dyda.model.sql_expressions import Lookup, Put, condition, item
 from dyda.model.sql_groups import Grouping, aggregate_calls
@@ -70,6 +71,8 @@ class Builder:
         self.aliases = Aliases(text)
         self.components: list[Component] = []
         self.star = False
+        self.inherited: list[Preferences] = []
+        """What the files of views below say."""
         self.subqueries = Subqueries(self)
 
     def note(self, span: Span, kind: str, names: tuple[str, ...]) -> None:
@@ -214,6 +217,7 @@ class Builder:
                 "Write source.table or source.schema.table, or the name of another view.",
             ) from None
         names = {one: self.aliases.copied(one) for one in aliases_of(definition.tree)}
+        self.inherited.append(inherited(definition, alias, names))
         return Derived(renamed(definition.tree, names), alias, name)
 
     def on(self, span: Span, scope: Scope) -> Expression:

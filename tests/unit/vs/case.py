@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dyda.errors import UnknownRelation
-from dyda.model.algebra import ViewDefinition
+from dyda.model.algebra import ViewDefinition, in_place
 from dyda.model.knowledge import Knowledge
 from dyda.model.knowledge_file import parse_knowledge
 from dyda.model.parse import parse_view
 from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.render import render_view
 from dyda.model.types import PgType
 from vs import Defaults, Judgement, World, synchronize
 
@@ -150,15 +151,13 @@ def judge(
     defaults: Defaults | None = None,
     below: tuple[str, str] | None = None,
 ) -> tuple[Judgement, Schemas]:
-    """`below`: a view that this one reads, by name and text; it is judged first."""
+    """`below`: a view that this one reads, by name and text; its definition is put in its place."""
     after = before.execute(change)
     world = World(before.relations, moved(before, after), knowledge(known, before))
-    if below is None:
-        return synchronize(view(text, before), world, defaults), after
-    name, lower = below
-    definition = view(lower, before, name)
-    world = replace(world, views={name: synchronize(definition, world, defaults)})
-    return synchronize(view(text, before, views={name: definition}), world, defaults), after
+    definition = view(text, before, views={below[0]: view(below[1], before, below[0])} if below is not None else {})
+    tree = in_place(definition.tree)
+    sql = render_view(tree, definition.preferences) if below is not None else text
+    return synchronize(replace(definition, tree=tree, sql=sql), world, defaults), after
 
 
 TRAVEL = Schemas({}).execute(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dyda.model.preferences import Preference
 from tests.unit.vs.case import TRAVEL, full, knowledge, view
-from vs import Defaults, candidate_relations, lowest_first, views_below
+from vs import Defaults, candidate_relations
 
 KNOWN = """
 [[join]]
@@ -46,14 +46,4 @@ def test_S2_what_nothing_connects_is_not_read() -> None:
 def test_S2_a_view_over_a_view_reads_what_that_one_may_come_to_read() -> None:
     lower = view("SELECT f.name /* replaceable */ FROM booking.flight_res f", TRAVEL, "lower")
     upper = view("SELECT l.name, count(*) AS n FROM lower l GROUP BY l.name", TRAVEL, "upper", {"lower": lower})
-    assert candidate_relations(upper, knowledge(KNOWN, TRAVEL)) == {FLIGHT}
-    views = {"lower": lower, "upper": upper}
-    assert candidate_relations(upper, knowledge(KNOWN, TRAVEL), views=views) == {FLIGHT, TOUR, PARTICIPANT}
-
-
-def test_views_are_judged_after_those_that_they_read() -> None:
-    first = view("SELECT f.name FROM booking.flight_res f", TRAVEL, "z")
-    second = view("SELECT x.name FROM z x", TRAVEL, "y", {"z": first})
-    third = view("SELECT x.name FROM y x", TRAVEL, "a", {"y": second, "z": first})
-    assert views_below(third) == {"y"}
-    assert [definition.name for definition in lowest_first([third, first, second])] == ["z", "y", "a"]
+    assert candidate_relations(upper, knowledge(KNOWN, TRAVEL)) == {FLIGHT, TOUR, PARTICIPANT}

@@ -84,15 +84,10 @@ def test_case(path: Path) -> None:
         _compare("component", judgement.component, case)
         _compare("remedy", judgement.remedy, case)
         return
-    views = {}
-    if below is not None:
-        lower, _ = judge(below[1], before, body("change"), body("knowledge"), _defaults(body("defaults")))
-        assert not isinstance(lower, Broken)
-        views[below[0]] = lower.definition
-    expected = view(body(outcome), after, views=views)
+    expected = view(body(outcome), after)
     assert said(judgement.definition) == said(expected)
     written = render_view(judgement.definition.tree, judgement.definition.preferences)
-    assert said(view(written, after, views=views)) == said(expected), "written down and read again it is the same view"
+    assert said(view(written, after)) == said(expected), "written down and read again it is the same view"
     assert not judgement.definition.star, "a version's text never says *"
     if "followed" in case:
         assert list(judgement.followed) == body("followed").splitlines()
@@ -105,7 +100,7 @@ def test_case(path: Path) -> None:
         if "runners-up" in case:
             assert [other.reason for other in judgement.runners_up] == body("runners-up").splitlines()
         for other in judgement.runners_up:
-            view(other.sql, after, views=views)
+            view(other.sql, after)
 
 
 def _compare(name: str, found: str, case: dict[str, tuple[str, str]]) -> None:

@@ -65,3 +65,39 @@ def test_a_relation_can_be_replaced_only_if_all_that_uses_it_can_be_or_can_go() 
         "c is marked replaceable, but column name and column phone can be neither dropped nor replaced and need it:"
         " it will not be replaced. Mark column name and column phone replaceable or dispensable too.",
     )
+
+
+def test_inside_a_nested_view_what_is_read_may_go_if_its_readers_may() -> None:
+    found = effective(
+        "SELECT d.name, d.total /* dispensable */ FROM (SELECT f.name, sum(f.age) AS total, max(f.dest) AS last"
+        " FROM booking.flight_res f /* dispensable */ WHERE f.age > 3 /* dispensable */ GROUP BY f.name) d"
+    )
+    assert found.of_item("name") == NEITHER
+    assert found.of_item("total") == found.of_item("d.total") == DISPENSABLE
+    assert found.of_item("d.name") == NEITHER, "d.name is read by a column that must stay"
+    assert found.of_item("d.last").dispensable, "nobody reads it"
+    assert found.of_condition("`f`.`age` > 3") == DISPENSABLE
+    assert found.of_relation("f") == NEITHER
+    assert found.warnings == (
+        "f is marked dispensable, but the grouping key `f`.`name` of column name must stay and needs it:"
+        " it will not be dropped. Mark the grouping key `f`.`name` of column name dispensable too.",
+    )
+
+
+def test_a_view_below_brings_the_preferences_of_its_file() -> None:
+    lower = view(
+        "SELECT c.name, c.phone /* replaceable */ FROM crm.customer c /* replaceable */"
+        " WHERE c.name NOT IN (SELECT f.name FROM booking.flight_res f) /* dispensable */",
+        TRAVEL,
+        "lower",
+    )
+    upper = view(
+        "SELECT c.dest, l.phone FROM lower l JOIN booking.flight_res c ON c.name = l.name",
+        TRAVEL,
+        "v",
+        {"lower": lower},
+    )
+    assert dict(upper.preferences.items) == {"l.phone": REPLACEABLE}
+    assert dict(upper.preferences.relations) == {"c_2": REPLACEABLE}
+    assert dict(upper.preferences.conditions) == {"`c_2`.`name` NOT IN `f`.`name`": DISPENSABLE}
+    assert effective_preferences(upper).of_condition("`c_2`.`name` NOT IN `f`.`name`") == DISPENSABLE
