@@ -21,7 +21,7 @@ lose a row is asked of a source (rule R4); a row's counts before and after are e
 from vm.block import JoinBlock, Occurrence, flatten
 from vm.compile import compile_view
 from vm.evaluation import Evaluation, Frame, Scanner, build_evaluation, delta_evaluation, render, world_evaluation
-from vm.explain import ExplainRow, explain, explain_program, source_queries
+from vm.explain import ExplainRow, explain, explain_program, read_whole, source_queries
 from vm.grouping import same_arguments
 from vm.program import WAREHOUSE, Program, Step, Term, state_number, state_relation
 from vm.shared import Lookup, SharedLookups, needed_columns
@@ -58,6 +58,7 @@ __all__ = [
     "flatten",
     "needed_columns",
     "plan_sweep",
+    "read_whole",
     "render",
     "same_arguments",
     "source_queries",

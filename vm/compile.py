@@ -15,7 +15,7 @@ a deleted extreme) is read again for the touched groups only (rules K1, K3, K4).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from dyda.errors import UnsupportedSql
@@ -85,7 +85,8 @@ class _Compiler:
             case Scan():
                 return Linear.scan(node)
             case Select(input=below, condition=condition):
-                return self.rows(below).where([condition])
+                pushed = _pushed(below, condition)
+                return self.rows(below).where([condition]) if pushed is None else self.rows(pushed)
             case Join(left=left, right=right, condition=on):
                 joined = self.joined(self.rows(left), self.rows(right))
                 return joined.where([on]) if on is not None else joined
@@ -186,7 +187,8 @@ class _Compiler:
         else:
             # Any other condition: the left's columns that it reads, of those left rows that have a match.
             keys = sorted({ref for condition in mixed for ref in condition.columns if ref in ours})
-            both = self.joined(left, right.where(local)).where([*mine, *mixed])
+            asking = _only_with(left, keys) or left.where(mine)
+            both = self.joined(asking, right.where(local)).where(mixed)
             found = self.counted([(self.some(both, keys), 0)], "distinct", _asked(keys, conditions))
             joined = self.joined(left, found)
             never_null = {ref for ones in pairs.values() for ref in ones}
@@ -310,6 +312,33 @@ class _Compiler:
                     f"the sides of a set operation have the types {one} and {other} in column {column.column}",
                     "Cast both sides to the same type: CAST(… AS …).",
                 )
+
+
+def _pushed(node: Node, condition: Expression) -> Node | None:
+    """The operator with a condition on its left side alone applied there: what is compared or counted gets less, and
+    the condition joins where it belongs. None if it has to stay above."""
+    match node:
+        case SemiJoin(left=left):
+            return replace(node, left=Select(left, condition))
+        case OuterJoin(left=left, kind="left") if condition.columns <= set(left.columns):
+            return replace(node, left=Select(left, condition))
+        case OuterJoin(right=right, kind="right") if condition.columns <= set(right.columns):
+            return replace(node, right=Select(right, condition))
+    return None
+
+
+def _only_with(linear: Linear, keys: Sequence[ColumnRef]) -> Linear | None:
+    """The occurrences that these columns come from, without the others: a superset of the values that are there, which
+    is as good for asking which of them have a match. Only of a single term: signs would not cancel any more."""
+    if len(linear.parts) != 1 or linear.parts[0].sign != 1:
+        return None
+    (part,) = linear.parts
+    needed = {alias for key in keys for alias in part.outputs[key].aliases}
+    scans = tuple(scan for scan in part.scans if scan.alias in needed)
+    if not scans or len(scans) == len(part.scans):
+        return None
+    own = tuple(conjunct for conjunct in part.conjuncts if conjunct.aliases and conjunct.aliases <= needed)
+    return Linear(tuple(keys), (Part(scans, own, {key: part.outputs[key] for key in keys}),))
 
 
 def _passed_alike(pairs: Sequence[tuple[Part, int, object]], shown: Sequence[Sequence[Expression]], i: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import permutations
 from typing import assert_never
 
 import networkx as nx
@@ -12,12 +13,12 @@ from dyda.model.state import Counted, Grouped, Kept
 from vm.program import WAREHOUSE, Program, Step, Term, state_number
 from vm.sweep import SweepPlan
 
-__all__ = ["ExplainRow", "explain", "explain_program", "source_queries"]
+__all__ = ["ExplainRow", "explain", "explain_program", "read_whole", "source_queries"]
 
 
 @dataclass(frozen=True)
 class ExplainRow:
-    """One line. `step`: step, term, relation, join, condition, output or cost; `queries` only for costs."""
+    """One line. `step`: scan, step, term, relation, join, condition, output or cost; `queries` only for costs."""
 
     step: str
     subject: str
@@ -84,7 +85,46 @@ def explain_program(program: Program) -> list[ExplainRow]:
         if again:
             told += f"; {again} more where groups must be read again"
         rows.append(ExplainRow("cost", f"a change of {alias}", f"{told} ({occurrence.relation.name})", most))
-    return rows
+    whole = [
+        ExplainRow("scan", alias, f"read whole with a change of {changed}") for alias, changed in read_whole(program)
+    ]
+    return [*whole, *rows]
+
+
+def read_whole(program: Program) -> list[tuple[str, str]]:
+    """Occurrences of source relations that some change reads whole, and what has to change for that.
+
+    A view without any is maintained at a cost that follows the change, whatever the size of its relations.
+    """
+    found: dict[tuple[str, str], None] = {}
+    for step in program.steps:
+        for term in step.terms:
+            for one, other in permutations(term.plan.components, 2):
+                changed = " or ".join(_shown(term, alias) for alias in one.aliases)
+                for alias in other.aliases:
+                    if term.block.by_alias[alias].relation.name.source != WAREHOUSE:
+                        found[alias, changed] = None
+        again = isinstance(step.state, Grouped) and any(
+            a.recomputed or a.function in ("min", "max") for a in step.state.accumulators
+        )
+        if again and not _plain_keys(step):
+            for term in step.terms:
+                for occurrence in term.block.occurrences:
+                    if occurrence.relation.name.source != WAREHOUSE:
+                        found[occurrence.alias, f"a group of step {step.number + 1} that is read again"] = None
+    return list(found)
+
+
+def _shown(term: Term, alias: str) -> str:
+    number = state_number(term.block.by_alias[alias].relation)
+    return alias if number is None else f"the state of step {number + 1}"
+
+
+def _plain_keys(step: Step) -> list[str]:
+    """The columns by which the rows of a group are found."""
+    assert isinstance(step.state, Grouped)
+    plain = [ref for term in step.terms for ref in term.plain[: len(step.state.keys)] if ref is not None]
+    return list(dict.fromkeys(f"{ref.alias}.{ref.column}" for ref in plain))
 
 
 def source_queries(program: Program, alias: str) -> tuple[int, int]:
@@ -165,12 +205,10 @@ def _rule(step: Step) -> str:
 
 def _demanded(step: Step) -> str:
     """How the rows of a group are found."""
-    assert isinstance(step.state, Grouped)
-    keys = len(step.state.keys)
-    plain = [ref for term in step.terms for ref in term.plain[:keys] if ref is not None]
+    plain = _plain_keys(step)
     if not plain:
         return "its rows are found by reading the whole input: no key of the group is a column"
-    return f"its rows are looked up by {', '.join(dict.fromkeys(f'{ref.alias}.{ref.column}' for ref in plain))}"
+    return f"its rows are looked up by {', '.join(plain)}"
 
 
 def _term_rows(term: Term) -> list[ExplainRow]:

@@ -1,4 +1,4 @@
-"""Types of every kind under keyed operators: as group keys, in sets, as join keys of states, under extremes and sums."""
+"""Types of every kind under keyed operators: as group keys, in sets, as keys of states, under extremes and sums."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ COLUMNS = {
     "o": ("boolean", ["true", "false", "NULL"]),
     "y": ("bytea", ["'\\x00ff'", "''", "NULL"]),
 }
-EXTREMES = [name for name in COLUMNS if name not in ("f", "u", "o", "c", "x", "y")]  # others PostgreSQL has no max() of, or a collation of its own
+EXTREMES = [
+    name for name in COLUMNS if name not in ("f", "u", "o", "c", "x", "y")
+]  # others PostgreSQL has no max() of, or a collation of its own
 
 
 def insert(number: int) -> str:

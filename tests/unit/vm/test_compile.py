@@ -44,6 +44,10 @@ VIEWS = {
     "not exists": "SELECT r.k, r.v FROM a.r r WHERE NOT EXISTS (SELECT 1 FROM a.s s WHERE s.k = r.k AND s.v > 1)",
     "not exists, any condition": "SELECT r.k FROM a.r r WHERE NOT EXISTS"
     " (SELECT 1 FROM a.s s WHERE s.k = r.k AND s.v < r.v)",
+    "not exists of a join, any condition": "SELECT r.k, t.v FROM a.r r, a.t t WHERE NOT EXISTS"
+    " (SELECT 1 FROM a.s s WHERE s.k = r.k AND s.v <> r.v) AND r.v = t.v",
+    "left join, then a condition on the left": "SELECT r.k, s.v FROM a.r r LEFT JOIN a.s s ON r.v < s.v"
+    " WHERE r.k > 1 AND (s.v IS NULL OR s.v > 2)",
     "exists, uncorrelated": "SELECT r.k FROM a.r r WHERE EXISTS (SELECT 1 FROM a.s s WHERE s.v > 3)",
     "in": "SELECT r.k FROM a.r r WHERE r.v IN (SELECT s.v FROM a.s s WHERE s.k > 0)",
     "not in": "SELECT r.k, r.v FROM a.r r WHERE r.v NOT IN (SELECT s.v FROM a.s s WHERE s.k > 1)",
