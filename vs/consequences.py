@@ -183,17 +183,20 @@ class Consequences:
                 return Distinct(self._query((*path, 0)))
             case SetOperation(kind, all_):
                 left, right = (*path, 0), (*path, 1)
+                if left in self.cut and right in self.cut:
+                    raise Unwritable(f"no branch would be left of {kind.upper()}")
                 if left not in self.cut and right not in self.cut:
                     return SetOperation(kind, all_, self._query(left), self._query(right))
-                rest = self._query(left) if right in self.cut else _called(self._query(right), self._names(left))
+                rest = self._query(left) if right in self.cut else _called(self._query(right), self._names(left, right))
                 return rest if all_ else Distinct(rest)
             case _:
                 raise AssertionError(f"{type(node).__name__} is not a query")
 
-    def _names(self, query: Path) -> list[str]:
-        """The names that the query's columns keep."""
-        path, first = next(iter(self.anatomy.branches(query)))
-        return [item.name for number, item in enumerate(first.items) if not self._is_gone(path, "item", number)]
+    def _names(self, left: Path, right: Path) -> list[str]:
+        """What the left branch, which is cut off, calls the columns that the right one keeps."""
+        path, first = next(iter(self.anatomy.branches(right)))
+        names = [column.column for column in self.anatomy.nodes[left].columns]
+        return [names[number] for number in range(len(first.items)) if not self._is_gone(path, "item", number)]
 
     def _region(self, path: Path) -> Node:
         solution = self.by_region.get(path)
