@@ -186,7 +186,9 @@ class _Compiler:
             on = [equal(one, place) for key, place in zip(keys, found.columns, strict=False) for one in pairs[key]]
         else:
             # Any other condition: the left's columns that it reads, of those left rows that have a match.
-            keys = sorted({ref for condition in mixed for ref in condition.columns if ref in ours})
+            # In the order in which they are written: a rename must not put the columns of a state into another order.
+            written = (part for condition in mixed for part in condition.parts if not isinstance(part, str))
+            keys = list(dict.fromkeys(ref for ref in written if ref in ours))
             asking = _only_with(left, keys) or left.where(mine)
             both = self.joined(asking, right.where(local)).where(mixed)
             found = self.counted([(self.some(both, keys), 0)], "distinct", _asked(keys, conditions))

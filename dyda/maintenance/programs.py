@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dyda.errors import DydaError
 from dyda.model.algebra import ViewDefinition
 from dyda.model.state import Grouped
 from dyda.warehouse import StateTable, ViewRecord
@@ -13,14 +14,18 @@ __all__ = ["one_by_one", "recorded", "state_tables"]
 
 
 def recorded(numeric: str, definition: ViewDefinition, record: ViewRecord) -> Program:
-    """The program of a definition whose states are in the catalog: nothing is analysed again."""
+    """The program of a definition whose states are in the catalog: nothing is analysed again. An error if it would
+    keep others: then they must be computed anew."""
 
     def types_of(number: int, block: JoinBlock) -> Sequence[str]:
         if number < len(record.states):
             return record.states[number].entries
         return [column.type for column in record.columns]
 
-    return compile_view(definition, types_of, numeric, checked=True)
+    program = compile_view(definition, types_of, numeric, checked=True)
+    if tuple(step.state for step in program.states) != record.states:
+        raise DydaError(f"what the operators of view {record.name} keep is of another form", "Run: dyda views resync")
+    return program
 
 
 def one_by_one(program: Program) -> bool:

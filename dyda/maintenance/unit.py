@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from dyda.errors import BrokenUnit
+from dyda.errors import BrokenUnit, DydaError
 from dyda.house import House
 from dyda.maintenance.adapting import Adapter
 from dyda.maintenance.building import Builder
@@ -81,7 +81,12 @@ class UnitWork:
             adaptation = self.adapter.plan(view, judgement.definition, [one.change for one in moved], to)
             if isinstance(adaptation, MetadataOnly):
                 definition = adaptation.definition
-                program = recorded(self.house.project.settings.spark.numeric, definition, view.record)
+                try:
+                    program = recorded(self.house.project.settings.spark.numeric, definition, view.record)
+                except DydaError as error:
+                    again = Recompute(definition, error.what)
+                    built.append(self._adapted(view, judgement, moved, again, to))
+                    continue
                 following = replace(view, definition=definition, program=program)
                 maintained.append(following)
                 if definition.sql != view.definition.sql:

@@ -99,6 +99,23 @@ def test_set_operations_that_keep_duplicates(name: str) -> None:
         assert evaluated(database, program(ALL[name])) == wanted
 
 
+def test_a_rename_leaves_the_order_of_a_state_alone() -> None:
+    """The columns of a state are told by their place: in the order of names, a rename would exchange two of them."""
+
+    def keys(first: str, second: str) -> list[str]:
+        def resolve(source: str, schema: str | None, table: str) -> Relation:
+            return relation(f"{source}.{table}", [first, second] if table == "r" else ["k", "v"])
+
+        text = (
+            f"SELECT 1 AS one FROM a.r r WHERE EXISTS (SELECT 1 FROM a.s s WHERE s.k > r.{first} AND s.v > r.{second})"
+        )
+        (state,) = compile_view(parse_view("v", text, resolve), lambda number, block: ["integer"] * 2).states
+        return [item.expression.sql for item in state.terms[0].block.items]
+
+    assert keys("a", "b") == ["`r`.`a`", "`r`.`b`"]
+    assert keys("z", "b") == ["`r`.`z`", "`r`.`b`"]
+
+
 def test_equal_sets_are_kept_once() -> None:
     """NOT IN asks for the same set in two terms."""
     assert len(program(VIEWS["not in"]).states) == 3
