@@ -41,6 +41,12 @@ DEFAULTS = {
     "spark.app.name": "dyda",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # For its user interface, shown or not, Spark remembers the plans of a thousand queries. Those of a unit with many
+    # views are megabytes each: the driver's memory ends after a few units.
+    "spark.sql.ui.retainedExecutions": "5",
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "1000",
 }
 
 LOCAL = {
