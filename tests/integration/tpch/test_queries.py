@@ -92,7 +92,7 @@ def test_recomputation_on_spark_agrees(town: Town, refreshed: States) -> None:
 
 
 def test_at_least_18_ask_for_nothing_but_what_changed(town: Town, refreshed: States) -> None:
-    """Where a single value or a NULL decides about all rows (q11, q15, q16, q22), its change must look at all of them."""
+    """Where one value or a NULL decides about all rows (q11, q15, q16, q22), its change looks at all of them."""
     scanning = {
         name
         for name in QUERIES
