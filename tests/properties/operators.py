@@ -39,6 +39,17 @@ CONSTANTS = {
 }
 COMPARED = {"int": "1", "num": "1", "six": "1", "text": "'a'", "float": "1", "quotient": "1", "bool": "true"}
 
+UNIFORM = {
+    "int": "cast({0} AS bigint)",
+    "num": "cast({0} AS decimal(12,2))",
+    "six": "cast({0} AS decimal(20,6))",
+    "text": "{0}",
+    "float": "{0}",
+    "quotient": "{0}",
+    "bool": "{0}",
+}
+"""By kind, what makes its expressions of one type."""
+
 Columns: TypeAlias = tuple[tuple[str, str], ...]
 """Expressions (or names) with their kinds."""
 
@@ -100,11 +111,12 @@ def several_views(draw: st.DrawFn, count: int) -> list[View]:
 
 
 def query(drawing: Drawing, depth: int, kinds: Sequence[str] | None = None) -> tuple[str, Columns]:
-    """A query with columns c0, c1, …; of these kinds, if they are given."""
+    """A query with columns c0, c1, …; of these kinds and then of exactly their types, if they are given."""
     if depth > 0 and drawing.left > 1 and drawing.maybe(4):
         operation = drawing.one_of(["UNION", "UNION ALL", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL"])
+        kinds = kinds or [drawing.one_of(UNIFORM) for _ in range(drawing.draw(st.integers(1, 3)))]
         left, columns = query(drawing, depth - 1, kinds)
-        right, _ = query(drawing, depth - 1, [kind for _, kind in columns])
+        right, _ = query(drawing, depth - 1, kinds)
         return f"({left}) {operation} ({right})", columns
     from_, scope = joined(drawing, depth)
     where = _conditions(drawing, scope, depth)
@@ -116,7 +128,14 @@ def query(drawing: Drawing, depth: int, kinds: Sequence[str] | None = None) -> t
         item, kind = _scalar(drawing, scope, depth)
         items, wanted = [*items, item], [*wanted, kind]
     distinct = "DISTINCT " if drawing.maybe(4) else ""
+    if kinds is not None:
+        items = _uniform(items, kinds)
     return f"SELECT {distinct}{_select(items)} FROM {from_}{where}", _named(wanted)
+
+
+def _uniform(items: Sequence[str], kinds: Sequence[str]) -> list[str]:
+    """A view of two sides whose types differ is refused, since Spark would widen them: int and bigint, …"""
+    return [UNIFORM[kind].format(item) for item, kind in zip(items, kinds, strict=True)]
 
 
 def _select(items: Sequence[str]) -> str:
@@ -267,6 +286,8 @@ def _grouped(drawing: Drawing, tail: str, scope: Columns, kinds: Sequence[str] |
         value, kind = _aggregate(drawing, scope, None)
         forms = ["count(*) > 1", "count(*) < 3", f"{value} IS NOT NULL", f"{value} > {COMPARED[kind]}"]
         having = f" HAVING {drawing.one_of(forms)}"
+    if kinds is not None:
+        items = _uniform(items, kinds)
     return f"SELECT {_select(items)} {tail}{group}{having}", _named(wanted)
 
 
