@@ -99,3 +99,10 @@ def test_at_least_18_ask_for_nothing_but_what_changed(town: Town, refreshed: Sta
         if any("whole" in step["how"] for step in commands.views_explain(town.folder, name)["steps"])
     }
     assert scanning <= {"q11", "q15", "q16", "q22"}
+
+
+def test_most_never_read_a_relation_whole(town: Town, refreshed: States) -> None:
+    """Of the others docs/explanation/operators.md tells when: a number about all rows has changed."""
+    steps = {name: commands.views_explain(town.folder, name)["steps"] for name in QUERIES}
+    whole = {name: {step["subject"] for step in told if step["step"] == "scan"} for name, told in steps.items()}
+    assert {name: read for name, read in whole.items() if read} == {"q15": {"s"}, "q16": {"p", "ps"}, "q22": {"c"}}
