@@ -54,7 +54,9 @@ LOCAL = {
     "spark.driver.host": "127.0.0.1",
     # Half the processor time until the first result, and no loss in a join of millions of rows: Spark generates its
     # code anew for each query, which the optimizing compiler seldom gets to know.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -XX:-UsePerfData",
+    # Out of memory, Spark gives up its context and lets whoever asked wait for ever: a process that ends is noticed.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -XX:-UsePerfData"
+    " -XX:+ExitOnOutOfMemoryError",
 }
 
 SMALL = {
