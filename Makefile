@@ -6,13 +6,15 @@ WORKERS ?= 2
 SECONDS ?= 1800
 SEED ?= 1
 EXAMPLES ?= 200
-.PHONY: help demo test properties churn check format clean
+CASES ?= 2000
+.PHONY: help demo test properties nightly churn check format clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo        the travel example on embedded databases, from nothing to a verified warehouse"
 	@echo "make test        all tests"
 	@echo "make properties  random views, data and schema changes, other ones each time: EXAMPLES=200"
+	@echo "make nightly     random nestings of every operator, judged by PostgreSQL; about an hour: CASES=2000"
 	@echo "make churn       random changes while the daemon is killed again and again: SECONDS=1800 SEED=1"
 	@echo "make check       format, lint, types and import contracts"
 	@echo "make format      let ruff format and fix the code"
@@ -26,6 +28,11 @@ test: $(VENV)/.ready-dev
 
 properties: $(VENV)/.ready-dev
 	DYDA_EXAMPLES=$(EXAMPLES) $(VENV)/bin/python -m pytest tests/properties
+
+# A town has five views and five batches: 25 cases.
+nightly: $(VENV)/.ready-dev
+	DYDA_CASES=$(CASES) DYDA_EXAMPLES=$$(( ($(CASES) + 24) / 25 )) $(VENV)/bin/python -m pytest tests/properties/test_operators.py
+	DYDA_EXAMPLES=20 $(VENV)/bin/python -m pytest tests/integration/tpch
 
 churn: $(VENV)/.ready-dev
 	$(VENV)/bin/python -m tests.torture.churn --seconds $(SECONDS) --seed $(SEED)
