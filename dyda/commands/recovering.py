@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dyda.errors import DydaError, SourceUnreachable
+from dyda.errors import DydaError, SourceUnreachable, UnsupportedSql
 from dyda.house import House
 from dyda.maintenance import Maintainer, Target
 from dyda.maintenance.live import Known, last_definition
@@ -47,7 +47,10 @@ def _rewritten(house: House, known: Known, record: ViewRecord) -> tuple[Target, 
     if isinstance(judgement, Broken):
         return None
     after = judgement.definition
-    house.engine.analyse(after)
+    try:
+        house.engine.analyse(after)
+    except UnsupportedSql:
+        return None  # its names hold, its types do not
     return Target(record.name, after.sql, None, f"applied again: {getattr(judgement, 'reason', 'it holds')}"), after
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from dyda.errors import BrokenUnit, DydaError, EvaluationFailed, SourceUnreachable, ValueDoesNotFit
+from dyda.errors import BrokenUnit, DydaError, EvaluationFailed, SourceUnreachable, UnsupportedSql, ValueDoesNotFit
 from dyda.house import House
 from dyda.maintenance.adapting import Adapter
 from dyda.maintenance.live import BuildPlan, Known, LiveView, Target
@@ -61,7 +61,7 @@ class Builder:
             return self._at_present(target, judgement)
         except SourceUnreachable:
             raise
-        except (_BrokenView, EvaluationFailed, ValueDoesNotFit) as error:
+        except (_BrokenView, EvaluationFailed, UnsupportedSql, ValueDoesNotFit) as error:
             if target.file_text is not None:
                 raise
             return ViewChange(view=target.name, state="broken", reason=f"{target.reason}: {error.what}")

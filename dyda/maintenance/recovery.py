@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dyda.errors import DydaError, MissingRights, SourceUnreachable, StoodOn
+from dyda.errors import DydaError, MissingRights, SourceUnreachable, StoodOn, UnsupportedSql
 from dyda.house import House
 from dyda.maintenance.live import Known, Target
 from dyda.maintenance.poll import Poll
+from dyda.model.algebra import ViewDefinition
 from dyda.model.relation import Relation, RelationName
 from dyda.sources.catalog import UNCAPTURED
 from dyda.warehouse import ViewRecord, Worker
@@ -44,9 +45,17 @@ class Recovery:
                 continue
             self._judged[name] = look
             judgement = read(name, record.sql, self.house.describe, self.house.project.settings.spark.numeric)
-            if not isinstance(judgement, Broken):
+            if not isinstance(judgement, Broken) and self._computable(judgement.definition):
                 found[name] = Target(name, record.sql, None, "what it reads is back")
         return found
+
+    def _computable(self, definition: ViewDefinition) -> bool:
+        """Whether the types fit as well: a column may have come back as another kind of value."""
+        try:
+            self.house.engine.analyse(definition)
+        except UnsupportedSql:
+            return False
+        return True
 
     def release(self, worker: Worker, known: Known) -> bool:
         """Let views go on that only waited until nothing of a user's stands on them; whether there are any."""

@@ -106,7 +106,9 @@ class Refresh:
             for name, columns in block.wanted.items():
                 known = self.known_as.get(name, name)
                 if known in touched and name.source in self.poll.snapshots and not self._has(meant[name], columns):
-                    wanted.setdefault(name.source, {}).setdefault(name, {}).update(dict.fromkeys(columns))
+                    # A view that has come this far in the poll goes on with what it has read.
+                    had = self._read_columns(meant[name])
+                    wanted.setdefault(name.source, {}).setdefault(name, {}).update(dict.fromkeys([*had, *columns]))
         for source, relations in wanted.items():
             asked = {self.known_as.get(name, name): list(columns) for name, columns in relations.items()}
             tables = {self.known_as.get(name, name): meant[name] for name in relations}
@@ -114,8 +116,11 @@ class Refresh:
             self._images |= {meant[name]: images[self.known_as.get(name, name)] for name in relations}
 
     def _has(self, relation: Relation, columns: Iterable[str]) -> bool:
+        return relation in self._images and set(columns) <= set(self._read_columns(relation))
+
+    def _read_columns(self, relation: Relation) -> list[str]:
         images = self._images.get(relation)
-        return images is not None and set(columns) <= set(images.column_names)
+        return [] if images is None else [name for name in images.column_names if name not in (XID, COUNT)]
 
     def changes(
         self, views: Sequence[LiveView], run: Sequence[Mapping[str, Collection[int]]], phase: Callable[[str], None]

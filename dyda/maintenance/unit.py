@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from dyda.errors import BrokenUnit, DydaError
+from dyda.errors import BrokenUnit, DydaError, UnsupportedSql
 from dyda.house import House
 from dyda.maintenance.adapting import Adapter
 from dyda.maintenance.building import Builder
@@ -78,22 +78,29 @@ class UnitWork:
             self._require_readable(view, judgement.definition, world)
             self.builder.learn(world, view.definition, judgement.definition)
             to = self._destination(view, judgement.definition)
-            adaptation = self.adapter.plan(view, judgement.definition, [one.change for one in moved], to)
-            if isinstance(adaptation, MetadataOnly):
-                definition = adaptation.definition
-                try:
-                    program = recorded(self.house.project.settings.spark.numeric, definition, view.record)
-                except DydaError as error:
-                    again = Recompute(definition, error.what)
-                    built.append(self._adapted(view, judgement, moved, again, to))
-                    continue
-                following = replace(view, definition=definition, program=program)
-                maintained.append(following)
-                if definition.sql != view.definition.sql:
-                    versions[view.name] = _version(following, judgement, moved, adaptation)
-            else:
+            try:
+                adaptation = self.adapter.plan(view, judgement.definition, [one.change for one in moved], to)
+                if isinstance(adaptation, MetadataOnly):
+                    following = self._following(view, adaptation.definition)
+                    if not isinstance(following, Recompute):
+                        maintained.append(following)
+                        if following.definition.sql != view.definition.sql:
+                            versions[view.name] = _version(following, judgement, moved, adaptation)
+                        continue
+                    adaptation = following
                 built.append(self._adapted(view, judgement, moved, adaptation, to))
+            except UnsupportedSql as error:
+                # Its names hold, its types do not: the sides of a UNION, say, that are of different ones now.
+                frozen.append(ViewChange(view=view.name, state="broken", reason=because(Broken(error.what), moved)))
         return [*frozen, *built, *self._maintain(maintained, versions, phase)]
+
+    def _following(self, view: LiveView, definition: ViewDefinition) -> LiveView | Recompute:
+        """The view under another text, with its rows and states as they are, if these are what the text asks for."""
+        try:
+            program = recorded(self.house.project.settings.spark.numeric, definition, view.record)
+        except DydaError as error:
+            return Recompute(definition, error.what)
+        return replace(view, definition=definition, program=program)
 
     def _world(self, present: Present) -> World:
         """What vs must know: every relation of the catalog, and those that the unit's schema changes touched as they

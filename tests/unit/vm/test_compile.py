@@ -126,6 +126,28 @@ def test_a_sum_of_many_terms_is_materialized() -> None:
     assert len(kept) == 1
 
 
+def test_a_state_outlives_the_names_of_what_it_holds() -> None:
+    """A rename leaves the states as they are, so nothing in them may stand in the order of names."""
+
+    def items(names: Sequence[str], text: str) -> list[list[str]]:
+        def resolve(source: str, schema: str | None, table: str) -> Relation:
+            return relation(f"{source}.{table}", names if table == "r" else ["k", "v"])
+
+        def types(number: int, block: JoinBlock) -> Sequence[str]:
+            return ["integer"] * len(block.items)
+
+        found = compile_view(parse_view("v", text, resolve), types)
+        places = {name: str(place) for place, name in enumerate(names)}
+        return [
+            [places[next(iter(item.expression.columns)).column] for item in step.terms[0].block.items]
+            for step in found.states
+        ]
+
+    text = "SELECT x.{0} AS o FROM a.r x WHERE NOT EXISTS (SELECT 1 FROM a.s s WHERE s.k < x.{0} AND s.v < x.{1})"
+    before, after = items(["k", "v"], text.format("k", "v")), items(["z", "v"], text.format("z", "v"))
+    assert before == after == [["0", "1"]]
+
+
 def test_texts_are_not_added_up() -> None:
     def types(number: int, block: JoinBlock) -> Sequence[str]:
         return ["text"] * len(block.items)
