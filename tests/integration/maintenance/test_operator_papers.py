@@ -271,6 +271,11 @@ def test_course_of_paper_002(town: Town) -> None:
     town.execute("ma", "DELETE FROM matab WHERE cid = 'MAC02'")
     town.execute("ist", "UPDATE istab SET mark = 62 WHERE sid = 'ISS01'")
     assert moved(town, queries=0) == (bag("IS\tISC01\t71.00"), bag("IS\tISC01\t70.33", "MA\tMAC02\t40.00"))
+    steps = [step for step in commands.views_explain(town.folder, "v")["steps"] if step["step"] == "step"]
+    assert len(steps) == 2, (
+        "avg with its own counts and sums, and the view: neither Details nor its projections are kept"
+    )
+    assert not any("materialized" in step["how"] for step in steps)
 
 
 def test_course_of_paper_002_as_views_over_views(town: Town) -> None:
