@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from dyda import faults
+from dyda import commands, faults
 from tests.town import Town
 
 
@@ -18,6 +18,12 @@ def prepare(town: Town) -> None:
     )
     town.view("v", "SELECT c.name, c.city, f.no FROM crm.customer c JOIN booking.flight f ON c.name = f.name")
     town.view("w", "SELECT f.no FROM booking.flight f")
+    # Its operators keep states: they must be installed with the rows, or not at all.
+    town.view(
+        "cities",
+        "SELECT c.city, count(*) AS times, max(f.no) AS last FROM crm.customer c"
+        " LEFT JOIN booking.flight f ON c.name = f.name GROUP BY c.city",
+    )
     town.apply()
 
 
@@ -39,11 +45,16 @@ def test_kill_9_at_every_point_then_restart(town: Town, point: str) -> None:
     assert town.extent("v") == after
     town.check()
     assert town.state("v")["positions"].keys() == {"crm", "booking"}
+    verified = commands.verify(town.folder, engine=town.engine)
+    assert {answer["name"]: answer["result"] for answer in verified} == dict.fromkeys(["v", "w", "cities"], "equal")
 
 
 def test_a_killed_build_leaves_no_view_and_no_rows(town: Town) -> None:
     town.source("crm", "CREATE TABLE customer (name text)", "INSERT INTO customer SELECT generate_series(1, 100)::text")
     town.view("v", "SELECT c.name FROM crm.customer c")
+    town.view(
+        "lengths", "SELECT length(c.name) AS size, count(DISTINCT c.name) AS names FROM crm.customer c GROUP BY 1"
+    )
     killed = town.run("apply", "--yes", fault="install.before-commit=kill", check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     town.apply()
