@@ -10,7 +10,6 @@ Should the daemon have gone past the snapshots meanwhile, they are taken anew.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 from dyda.errors import BrokenUnit, DydaError
@@ -19,8 +18,7 @@ from dyda.maintenance.live import Known, LiveView, load
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.refresh import Refresh
 from dyda.model.position import Position
-from dyda.model.state import State
-from dyda.warehouse import FrozenWarehouse, Staging, Warehouse
+from dyda.warehouse import FrozenWarehouse
 from scheduler import Queued
 
 __all__ = ["verify_view"]
@@ -92,31 +90,17 @@ def _read_queue(poll: Poll, known: Known, view: LiveView, positions: dict[str, P
     return None
 
 
-@dataclass(frozen=True)
-class _Stagings:
-    """Staging tables of one who does not hold the lock."""
-
-    warehouse: Warehouse
-    stack: ExitStack
-
-    def staging(self, columns: int) -> Staging:
-        return self.stack.enter_context(self.warehouse.staging(columns))
-
-    def combine_staging(self, state: State, entries: Staging, *, view: str) -> Staging:
-        return self.stack.enter_context(self.warehouse.combined(state, entries, view=view))
-
-
 def _compare(
     house: House, view: LiveView, poll: Poll, frozen: FrozenWarehouse, positions: dict[str, Position]
 ) -> dict[str, Any]:
     """Build the view at the frozen positions and compare it with the frozen extent."""
     refresh = Refresh(house, poll)
     refresh.read_images(view.program.blocks)
-    with ExitStack() as stack:
+    with house.warehouse.stagings() as stagings:
         (*states, rows), _ = refresh.build(
             view.program,
             lambda one: positions.get(one.relation.name.source),
-            _Stagings(house.warehouse, stack),
+            stagings,
             lambda done, total: None,
         )
         for source, snapshot in poll.snapshots.items():
