@@ -24,7 +24,7 @@ demo: $(VENV)/.ready
 	@$(VENV)/bin/python -m dyda demo
 
 test: $(VENV)/.ready-dev
-	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadscope
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 properties: $(VENV)/.ready-dev
 	DYDA_EXAMPLES=$(EXAMPLES) $(VENV)/bin/python -m pytest tests/properties

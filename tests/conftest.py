@@ -30,6 +30,11 @@ from dyda.settings import SparkSettings
 VERSION = int(os.environ.get("DYDA_TEST_POSTGRES_VERSION", embedded.VERSION))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Modules marked `long` come first: one that starts last would leave the other worker idle."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 class Server:
     """A PostgreSQL server process of the test's own: a child, so that it can be killed and reaped."""
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.torture.churn import Churn
 from tests.town import Town
+
+pytestmark = pytest.mark.long
 
 
 def test_random_changes_under_kill_9(tmp_path: Path, database: Callable[[str], str]) -> None:

@@ -12,6 +12,10 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.long
+
 DEMO = [sys.executable, "-m", "dyda", "demo"]
 
 

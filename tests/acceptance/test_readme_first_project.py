@@ -16,6 +16,8 @@ import pytest
 
 from dyda.embedded import EmbeddedServer
 
+pytestmark = pytest.mark.long
+
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "first-project.md").read_text()
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,8 @@ from dyda import commands, faults
 from dyda.engine import Engine
 from dyda.maintenance import Outcome
 from tests.town import Town
+
+pytestmark = pytest.mark.long
 
 EXAMPLES = int(os.environ.get("DYDA_EXAMPLES", "6"))
 

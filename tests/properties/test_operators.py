@@ -23,6 +23,8 @@ from tests.properties import operators
 from tests.properties.operators import COLUMNS, ROWS, TABLES, Batch, View, for_postgres
 from tests.town import Town
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = int(os.environ.get("DYDA_EXAMPLES", "2"))
 CASES = int(os.environ.get("DYDA_CASES", "0"))
 VIEWS, BATCHES = (5, 5) if "DYDA_EXAMPLES" in os.environ else (3, 3)

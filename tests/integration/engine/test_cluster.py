@@ -15,6 +15,8 @@ import pytest
 
 from dyda.engine.java import find_java_home
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[3]
 
 DRIVER = """

@@ -19,6 +19,8 @@ from dyda.model.relation import Relation
 from dyda.sources import SourceSnapshot
 from tests.town import Town
 
+pytestmark = pytest.mark.long
+
 FILES = sorted((Path(__file__).parents[3] / "fixtures" / "va").glob("*.sql"))
 
 

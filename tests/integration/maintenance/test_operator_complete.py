@@ -7,12 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import psycopg2
+import pytest
 
 from dyda import commands, faults
 from dyda.maintenance import Outcome
 from dyda.model.position import Position
 from tests.judge import PINNED, _printed
 from tests.town import Town
+
+pytestmark = pytest.mark.long
 
 SOURCES = {"one": "r", "two": "s", "three": "t"}
 COLUMNS = "id int PRIMARY KEY, k int, n int"

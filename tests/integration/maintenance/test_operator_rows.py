@@ -15,6 +15,8 @@ import pytest
 from dyda.engine import Engine
 from tests.town import Town
 
+pytestmark = pytest.mark.long
+
 COLUMNS = "id int, k int, t text, n numeric(8,2), f double precision, b boolean"
 
 OPERATORS = {

@@ -6,6 +6,8 @@ import pytest
 
 from tests.town import Town
 
+pytestmark = pytest.mark.long
+
 COLUMNS = {
     "i": ("int", ["1", "2", "NULL"]),
     "b": ("bigint", ["10000000000", "-1", "NULL"]),

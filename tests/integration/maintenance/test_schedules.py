@@ -32,6 +32,8 @@ from dyda.maintenance import Outcome
 from dyda.model.position import Position
 from tests.town import Town
 
+pytestmark = pytest.mark.long
+
 SPECS = sorted((Path(__file__).parents[3] / "fixtures" / "schedules").glob("*.spec"))
 
 

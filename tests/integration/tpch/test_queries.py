@@ -20,6 +20,8 @@ from dyda.engine import Engine
 from tests.integration.tpch.data import SCHEMAS, Business, Statement
 from tests.town import Town
 
+pytestmark = pytest.mark.long
+
 REFRESHES = int(os.environ.get("DYDA_EXAMPLES", "3"))
 QUERIES = {path.stem: path.read_text() for path in sorted(Path("fixtures/tpch").glob("q*.sql"))}
 
