@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dyda.engine.analysis import OutputType, analyse_blocks, refuse_untyped
-from dyda.engine.failures import encoded, raise_again
+from dyda.engine.failures import MARK, encoded, raise_again
 from dyda.engine.frames import Reader, pooled, separate
 from dyda.engine.session import Sessions, SparkSettingsLike
 from dyda.errors import EngineFailed
@@ -222,6 +222,8 @@ def _no_rows(evaluation: Evaluation) -> pa.Table:
 
 
 def _write_task(sink: Sink) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    mark = MARK
+
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
@@ -230,7 +232,7 @@ def _write_task(sink: Sink) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.
         try:
             count = sink(itertools.chain([first], filled))
         except Exception as error:
-            raise encoded(error) from None
+            raise encoded(error, mark) from None
         yield pa.RecordBatch.from_arrays([pa.array([count], pa.int64())], names=["rows"])
 
     return write

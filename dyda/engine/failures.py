@@ -1,41 +1,47 @@
 """Errors on their way home: from Spark's exceptions, and from our own code inside Spark tasks.
 
 A task's exception reaches the driver as text. Our own errors therefore travel as a line that `raise_again` can read
-back into the same class with the same fields.
+back into the same class with the same fields. Spark quotes values in its messages, and a value may be anything: the line
+begins with a mark that nobody outside knows, and is read as data, never as a pickle.
 """
 
 from __future__ import annotations
 
 import base64
 import importlib
-import pickle
+import json
 import re
+import secrets
 from typing import Any, NoReturn
 
 from pyspark.errors import PythonException
 
 from dyda.errors import EngineFailed, EvaluationFailed
 
-__all__ = ["encoded", "raise_again", "short_message"]
+__all__ = ["MARK", "encoded", "raise_again", "short_message"]
 
-_MARK = "dyda-error:"
+MARK = f"dyda-error-{secrets.token_hex(16)}:"
+"""Of this driver alone; its tasks are given it."""
 
 
-def encoded(error: Exception) -> Exception:
+def encoded(error: Exception, mark: str) -> Exception:
     """What a task raises in place of one of our errors; anybody else's stays as it is."""
     kind = type(error)
     if not kind.__module__.startswith("dyda."):
         return error
-    state = pickle.dumps((kind.__module__, kind.__name__, error.args, dict(vars(error))))
-    return RuntimeError(_MARK + base64.b64encode(state).decode("ascii") + ";")
+    fields = {
+        name: {"set": sorted(value)} if isinstance(value, frozenset) else value for name, value in vars(error).items()
+    }
+    state = json.dumps([kind.__module__, kind.__name__, list(error.args), fields], default=str)
+    return RuntimeError(mark + base64.b64encode(state.encode()).decode("ascii") + ";")
 
 
 def raise_again(error: Exception, view: str) -> NoReturn:
     """Raise what the user should see for an exception that Spark gave."""
     text = _text(error)
-    found = re.search(_MARK + r"([A-Za-z0-9+/=]+);", text)
+    found = re.search(re.escape(MARK) + r"([A-Za-z0-9+/=]+);", text)
     if found:
-        raise _restored(*pickle.loads(base64.b64decode(found[1]))) from None
+        raise _restored(*json.loads(base64.b64decode(found[1]))) from None
     if not _is_about_rows(error, text):
         # Blaming the rows here would set sound messages aside as poisoned.
         raise EngineFailed(short_message(error)) from None
@@ -72,12 +78,13 @@ def _text(error: BaseException) -> str:
     return "\n".join(said)
 
 
-def _restored(module: str, name: str, arguments: tuple[Any, ...], fields: dict[str, Any]) -> Exception:
+def _restored(module: str, name: str, arguments: list[Any], fields: dict[str, Any]) -> Exception:
     """The same error in this process: its constructor may want other arguments than its message, so it is not run."""
     kind = getattr(importlib.import_module(module), name)
     error: Exception = kind.__new__(kind)
     Exception.__init__(error, *arguments)
-    vars(error).update(fields)
+    for field, value in fields.items():
+        vars(error)[field] = frozenset(value["set"]) if isinstance(value, dict) else value
     return error
 
 

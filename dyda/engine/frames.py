@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructType, _parse_datatype_json_value
 
 from dyda.engine.columns import arrow_type, typed_table
-from dyda.engine.failures import encoded
+from dyda.engine.failures import MARK, encoded
 from vm.block import FrameColumn
 from vm.evaluation import Frame
 
@@ -125,6 +125,8 @@ def _scan(session: SparkSession, frame: Frame, reader: Reader, schema: StructTyp
 def _scan_task(
     reader: Reader, partitions: tuple[Any, ...], frame: tuple[FrameColumn, ...], relation: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    mark = MARK
+
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
             for batch in batches:
@@ -132,6 +134,6 @@ def _scan_task(
                     texts = reader(partitions[number])
                     yield from typed_table(texts, frame, relation).to_batches(max_chunksize=65_536)
         except Exception as error:
-            raise encoded(error) from None
+            raise encoded(error, mark) from None
 
     return read
