@@ -1,0 +1,64 @@
+-- observer: a record of every commit that moves a view, made by that commit. {schema}: where readers look.
+CREATE SCHEMA IF NOT EXISTS observed;
+
+CREATE TABLE IF NOT EXISTS observed.commit (
+    number      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    xid         xid8 UNIQUE NOT NULL,
+    at          timestamptz NOT NULL,
+    backend     integer NOT NULL,
+    holder      integer,
+    unreachable text[] NOT NULL,
+    views       jsonb NOT NULL
+);
+CREATE TABLE IF NOT EXISTS observed.bag (digest text PRIMARY KEY, rows text[] NOT NULL);
+
+CREATE OR REPLACE FUNCTION observed.look() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1 SET IntervalStyle = postgres SET DateStyle = 'ISO, YMD' SET TimeZone = 'UTC'
+SET bytea_output = hex
+AS $$
+DECLARE
+    one    record;
+    lines  text[];
+    name   text;
+    views  jsonb := '{}';
+BEGIN
+    IF EXISTS (SELECT FROM observed.commit c WHERE c.xid = pg_current_xact_id()) THEN
+        RETURN;
+    END IF;
+    LOCK TABLE observed.commit IN EXCLUSIVE MODE;  -- numbers in commit order, whoever else may write
+    FOR one IN
+        SELECT v.name, v.state, v.version, w.sql,
+               (SELECT coalesce(jsonb_object_agg(p.source, p.position), '{}') FROM dyda.position p
+                WHERE p.view = v.name) AS positions
+        FROM dyda.view v JOIN dyda.view_version w ON w.view = v.name AND w.version = v.version
+    LOOP
+        CONTINUE WHEN to_regclass(format('%I.%I', '{schema}', one.name)) IS NULL;
+        EXECUTE format('SELECT coalesce(array_agg("#row"::text), ''{}'') FROM %I.%I AS "#row"', '{schema}', one.name)
+        INTO lines;
+        SELECT {digest} INTO name FROM unnest(lines) AS line;
+        INSERT INTO observed.bag VALUES (name, lines) ON CONFLICT DO NOTHING;
+        views := views || jsonb_build_object(one.name, jsonb_build_object(
+            'state', one.state, 'version', one.version, 'definition', one.sql, 'positions', one.positions,
+            'rows', name));
+    END LOOP;
+    INSERT INTO observed.commit (xid, at, backend, holder, unreachable, views)
+    SELECT pg_current_xact_id(), clock_timestamp(), pg_backend_pid(),
+           (SELECT d.backend FROM dyda.daemon d ORDER BY d.fence DESC LIMIT 1),
+           ARRAY(SELECT s.name FROM dyda.source s WHERE s.reachable = false), views;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION observed.on_commit() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$ BEGIN PERFORM observed.look(); RETURN NULL; END $$;
+
+CREATE CONSTRAINT TRIGGER observed AFTER INSERT OR DELETE OR UPDATE OF state, version ON dyda.view
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION observed.on_commit();
+CREATE CONSTRAINT TRIGGER observed AFTER INSERT OR DELETE OR UPDATE ON dyda.view_version
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION observed.on_commit();
+CREATE CONSTRAINT TRIGGER observed AFTER INSERT OR DELETE OR UPDATE ON dyda.position
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION observed.on_commit();
+
+SELECT observed.look();
