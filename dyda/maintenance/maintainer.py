@@ -13,7 +13,6 @@ opened with may be others now.
 from __future__ import annotations
 
 import enum
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -52,6 +51,7 @@ from dyda.maintenance.planning import Planner
 from dyda.maintenance.poll import Poll, poll
 from dyda.maintenance.recovery import Recovery
 from dyda.maintenance.refresh import Refresh
+from dyda.maintenance.resting import Resting
 from dyda.maintenance.unit import UnitWork
 from dyda.model.relation import RelationName
 from dyda.warehouse import Installation, ViewChange, ViewRecord, Worker
@@ -85,7 +85,7 @@ class Maintainer:
         self._known: Known | None = None
         self._loaded: Known | None = None
         self._acknowledged: set[str] = set()
-        self._resting: dict[str, tuple[float, float, str]] = {}
+        self._resting = Resting(house)
         self._tidy: set[int] | None = None
         """The messages that were in the queue when it was last found tidy; None after an installation."""
 
@@ -116,7 +116,7 @@ class Maintainer:
             while True:
                 phases = Phases(self.house.engine.jobs)
                 locked = self.planner.locks()
-                with poll(self.house, self.worker, self.known, locked, self._rest()) as polled:
+                with poll(self.house, self.worker, self.known, locked, self._resting.now()) as polled:
                     phases.done("capture")
                     if self.approval.mark(polled, self.known):
                         self.planner.forget()
@@ -150,7 +150,7 @@ class Maintainer:
             return Outcome.BROKEN
         except (SourceUnreachable, SourceBusy, MissingRights) as error:
             self._abandon()
-            self._let_rest(error)
+            self._resting.add(error)
             return self._blocked(error)
         except (InstallBlocked, EngineFailed) as error:
             self._abandon()
@@ -178,15 +178,6 @@ class Maintainer:
         self.reload()
         return Outcome.BROKEN
 
-    def _let_rest(self, error: SourceUnreachable | SourceBusy | MissingRights) -> None:
-        """Leave a source alone for a while, so that the views that do not need it go on."""
-        _, pause, _ = self._resting.get(error.source, (0.0, 0.25, ""))
-        self._resting[error.source] = (time.monotonic() + pause, min(pause * 2, 8.0), error.what)
-
-    def _rest(self) -> dict[str, str]:
-        now = time.monotonic()
-        return {source: why for source, (until, _, why) in self._resting.items() if until > now}
-
     def _abandon(self) -> None:
         """A unit that is not installed leaves no trace."""
         self.worker.discard_stagings()
@@ -204,8 +195,11 @@ class Maintainer:
     def _note_sources(self, polled: Poll) -> None:
         for name in polled.snapshots:
             self.worker.note_source(name, reachable=True)
-        for name, error in polled.unreachable.items():
-            self.worker.note_source(name, reachable=False, error=error)
+        for name, why in polled.unreachable.items():
+            self.worker.note_source(name, reachable=False, error=why)
+        self._resting.reached(polled.snapshots)
+        for error in polled.errors:
+            self._resting.add(error)
 
     def _wait(self, waiting: Mapping[str, str]) -> None:
         for name, reason in waiting.items():
@@ -282,7 +276,7 @@ class Maintainer:
             self._tidy_queue(polled)
             acknowledge(self.house, polled, positions_after(self.known, ()), self._acknowledged)
             for source in sorted(set(polled.unreachable) & _sources(self.known.views.values())):
-                return self._blocked(SourceUnreachable(source, polled.unreachable[source]))
+                return self._blocked(DydaError(polled.unreachable[source], "It is tried again."))
             self.obstacle = None
         return outcome
 
@@ -371,6 +365,7 @@ class Maintainer:
             phases = Phases(self.house.engine.jobs, polled.queries)
         self.forget()
         self._tidy = None
+        self._resting.back(polled.snapshots)
         acknowledge(self.house, polled, positions, self._acknowledged)
 
     def _install(
@@ -399,7 +394,7 @@ class Maintainer:
                 self.house.source(name.source).attach([relation])  # the same table, watched under its new name
         self.forget()
         self._tidy = None
-        self._resting = {source: rest for source, rest in self._resting.items() if source not in polled.snapshots}
+        self._resting.back(polled.snapshots)
         acknowledge(self.house, polled, positions, self._acknowledged)
 
     def _check(self, polled: Poll, read: set[RelationName]) -> None:

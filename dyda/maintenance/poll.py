@@ -29,6 +29,9 @@ class Poll:
 
     snapshots: dict[str, SourceSnapshot] = field(default_factory=dict)
     unreachable: dict[str, str] = field(default_factory=dict)
+    """Sources that are out of reach or left alone, and why."""
+    errors: list[SourceUnreachable | SourceBusy | MissingRights] = field(default_factory=list)
+    """What this poll itself has met."""
     queue: list[Queued] = field(default_factory=list)
     after: dict[str, Position | None] = field(default_factory=dict)
 
@@ -63,6 +66,7 @@ def poll(
                     )
                 except (SourceUnreachable, SourceBusy, MissingRights) as error:
                     found.unreachable[name] = error.what
+                    found.errors.append(error)
         faults.point("unit.snapshots-open")
         for name, snapshot in found.snapshots.items():
             found.after[name] = Position.meet(

@@ -108,6 +108,7 @@ def _install(sessions: Sessions, project: str) -> None:
                 raise MissingRights(
                     f"source {sessions.settings.name}: the role may not create schema dyda",
                     "Run `dyda sources check`: it prints the GRANT that is missing.",
+                    sessions.settings.name,
                 ) from None
         complete = is_complete(cursor)
         cursor.execute(load_sql("tables"))

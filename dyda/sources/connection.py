@@ -107,7 +107,9 @@ def translated(source: str, relations: Iterable[object], sqlstate: str | None, w
     if code in BUSY:
         return SourceBusy(source, why)
     if code == "42501":
-        return MissingRights(f"source {source}: {why}", "`dyda sources check` prints the GRANT that is missing.")
+        return MissingRights(
+            f"source {source}: {why}", "`dyda sources check` prints the GRANT that is missing.", source
+        )
     return SourceUnreachable(source, why)
 
 

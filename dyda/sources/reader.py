@@ -1,8 +1,8 @@
 """Reading text from PostgreSQL into Arrow: sessions that print values canonically, COPY, and partitions of a scan.
 
-Imports nothing but psycopg2, pyarrow and the standard library, so that Spark can ship it to executors that have no
-DyDa installed. Values are what PostgreSQL's output functions print under pinned settings, NULL is null; no Python
-loop ever sees a row.
+Imports nothing but psycopg2, pyarrow, the standard library and `patience`, so that Spark can ship it to executors that
+have no DyDa installed. Values are what PostgreSQL's output functions print under pinned settings, NULL is null; no
+Python loop ever sees a row.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import psycopg2
 import psycopg2.extensions
 import pyarrow as pa
 import pyarrow.csv as pa_csv
+
+from dyda.sources.patience import PatientConnection
 
 __all__ = [
     "PINNED",
@@ -109,9 +111,10 @@ def connect(url: str, lock_timeout: float, statement_timeout: float) -> Any:
         keepalives_idle=30,
         keepalives_interval=10,
         keepalives_count=3,
+        client_encoding="UTF8",
+        connection_factory=PatientConnection,
     )
     try:
-        connection.set_client_encoding("UTF8")
         connection.autocommit = True
         settings = dict(PINNED)
         for version, more in SINCE.items():

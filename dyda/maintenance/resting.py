@@ -1,0 +1,74 @@
+"""Sources that are left alone for a while, so that the views that do not need them go on.
+
+A source that does not answer may take its time to say so. It is therefore asked in the background whether it is back,
+and counts as away until it has said yes. One that is only busy is tried again after a pause.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection
+
+from dyda.errors import DydaError, MissingRights, SourceBusy, SourceUnreachable
+from dyda.house import House
+
+__all__ = ["Resting"]
+
+SHORTEST, LONGEST = 0.25, 8.0
+
+
+class _Rest:
+    def __init__(self, why: str, pause: float, busy: bool) -> None:
+        self.why = why
+        self.pause = pause
+        self.busy = busy
+        self.away = not busy
+        self.until = time.monotonic() + pause
+        self.asking: threading.Thread | None = None
+
+
+class Resting:
+    """Which sources are left alone now, and why."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._rests: dict[str, _Rest] = {}
+
+    def add(self, error: SourceUnreachable | SourceBusy | MissingRights) -> None:
+        """It stood in the way just now; each time in a row it is left alone for longer."""
+        before = self._rests.get(error.source)
+        pause = SHORTEST if before is None else min(before.pause * 2, LONGEST)
+        self._rests[error.source] = _Rest(error.what, pause, not isinstance(error, SourceUnreachable))
+
+    def now(self) -> dict[str, str]:
+        """Those to leave alone now. Whoever is not here is tried by the next poll."""
+        found = {}
+        for source, rest in self._rests.items():
+            if rest.until > time.monotonic():
+                found[source] = rest.why
+            elif rest.away:
+                if rest.asking is None:
+                    rest.asking = threading.Thread(target=self._ask, args=(source, rest), daemon=True)
+                    rest.asking.start()
+                found[source] = rest.why
+        return found
+
+    def reached(self, sources: Collection[str]) -> None:
+        """These answered a poll; whether one that was busy is so no longer shows only in a unit."""
+        self._rests = {name: rest for name, rest in self._rests.items() if rest.busy or name not in sources}
+
+    def back(self, sources: Collection[str]) -> None:
+        """A unit was installed with the help of these."""
+        self._rests = {name: rest for name, rest in self._rests.items() if name not in sources}
+
+    def _ask(self, source: str, rest: _Rest) -> None:
+        try:
+            self._house.source(source).state()
+            rest.away = False
+        except DydaError as error:
+            rest.why = error.what
+            rest.pause = min(rest.pause * 2, LONGEST)
+            rest.until = time.monotonic() + rest.pause
+        finally:
+            rest.asking = None

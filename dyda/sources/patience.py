@@ -1,0 +1,103 @@
+"""Connections that do not wait for ever: a frozen server, or a network that swallows packets, answers nothing.
+
+A server ends statements that take too long by itself, unless it is the server that stands still. So a connection that
+waits for an answer for a while has its server asked, beside it, for any sign of life; without one it is given up.
+Imports nothing but psycopg2 and the standard library, so that Spark can ship it to executors without DyDa.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg2
+import psycopg2.extensions
+
+__all__ = ["PatientConnection", "PatientCursor"]
+
+QUIET = 5.0
+"""Seconds without an answer after which the server is asked for a sign of life; it may take long, it must be there."""
+
+SIGN_OF_LIFE = 10.0
+"""Seconds that the server has for that."""
+
+SSL_REQUEST = struct.pack("!ii", 8, 80877103)
+"""What PostgreSQL answers before it asks who we are, with one byte."""
+
+
+class PatientConnection(psycopg2.extensions.connection):  # type: ignore[misc]
+    """Made by psycopg2.connect(connection_factory=…); its cursors are patient ones."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.cursor_factory = PatientCursor
+        self.asked_at: float | None = None
+        """When the statement was sent that is being answered now."""
+        self.given_up = False
+        threading.Thread(target=_watch, args=(weakref.ref(self),), daemon=True).start()
+
+
+class PatientCursor(psycopg2.extensions.cursor):  # type: ignore[misc]
+    """Raises OperationalError where its server stands still."""
+
+    def execute(self, query: Any, values: Any = None) -> Any:
+        with self._asking():
+            return super().execute(query, values)
+
+    def copy_expert(self, query: Any, file: Any, size: int = 8192) -> Any:
+        with self._asking():
+            return super().copy_expert(query, file, size)
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        connection = self.connection
+        connection.asked_at = time.monotonic()
+        try:
+            yield
+        except psycopg2.Error:
+            if connection.given_up:
+                quiet = time.monotonic() - connection.asked_at
+                raise psycopg2.OperationalError(f"the server stands still: no answer for {quiet:.0f} s") from None
+            raise
+        finally:
+            connection.asked_at = None
+
+
+def _watch(reference: weakref.ref[PatientConnection]) -> None:
+    """Gives the connection up when it waits for a server that shows no sign of life. Ends with the connection."""
+    while True:
+        time.sleep(1.0)
+        connection = reference()
+        if connection is None or connection.closed:
+            return
+        asked_at = connection.asked_at
+        if asked_at is not None and time.monotonic() - asked_at > QUIET:
+            _give_up_unless_it_lives(connection, asked_at)
+        del connection
+
+
+def _give_up_unless_it_lives(connection: PatientConnection, asked_at: float) -> None:
+    # A connection that is closed meanwhile has no descriptor any more.
+    with contextlib.suppress(OSError, psycopg2.Error), socket.socket(fileno=os.dup(connection.fileno())) as own:
+        if not _lives(own) and connection.asked_at == asked_at:
+            connection.given_up = True
+            own.shutdown(socket.SHUT_RDWR)  # libpq now finds the connection gone
+
+
+def _lives(own: socket.socket) -> bool:
+    """Whether the server at the other end of this connection says anything to somebody new."""
+    try:
+        with socket.socket(own.family, socket.SOCK_STREAM) as probe:
+            probe.settimeout(SIGN_OF_LIFE)
+            probe.connect(own.getpeername())
+            probe.sendall(SSL_REQUEST)
+            return bool(probe.recv(1))
+    except OSError:
+        return False

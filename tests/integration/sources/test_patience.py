@@ -1,0 +1,61 @@
+"""A server that stands still is given up; one that only takes its time is not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+import psycopg2
+import pytest
+
+from dyda.errors import SourceUnreachable
+from dyda.sources import PostgresSource, SourceSettings, patience
+from dyda.sources.connection import FRESH
+from tests.conftest import Server, _children
+
+
+@contextlib.contextmanager
+def frozen(server: Server) -> Iterator[None]:
+    assert server.process is not None
+    family = [server.process.pid, *_children(server.process.pid)]
+    for pid in family:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in family:
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "QUIET", 0.5)
+    monkeypatch.setattr(patience, "SIGN_OF_LIFE", 0.5)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_frozen_server_is_given_up_and_found_again(new_server: Callable[..., Server]) -> None:
+    server = new_server()
+    source = PostgresSource(SourceSettings("crm", server.url()), "project")
+    source.state()
+    sessions = source._sessions
+    words = "crm cannot be reached: the server stands still: no answer for"
+    with (
+        pytest.raises(SourceUnreachable, match=words),
+        sessions.transaction(FRESH) as cursor,
+        frozen(server),
+    ):
+        cursor.execute("SELECT 1")
+    assert source.capture_state() == "detached"
+    source.close()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_long_answer_is_waited_for(server: Server) -> None:
+    connection = psycopg2.connect(server.url(), connection_factory=patience.PatientConnection)
+    with connection, connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(4), 1")
+        assert cursor.fetchone()[1] == 1
+    connection.close()
