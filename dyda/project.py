@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dyda.errors import ConfigurationError
-from dyda.settings import Settings
+from dyda.passwords import check_url, refuse_readable_by_others, with_password_of
+from dyda.settings import Settings, SourceEntry, WarehouseSettings
 
 __all__ = ["Project"]
 
@@ -41,9 +42,12 @@ class Project:
                 "Choose a project with -C DIR, or make one: dyda init DIR",
             )
         knowledge = folder / "knowledge.toml"
+        settings = Settings.parse(_text(file, "dyda.toml"), environment)
+        if settings.passwords:
+            refuse_readable_by_others(file, f"the password in [{settings.passwords[0]}] url of")
         return cls(
             folder,
-            Settings.parse(_text(file, "dyda.toml"), environment),
+            _with_passwords(settings, folder, environment),
             _view_files(folder / "views"),
             _text(knowledge, "knowledge.toml") if knowledge.exists() else None,
         )
@@ -80,6 +84,27 @@ class Project:
     def server_folder(self, name: str) -> Path:
         """Where the embedded server called `name` keeps its data (`warehouse`, or a source's name)."""
         return self.state_folder / "pg" / name
+
+
+Entry = TypeVar("Entry", WarehouseSettings, SourceEntry)
+
+
+def _with_passwords(settings: Settings, folder: Path, environment: Mapping[str, str]) -> Settings:
+    """The settings with the passwords that stand in files of their own, and with urls that libpq can read."""
+
+    def complete(entry: Entry, place: str) -> Entry:
+        if entry.embedded:
+            return entry
+        check_url(entry.url, place, environment)
+        if entry.password_file is None:
+            return entry
+        return replace(entry, url=with_password_of(entry.url, folder / entry.password_file, place))
+
+    return replace(
+        settings,
+        warehouse=complete(settings.warehouse, "warehouse"),
+        sources={name: complete(entry, f"sources.{name}") for name, entry in settings.sources.items()},
+    )
 
 
 def _view_files(folder: Path) -> dict[str, str]:

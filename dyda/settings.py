@@ -2,7 +2,7 @@
 
 Read once, checked whole, frozen. Nothing here is guessed: an unknown setting, a missing environment variable or a
 value of the wrong kind is an error that names the setting. A URL may hold a password, so no `repr` and no message
-shows one.
+shows one; where passwords may come from is told in passwords.py.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import difflib
 import math
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from dyda.errors import ConfigurationError
+from dyda.passwords import is_written_in, quoted_password
 
 __all__ = [
     "EMBEDDED",
@@ -41,6 +42,7 @@ class WarehouseSettings:
 
     url: str = field(repr=False)
     schema: str = "public"
+    password_file: str | None = None
 
     @property
     def embedded(self) -> bool:
@@ -55,6 +57,7 @@ class SourceEntry:
     url: str = field(repr=False)
     schema: str = "public"
     log_limit: int = 10 * 2**30
+    password_file: str | None = None
 
     @property
     def embedded(self) -> bool:
@@ -106,7 +109,7 @@ class DaemonSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """A whole dyda.toml."""
+    """A whole dyda.toml. `passwords` are the places in it that spell a password out."""
 
     warehouse: WarehouseSettings
     sources: Mapping[str, SourceEntry]
@@ -114,6 +117,7 @@ class Settings:
     maintenance: MaintenanceSettings = MaintenanceSettings()
     preferences: PreferenceSettings = PreferenceSettings()
     daemon: DaemonSettings = DaemonSettings()
+    passwords: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str, environment: Mapping[str, str]) -> Settings:
@@ -131,6 +135,7 @@ class Settings:
             maintenance=_maintenance(root.table("maintenance")),
             preferences=_preferences(root.table("preferences")),
             daemon=_daemon(root.table("daemon")),
+            passwords=tuple(_places_with_passwords(document)),
         )
         _refuse_shared_databases(settings)
         return settings
@@ -144,7 +149,9 @@ def without_password(url: str) -> str:
 
 
 def _warehouse(table: _Table) -> WarehouseSettings:
-    settings = WarehouseSettings(url=table.url(), schema=table.text("schema", "public"))
+    settings = WarehouseSettings(
+        url=table.url(), schema=table.text("schema", "public"), password_file=table.password_file()
+    )
     if settings.schema == "dyda":
         raise table.error("schema", "is 'dyda', which holds DyDa's own tables", "Choose another schema for readers.")
     table.finish()
@@ -157,6 +164,7 @@ def _source(name: str, table: _Table) -> SourceEntry:
         url=table.url(),
         schema=table.text("schema", "public"),
         log_limit=table.size("log_limit", SourceEntry.log_limit),
+        password_file=table.password_file(),
     )
     if entry.embedded and (name in {"warehouse", ".", ".."} or "/" in name or "\x00" in name):
         # Its server lives in .dyda/pg/NAME, next to the warehouse's.
@@ -225,6 +233,14 @@ def _daemon(table: _Table) -> DaemonSettings:
     return DaemonSettings((host.removeprefix("[").removesuffix("]"), int(port)))
 
 
+def _places_with_passwords(document: Mapping[str, Any]) -> Iterator[str]:
+    if is_written_in(document["warehouse"]["url"]):
+        yield "warehouse"
+    for name, entry in document.get("sources", {}).items():
+        if is_written_in(entry["url"]):
+            yield f"sources.{name}"
+
+
 def _refuse_shared_databases(settings: Settings) -> None:
     """Two entries on one database would share one log or one schema `dyda` and delete each other's rows (C7)."""
     urls = {"warehouse": settings.warehouse.url}
@@ -274,14 +290,20 @@ class _Table:
     def url(self) -> str:
         if "url" not in self.values:
             raise self.error("url", "is missing", f'Write url = "postgresql://…" or url = "{EMBEDDED}".')
-        url = self.text("url", "")
+        url = self.text("url", "", quoted=r"(?<=:)\$\{([^}]*)\}(?=@)|(?<=password=)\$\{([^}]*)\}(?=&|$)")
         if url != EMBEDDED and not url.startswith(("postgresql://", "postgres://")):
             # The value is not shown: whatever it is, it may hold a password.
             raise self.error("url", "is not a PostgreSQL URL", f'Write "postgresql://user@host/db" or "{EMBEDDED}".')
         return url
 
-    def text(self, name: str, default: str) -> str:
-        value = self._value(name, default, "a text", lambda v: v if isinstance(v, str) else None)
+    def password_file(self) -> str | None:
+        file = self.text("password_file", "")
+        if file and self.values.get("url") == EMBEDDED:
+            raise self.error("password_file", "is of no use: an embedded server asks for no password", "Leave it out.")
+        return file or None
+
+    def text(self, name: str, default: str, quoted: str = "") -> str:
+        value = self._value(name, default, "a text", lambda v: v if isinstance(v, str) else None, quoted)
         if name in self.values and not value:
             raise self.error(name, "is empty", "Give it a value or leave it out.")
         return value
@@ -325,13 +347,22 @@ class _Table:
 
         return self._value(name, "", "a text, a number or true or false", read)
 
-    def _value(self, name: str, default: Value, kind: str, read: Callable[[Any], Value | None]) -> Value:
+    def _value(
+        self, name: str, default: Value, kind: str, read: Callable[[Any], Value | None], quoted: str = ""
+    ) -> Value:
+        """The setting as `read` takes it. Variables that `quoted` matches are passwords in a URL."""
         self.asked.add(name)
         if name not in self.values:
             return default
         value = self.values[name]
         if isinstance(value, str):
-            value = re.sub(r"\$\{([^}]*)\}", lambda match: self._from_environment(name, match[1]), value)
+            passwords = {match.start() for match in re.finditer(quoted, value)} if quoted else set()
+
+            def replaced(match: re.Match[str]) -> str:
+                found = self._from_environment(name, match[1])
+                return quoted_password(found) if match.start() in passwords else found
+
+            value = re.sub(r"\$\{([^}]*)\}", replaced, value)
         checked = read(value)
         if checked is None:
             raise self.error(name, f"is not {kind}", f"Write {kind}.")

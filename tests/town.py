@@ -50,6 +50,7 @@ class Town:
         lines += [f"[sources.{json.dumps(name)}]\nurl = {json.dumps(url)}\n" for name, url in self.sources.items()]
         lines.append(f'[spark]\nmaster = "local[2]"\n\n[maintenance]\n{self.maintenance}\n')
         (self.folder / "dyda.toml").write_text("\n".join(lines))
+        (self.folder / "dyda.toml").chmod(0o600)  # some tests put passwords into their urls
 
     def execute(self, name: str, *statements: str) -> int:
         """One transaction at a source; its transaction id."""

@@ -1,8 +1,8 @@
 """Errors on their way home: from Spark's exceptions, and from our own code inside Spark tasks.
 
 A task's exception reaches the driver as text. Our own errors therefore travel as a line that `raise_again` can read
-back into the same class with the same fields. Spark quotes values in its messages, and a value may be anything: the line
-begins with a mark that nobody outside knows, and is read as data, never as a pickle.
+back into the same class with the same fields. Spark quotes values in its messages, and a value may be anything: the
+line begins with a mark that nobody outside knows, and is read as data, never as a pickle.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -52,12 +53,21 @@ DEFAULTS = {
 LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    # The driver listens on a port that other users of the machine can reach: it talks to nobody without a secret, which
+    # it makes up itself.
+    "spark.authenticate": "true",
     # Half the processor time until the first result, and no loss in a join of millions of rows: Spark generates its
     # code anew for each query, which the optimizing compiler seldom gets to know.
     # Out of memory, Spark gives up its context and lets whoever asked wait for ever: a process that ends is noticed.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -XX:-UsePerfData"
     " -XX:+ExitOnOutOfMemoryError",
 }
+
+AT_LAUNCH = ("spark.master", "spark.app.name", "spark.driver.", "spark.jars", "spark.submit.", "spark.archives")
+"""Settings that Spark's launcher acts upon before there is a context."""
+
+SECRET = r"secret|password|token|access[.]?key|credential"
+"""In the name of a setting whose value is nobody's business: what Spark itself hides, and a word more."""
 
 SMALL = {
     "spark.sql.adaptive.enabled": "false",
@@ -179,7 +189,8 @@ class Sessions:
         with _environment(environment), self._output() as output:
             try:
                 gateway = launch_gateway(  # type: ignore[no-untyped-call]
-                    configuration, {"stdout": output, "stderr": output}
+                    SparkConf(loadDefaults=False).setAll(list(_shown(values).items())),
+                    {"stdout": output, "stderr": output},
                 )
                 context = SparkContext(conf=configuration, gateway=gateway)
             except (PySparkException, OSError) as error:
@@ -207,6 +218,18 @@ class Sessions:
         else:
             with tempfile.TemporaryFile() as file:
                 yield file
+
+
+def _shown(values: Mapping[str, str]) -> dict[str, str]:
+    """What the JVM is told on its command line, which everybody on the machine can read: what it needs to start.
+
+    The rest it gets from the context's own configuration, through the socket between us.
+    """
+    return {
+        name: value
+        for name, value in values.items()
+        if name.startswith(AT_LAUNCH) and not re.search(SECRET, name, re.IGNORECASE)
+    }
 
 
 def _silence(record: logging.LogRecord) -> bool:

@@ -50,6 +50,15 @@ PINNED = {
 }
 """Settings of every session that reads or writes canonical text (rule C1)."""
 
+PATIENT = {
+    "connect_timeout": "10",
+    "application_name": "dyda",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+}
+"""How a connection is opened and kept, where its url does not say it."""
+
 SINCE = {140000: {"idle_session_timeout": "0"}, 170000: {"transaction_timeout": "0"}}
 """Settings that only newer servers know."""
 
@@ -103,17 +112,13 @@ def read_partition(partition: ScanPartition) -> pa.Table:
 
 
 def connect(url: str, lock_timeout: float, statement_timeout: float) -> Any:
-    """A session of our own, in autocommit: transactions are begun by name, so that none is left open by accident."""
-    connection = psycopg2.connect(
-        url,
-        connect_timeout=10,
-        application_name="dyda",
-        keepalives_idle=30,
-        keepalives_interval=10,
-        keepalives_count=3,
-        client_encoding="UTF8",
-        connection_factory=PatientConnection,
-    )
+    """A session of our own, in autocommit: transactions are begun by name, so that none is left open by accident.
+
+    What the url says about the connection is libpq's business (TLS above all); ours is only what it leaves open.
+    """
+    given = psycopg2.extensions.parse_dsn(url)
+    options = {name: value for name, value in PATIENT.items() if name not in given}
+    connection = psycopg2.connect(url, **options, client_encoding="UTF8", connection_factory=PatientConnection)
     try:
         connection.autocommit = True
         settings = dict(PINNED)

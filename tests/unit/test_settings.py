@@ -108,7 +108,10 @@ def test_defaults():
             MINIMAL + "[sources.crm]\nurl = 'embedded'\nschemas = 'x'",
             "dyda.toml, [sources.crm]: schemas is not a setting\nDid you mean schema?",
         ),
-        (MINIMAL + "sources = 3", "dyda.toml, [warehouse]: sources is not a setting\nThere is: schema, url."),
+        (
+            MINIMAL + "sources = 3",
+            "dyda.toml, [warehouse]: sources is not a setting\nThere is: password_file, schema, url.",
+        ),
         ("sources = 3\n" + MINIMAL, "dyda.toml: sources is not a table\nWrite it as [sources]."),
         (
             MINIMAL + "[sources.crm]\nurl = 'postgresql://u:${CRM_PASSWORD}@h/d'",

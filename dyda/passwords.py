@@ -1,0 +1,104 @@
+"""Where passwords may come from, and that no message shows one.
+
+The environment (`${NAME}` in a url, PGPASSWORD), libpq's password file (.pgpass, PGPASSFILE, `passfile=`), a file that
+`password_file` names, and dyda.toml itself: every file only if nobody else on the machine can read it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import urllib.parse
+from collections.abc import Mapping
+from pathlib import Path
+
+import psycopg2
+import psycopg2.extensions
+
+from dyda.errors import ConfigurationError
+
+__all__ = ["check_url", "is_written_in", "quoted_password", "refuse_readable_by_others", "with_password_of"]
+
+_VARIABLE = r"\$\{[^}]*\}"
+_SECRET_OPTION = re.compile(r"[?&](?:ssl)?password=([^&#]*)")
+_ENCODED = re.compile(r"(?:[A-Za-z0-9\-._~]|%[0-9A-Fa-f]{2})*")
+
+
+def is_written_in(url: str) -> bool:
+    """Whether the url, as it stands in dyda.toml, spells a password out; a `${NAME}` does not."""
+    written = re.sub(_VARIABLE, "", url)
+    user = re.match(r"\w+://[^/@:]*:[^/@]+@", written)  # as far as libpq looks for one
+    return user is not None or any(_SECRET_OPTION.findall(written))
+
+
+def quoted_password(value: str) -> str:
+    """A variable's value in the place of a url's password: as it is where it can be, otherwise percent-encoded.
+
+    Unencoded, an @ or a slash would end the password early, and libpq would show the rest as part of a host's name.
+    """
+    return value if _ENCODED.fullmatch(value) else urllib.parse.quote(value, safe="")
+
+
+def with_password_of(url: str, file: Path, place: str) -> str:
+    """The url with the password that stands in `file`."""
+    if psycopg2.extensions.parse_dsn(url).get("password"):
+        raise ConfigurationError(
+            f"dyda.toml, [{place}]: there is a password_file, and the url has a password too", "Keep one of them."
+        )
+    refuse_readable_by_others(file, f"dyda.toml, [{place}]: password_file")
+    try:
+        password = file.read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"dyda.toml, [{place}]: {file} is not UTF-8", "Save it as UTF-8.") from None
+    except OSError as error:
+        raise _unreadable(file, f"dyda.toml, [{place}]: password_file", error) from None
+    if not password or "\n" in password or "\x00" in password:
+        raise ConfigurationError(
+            f"dyda.toml, [{place}]: {file} does not hold exactly one line", "Write the password into it, nothing else."
+        )
+    return f"{url}{'&' if '?' in url else '?'}password={urllib.parse.quote(password, safe='')}"
+
+
+def check_url(url: str, place: str, environment: Mapping[str, str]) -> None:
+    """Refuses what libpq would misread, perhaps showing half a password, and password files that others can read."""
+    try:
+        options = psycopg2.extensions.parse_dsn(url)
+    except (psycopg2.Error, UnicodeError):  # the message would quote it
+        raise _misread(place) from None
+    ports = [port for port in options.get("port", "").split(",") if port]
+    if "@" in options.get("host", "") or not all(port.isdigit() for port in ports):
+        raise _misread(place)
+    named = options.get("passfile") or environment.get("PGPASSFILE")
+    if named and not options.get("password") and Path(named).exists():
+        refuse_readable_by_others(Path(named), f"dyda.toml, [{place}]: the password file")
+
+
+def refuse_readable_by_others(file: Path, what: str) -> None:
+    """libpq only warns about such a file and goes on without it; here it is an error that names it."""
+    try:
+        mode = file.stat().st_mode
+    except OSError as error:
+        raise _unreadable(file, what, error) from None
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ConfigurationError(
+            f"{what} {file} can be read by other users of this machine (its mode is {stat.S_IMODE(mode):o})",
+            f"Run: chmod 600 {_shell(file)}",
+        )
+
+
+def _misread(place: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"dyda.toml, [{place}]: url is not one that PostgreSQL's libpq can read",
+        "A user or password with a character other than letters and digits is percent-encoded in a URL (@ is %40, / is"
+        ' %2F); or leave the password out and name its file: password_file = "…"',
+    )
+
+
+def _unreadable(file: Path, what: str, error: OSError) -> ConfigurationError:
+    return ConfigurationError(f"{what} {file} cannot be read: {error.strerror}", "Check the name and its permissions.")
+
+
+def _shell(file: Path) -> str:
+    text = os.fspath(file)
+    return text if re.fullmatch(r"[\w./-]+", text, re.ASCII) else "'" + text.replace("'", "'\\''") + "'"
