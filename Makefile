@@ -7,7 +7,8 @@ SECONDS ?= 1800
 SEED ?= 1
 EXAMPLES ?= 200
 CASES ?= 2000
-.PHONY: help demo test properties nightly churn check format clean
+RATE ?= 500
+.PHONY: help demo test properties nightly churn soak check format clean
 .DELETE_ON_ERROR:
 
 help:
@@ -16,6 +17,7 @@ help:
 	@echo "make properties  random views, data and schema changes, other ones each time: EXAMPLES=200"
 	@echo "make nightly     random nestings of every operator, judged by PostgreSQL; about an hour: CASES=2000"
 	@echo "make churn       random changes while the daemon is killed again and again: SECONDS=1800 SEED=1"
+	@echo "make soak        a steady load on four databases with schema changes: SECONDS=1200 SEED=1 RATE=500"
 	@echo "make check       format, lint, types and import contracts"
 	@echo "make format      let ruff format and fix the code"
 	@echo "make clean       remove $(VENV) and caches"
@@ -36,6 +38,10 @@ nightly: $(VENV)/.ready-dev
 
 churn: $(VENV)/.ready-dev
 	$(VENV)/bin/python -m tests.torture.churn --seconds $(SECONDS) --seed $(SEED)
+
+soak: SECONDS = 1200
+soak: $(VENV)/.ready-dev
+	$(VENV)/bin/python -m tests.torture.soak --seconds $(SECONDS) --seed $(SEED) --rate $(RATE)
 
 check: $(VENV)/.ready-dev
 	$(VENV)/bin/ruff format --check .
