@@ -2,6 +2,16 @@
 -- What always holds: they never raise (what fails becomes a gap), wait for no lock longer than 40 ms, and print values under
 -- settings that no writer's session can change (rule C1). They run as the role that attached.
 
+-- A session's parameters can be set by anybody who writes: what this transaction keeps there counts only with this seal,
+-- which is of this transaction, this text and dyda.key.
+CREATE OR REPLACE FUNCTION dyda.seal(what text) RETURNS text
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $body$
+    SELECT md5(k.last_value || ' ' || md5(k.last_value || ' ' || pg_current_xact_id_if_assigned()::text || ' ' || what))
+    FROM dyda.key k
+$body$;
+
 -- Record a gap. The advisory lock is held until the writer's transaction ends and is released only after its rows became
 -- visible: who reads the counter first, finds the lock free next and takes a snapshot last, has every row behind that
 -- counter in the snapshot (otherwise a resync could miss a writer that commits a moment later).
@@ -12,7 +22,12 @@ SET lock_timeout = '40ms'
 AS $body$
 BEGIN
     BEGIN
-        PERFORM set_config('dyda.failed', pg_current_xact_id()::text, true);
+        PERFORM pg_current_xact_id();
+        PERFORM set_config('dyda.failed', dyda.seal('failed'), true);
+    EXCEPTION WHEN OTHERS THEN
+        NULL;  -- without the key this transaction may have to wait again
+    END;
+    BEGIN
         PERFORM pg_advisory_xact_lock_shared(1685677153, 1);
     EXCEPTION WHEN OTHERS THEN
         -- No lock to be had (the lock table may be full). The gap counts all the same, and is open until every
@@ -98,10 +113,9 @@ DECLARE
     watched_root oid;
     most bigint;
 BEGIN
-    -- After a first failure this transaction is not made to wait again; the counter moves once more, so nobody can
-    -- hide rows by setting this parameter himself.
+    -- After a first failure this transaction is not made to wait again. The counter moves once more all the same.
     BEGIN
-        IF current_setting('dyda.failed', true) = pg_current_xact_id_if_assigned()::text THEN
+        IF current_setting('dyda.failed', true) <> '' AND current_setting('dyda.failed', true) = dyda.seal('failed') THEN
             PERFORM dyda.mark_gap();
             RETURN NULL;
         END IF;

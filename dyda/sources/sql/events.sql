@@ -57,7 +57,7 @@ BEGIN
         IF TG_TAG LIKE 'ALTER %' THEN
             users := ARRAY(SELECT dyda.users_of_types(coalesce(types, '{}') || ARRAY(
                 SELECT c.reltype FROM pg_class c WHERE c.oid = ANY (classes) AND c.reltype <> 0)));
-            noted := ARRAY(SELECT jsonb_object_keys(nullif(current_setting('dyda.noted', true), '')::jsonb)::oid);
+            noted := ARRAY(SELECT jsonb_object_keys(dyda.noted())::oid);
         END IF;
         FOR found IN
             WITH RECURSIVE above(relid) AS (
@@ -117,7 +117,6 @@ SET lock_timeout = '40ms'
 AS $body$
 #variable_conflict use_variable
 DECLARE
-    noted jsonb;
     found record;
 BEGIN
     IF current_setting('dyda.quiet', true) = 'on' THEN
@@ -137,8 +136,7 @@ BEGIN
             GROUP BY m.root
         LOOP
             IF TG_TAG = 'ALTER TABLE' THEN  -- dyda.command_ended follows, and sees the whole command
-                noted := coalesce(nullif(current_setting('dyda.noted', true), ''), '{}')::jsonb;
-                PERFORM set_config('dyda.noted', (jsonb_build_object(found.root, 0) || noted)::text, true);
+                PERFORM dyda.note(jsonb_build_object(found.root, 0) || dyda.noted());
             ELSE
                 PERFORM dyda.observe(found.root, TG_TAG, NULL, found.touched);
             END IF;
@@ -165,10 +163,9 @@ DECLARE
 BEGIN
     BEGIN
         FOR found IN SELECT m.root FROM dyda.member m WHERE m.relid = pg_event_trigger_table_rewrite_oid() LOOP
-            noted := coalesce(nullif(current_setting('dyda.noted', true), ''), '{}')::jsonb;
-            PERFORM set_config('dyda.noted', (noted || jsonb_build_object(
-                found.root, coalesce((noted ->> found.root::text)::integer, 0) | pg_event_trigger_table_rewrite_reason()
-            ))::text, true);
+            noted := dyda.noted();
+            PERFORM dyda.note(noted || jsonb_build_object(
+                found.root, coalesce((noted ->> found.root::text)::integer, 0) | pg_event_trigger_table_rewrite_reason()));
         END LOOP;
     EXCEPTION WHEN OTHERS THEN
         BEGIN

@@ -3,6 +3,30 @@
 
 DROP FUNCTION IF EXISTS dyda.log_schema_change(oid, text), dyda.follow(oid);  -- an older DyDa's
 
+-- What earlier events of the same command left to be looked at by its last one: root → why it was rewritten (0: it was
+-- not). Anybody could write this parameter, hence the seal; DDL on a temporary table would otherwise be enough to have
+-- changes logged that nobody made.
+CREATE OR REPLACE FUNCTION dyda.noted() RETURNS jsonb
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    kept text := coalesce(current_setting('dyda.noted', true), '');
+BEGIN
+    RETURN CASE WHEN left(kept, 32) = dyda.seal(substr(kept, 33)) THEN substr(kept, 33) ELSE '{}' END::jsonb;
+END
+$body$;
+
+CREATE OR REPLACE FUNCTION dyda.note(what jsonb) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    PERFORM pg_current_xact_id();
+    PERFORM set_config('dyda.noted', dyda.seal(what::text) || what::text, true);
+END
+$body$;
+
 CREATE OR REPLACE FUNCTION dyda.tree(watched oid) RETURNS SETOF oid
 LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -220,7 +244,7 @@ LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
-    noted jsonb := coalesce(nullif(current_setting('dyda.noted', true), ''), '{}')::jsonb;
+    noted jsonb := dyda.noted();
     rewritten integer := coalesce((noted ->> watched::text)::integer, 0);
     known jsonb;
     unseen boolean;
@@ -229,7 +253,7 @@ DECLARE
     looked record;
 BEGIN
     IF noted ? watched::text THEN
-        PERFORM set_config('dyda.noted', (noted - watched::text)::text, true);
+        PERFORM dyda.note(noted - watched::text);
     END IF;
     SELECT d.description, d.unseen INTO known, unseen FROM dyda.described d WHERE d.root = watched;
     followed := dyda.follow(watched, made);
@@ -281,7 +305,7 @@ END
 $body$;
 
 REVOKE ALL ON FUNCTION
-    dyda.columns(oid[]), dyda.fingerprints(oid[]), dyda.tree(oid), dyda.shown(oid), dyda.describe(oid),
+    dyda.noted(), dyda.note(jsonb), dyda.columns(oid[]), dyda.fingerprints(oid[]), dyda.tree(oid), dyda.shown(oid), dyda.describe(oid),
     dyda.follow(oid, oid[]), dyda.look_at(oid, oid[]), dyda.lasting(oid), dyda.remember(oid),
     dyda.observe(oid, text, oid[], oid[]), dyda.replaced(text, text, oid, oid, text)
     FROM PUBLIC;

@@ -16,6 +16,18 @@ BEGIN
 END
 $do$;
 
+-- Known to capture alone: what it keeps in a session's parameters carries a seal made with it (see dyda.seal). A sequence,
+-- because reading one waits for nobody; not its start, which everybody can look up.
+DO $do$
+BEGIN
+    IF to_regclass('dyda.key') IS NULL THEN
+        CREATE SEQUENCE dyda.key;
+        PERFORM setval('dyda.key', 1 + ('x' || left(replace(gen_random_uuid()::text, '-', ''), 12))::bit(48)::bigint * 4096
+                                   + ('x' || right(gen_random_uuid()::text, 3))::bit(12)::bigint);
+    END IF;
+END
+$do$;
+
 -- The relations asked for, under the names they were asked for by.
 CREATE TABLE IF NOT EXISTS dyda.watched (
     root        oid PRIMARY KEY,

@@ -136,14 +136,20 @@ def test_a_writer_that_goes_uncaptured_during_a_unit_breaks_it(ground: Ground) -
             snapshot.fingerprint_again()
 
 
-def test_nobody_can_hide_rows_by_setting_our_parameters(ground: Ground) -> None:
+def test_nobody_can_hide_rows_or_feign_a_gap_by_setting_our_parameters(ground: Ground) -> None:
     ground.run("CREATE TABLE t (a int)")
+    ((root,),) = ground.run("SELECT 't'::regclass::oid")
     ground.watch("t")
     gap = ground.gap()
     ground.run(
         "BEGIN; SELECT set_config('dyda.failed', pg_current_xact_id()::text, true); INSERT INTO t VALUES (1); COMMIT"
     )
-    assert ground.gap() > gap
+    for noted in (f'{{"{root}": 2}}', "x" * 32 + f'{{"{root}": 2}}', "no json"):
+        ground.run(f"SET dyda.noted = '{noted}'", "CREATE TEMPORARY TABLE own (a int)", "ALTER TABLE own ADD b int")
+        ground.run("DROP TABLE own", "RESET dyda.noted")
+    assert ground.gap() == gap
+    assert ground.logged("t", ["a"]) == Counter({("1",): 1})
+    assert ground.run("SELECT op::text FROM dyda.log") == [("I",)]
 
 
 def test_log_limit_stops_capture_and_an_empty_log_starts_it_again(
