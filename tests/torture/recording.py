@@ -31,8 +31,11 @@ REFUSED = (
     psycopg2.errors.DeadlockDetected,
     psycopg2.errors.SerializationFailure,
     psycopg2.errors.QueryCanceled,
+    psycopg2.errors.UndefinedColumn,
+    psycopg2.errors.UndefinedTable,
 )
-"""What may happen to any transaction: it is rolled back, and nothing of it is in the history."""
+"""What may happen to any transaction, also of a program that does not know yet what a column is called by now: it is
+rolled back, and nothing of it is in the history."""
 
 SHAPES = """
 SELECT c.oid::bigint, n.nspname, c.relname,
