@@ -155,10 +155,31 @@ class _Checker:
         if view.state in ("building", "resync"):
             return
         self.compared += 1
+        found: list[Violation] = []
+        for named in self._namings(commit, view):
+            wrong = list(self._judged(commit, name, earlier, view, named))
+            if not wrong:
+                return
+            found += wrong
+        yield from self._violation(found[0].rule, found[0].text, commit, name, found[0].history)
+
+    def _namings(self, commit: Commit, view: ViewState) -> Iterator[Mapping[str, Position]]:
+        """Where the definition's names are looked up: where the view stands; and where others stand already, whose
+        names a view that is left behind has to use, since the catalog knows each relation once."""
+        own = {source: self._position(text) for source, text in view.positions.items()}
+        yield own
+        for other in {tuple(sorted(other.positions.items())) for other in commit.views.values()}:
+            ahead = {source: self._position(text) for source, text in other if source in own}
+            if any(self.states[source].added(own[source], position) for source, position in ahead.items()):
+                yield {**own, **ahead}
+
+    def _judged(
+        self, commit: Commit, name: str, earlier: ViewState | None, view: ViewState, named: Mapping[str, Position]
+    ) -> Iterator[Violation]:
         try:
-            states = self.loadable(view)
+            states = self.loadable(view, named)
         except LookupError as error:
-            yield from self._violation("correctness", f"view {name}: {error}", commit, name)
+            yield Violation("correctness", f"view {name}: {error}")
             return
         for table, state in states.items():
             row = min((row for row, count in state.rows.items() if count < 0), default=None)
@@ -168,25 +189,27 @@ class _Checker:
                     f" had: {'.'.join(table)} would have the row {row} less than zero times"
                 )
                 touching = [one for one in self._table(table[0], state.oid) if row in one.effects.get(state.oid, {})]
-                yield from self._violation("strong", what, commit, name, _told(touching[-4:]))
+                yield Violation("strong", what, history=_told(touching[-4:]))
                 return
         key = (view.definition, tuple((name, state.oid, state.shape, state.key) for name, state in states.items()))
         try:
             if key not in self._answers:
                 self._answers[key] = digest(self.bench.evaluate(view.definition, states))
         except NotEvaluated as error:
-            what = f"view {name} is {view.state}, and PostgreSQL cannot evaluate it there: {error}"
-            yield from self._violation("correctness", what, commit, name)
+            yield Violation(
+                "correctness", f"view {name} is {view.state}, and PostgreSQL cannot evaluate it there: {error}"
+            )
             return
         if self._answers[key] != view.rows:
             expected = self.bench.evaluate(view.definition, states)
             what = f"view {name}: {_difference(self.history.bags[view.rows], expected)}"
+            smallest = ""
             if ("correctness", name) not in self._told:
                 shrinker = Shrinker(self.history, self.states, self.bench, self.loadable, self.patience)
                 smallest = shrinker.smallest(name, commit, earlier, view, expected)
-                yield from self._violation("correctness", what, commit, name, smallest)
+            yield Violation("correctness", what, history=smallest)
 
-    def loadable(self, view: ViewState) -> dict[Name, State]:
+    def loadable(self, view: ViewState, named: Mapping[str, Position] | None = None) -> dict[Name, State]:
         """The tables that the view reads, at its positions. The rows are good until the next call."""
         found = {}
         for name in names_of(view.definition):
@@ -194,15 +217,20 @@ class _Checker:
             if source not in view.positions:
                 raise LookupError(f"it reads {'.'.join(name)} and has no position of {source}")
             position = self._position(view.positions[source])
-            known = self.states[source].catalog(position).get((schema, table))
+            known = self.states[source].catalog((named or {}).get(source, position)).get((schema, table))
             if known is None:
                 raise LookupError(
                     f"it reads {'.'.join(name)}, and {source} had no such table at {short(view.positions[source])}"
                 )
-            oid, shape = known
+            oid, called = known
             history = self.states[source].tables[oid]
             key = history.key(position)
-            found[name] = State(oid, shape, key, history.rows(key))
+            shape = history.shape(key)
+            if shape is None:
+                raise LookupError(
+                    f"it reads {'.'.join(name)}, which was not there yet at {source} {short(view.positions[source])}"
+                )
+            found[name] = State(oid, shape.called_like(called), key, history.rows(key))
         return found
 
     # --- all views of a commit
@@ -216,6 +244,7 @@ class _Checker:
         for name, view in commit.views.items():
             earlier = before.views.get(name) if before is not None else None
             built = earlier is None or earlier.state != MAINTAINED or set(earlier.positions) != set(view.positions)
+            built = built or (commit.unit == "build" and earlier is not None and not _same(earlier, view))
             if view.state != MAINTAINED or built or away & set(view.positions):
                 apart.add(name)
         apart.intersection_update(commit.views)

@@ -50,11 +50,20 @@ class Position:
 
 @dataclass(frozen=True)
 class Shape:
-    """What a table is called and what its columns are: (name, type as PostgreSQL prints it)."""
+    """What a table is called and what its columns are: (name, type as PostgreSQL prints it), and their attnums."""
 
     schema: str
     name: str
     columns: tuple[tuple[str, str], ...]
+    numbers: tuple[int, ...] = ()
+
+    def called_like(self, other: Shape) -> Shape:
+        """The same columns under the names that `other` has for them: the table as it is called elsewhere."""
+        names = dict(zip(other.numbers, (name for name, _ in other.columns), strict=False))
+        columns = tuple(
+            (names.get(number, name), type_) for number, (name, type_) in zip(self.numbers, self.columns, strict=False)
+        )
+        return Shape(other.schema, other.name, columns or self.columns, self.numbers)
 
 
 @dataclass
@@ -97,7 +106,7 @@ class ViewState:
 class Commit:
     """One commit of the warehouse, numbered in commit order. `backend` wrote it, `holder` had the project's lock.
 
-    `unreachable` are the sources that the catalog calls so in this state.
+    `unreachable` are the sources that the catalog calls so in this state; `unit` is the kind of unit: data, build, …
     """
 
     number: int
@@ -106,6 +115,7 @@ class Commit:
     backend: int = 0
     holder: int = 0
     unreachable: tuple[str, ...] = ()
+    unit: str = ""
 
 
 @dataclass
@@ -202,7 +212,10 @@ class History:
 def _transaction(one: dict[str, Any]) -> Transaction:
     effects = {int(oid): rows for oid, rows in one.pop("effects").items()}
     shapes = {
-        int(oid): shape and Shape(shape["schema"], shape["name"], tuple(map(tuple, shape["columns"])))
+        int(oid): shape
+        and Shape(
+            shape["schema"], shape["name"], tuple(map(tuple, shape["columns"])), tuple(shape.get("numbers") or ())
+        )
         for oid, shape in one.pop("shapes").items()
     }
     return Transaction(**{**one, "effects": effects, "shapes": shapes, "steps": tuple(one["steps"])})

@@ -8,6 +8,7 @@ CREATE TABLE IF NOT EXISTS observed.commit (
     backend     integer NOT NULL,
     holder      integer,
     unreachable text[] NOT NULL,
+    unit        text,
     views       jsonb NOT NULL
 );
 CREATE TABLE IF NOT EXISTS observed.bag (digest text PRIMARY KEY, rows text[] NOT NULL);
@@ -43,10 +44,11 @@ BEGIN
             'state', one.state, 'version', one.version, 'definition', one.sql, 'positions', one.positions,
             'rows', name));
     END LOOP;
-    INSERT INTO observed.commit (xid, at, backend, holder, unreachable, views)
+    INSERT INTO observed.commit (xid, at, backend, holder, unreachable, unit, views)
     SELECT pg_current_xact_id(), clock_timestamp(), pg_backend_pid(),
            (SELECT d.backend FROM dyda.daemon d ORDER BY d.fence DESC LIMIT 1),
-           ARRAY(SELECT s.name FROM dyda.source s WHERE s.reachable = false), views;
+           ARRAY(SELECT s.name FROM dyda.source s WHERE s.reachable = false),
+           (SELECT u.kind FROM dyda.unit u WHERE u.xmin = pg_current_xact_id()::xid ORDER BY u.id DESC LIMIT 1), views;
 END
 $$;
 

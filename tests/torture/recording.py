@@ -39,7 +39,7 @@ rolled back, and nothing of it is in the history."""
 
 SHAPES = """
 SELECT c.oid::bigint, n.nspname, c.relname,
-       (SELECT json_agg(json_build_array(a.attname, format_type(a.atttypid, a.atttypmod)) ORDER BY a.attnum)
+       (SELECT json_agg(json_build_array(a.attname, format_type(a.atttypid, a.atttypmod), a.attnum) ORDER BY a.attnum)
         FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p'
@@ -92,7 +92,9 @@ def shapes(cursor: Any) -> dict[int, Shape]:
     """Every table of the users', by oid. Partitions count as their root."""
     cursor.execute(SHAPES)
     return {
-        oid: Shape(schema, name, tuple((column, type_) for column, type_ in columns or ()))
+        oid: Shape(
+            schema, name, tuple((c, type_) for c, type_, _ in columns or ()), tuple(n for *_, n in columns or ())
+        )
         for oid, schema, name, columns in cursor.fetchall()
     }
 
@@ -364,13 +366,13 @@ class Observer:
         with self._turn:
             with self._cursor() as cursor:
                 cursor.execute(
-                    "SELECT number, at::text, backend, holder, unreachable, views FROM observed.commit"
+                    "SELECT number, at::text, backend, holder, unreachable, unit, views FROM observed.commit"
                     " WHERE number > %s ORDER BY number",
                     (self._seen,),
                 )
-                for number, at, backend, holder, unreachable, views in cursor.fetchall():
+                for number, at, backend, holder, unreachable, unit, views in cursor.fetchall():
                     states = {name: ViewState(**view) for name, view in views.items()}
-                    found.append(Commit(number, states, at, backend, holder or 0, tuple(unreachable)))
+                    found.append(Commit(number, states, at, backend, holder or 0, tuple(unreachable), unit or ""))
                 wanted = {view.rows for commit in found for view in commit.views.values()} - self.history.bags.keys()
                 cursor.execute("SELECT digest, rows FROM observed.bag WHERE digest = ANY(%s)", (list(wanted),))
                 for name, rows in cursor.fetchall():

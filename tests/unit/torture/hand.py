@@ -9,8 +9,8 @@ from tests.torture.history import Commit, History, Read, Rest, Shape, Transactio
 
 R, S = 1, 2
 SHAPES = {
-    R: Shape("public", "r", (("id", "integer"), ("t", "text"))),
-    S: Shape("public", "s", (("id", "integer"), ("n", "integer"))),
+    R: Shape("public", "r", (("id", "integer"), ("t", "text")), (1, 2)),
+    S: Shape("public", "s", (("id", "integer"), ("n", "integer")), (1, 2)),
 }
 JOIN = "SELECT r.id, r.t, s.n FROM `one`.`public`.`r` AS r JOIN `two`.`s` AS s ON r.id = s.id"
 COUNT = "SELECT r.t, count(*) AS n FROM one.r AS r GROUP BY r.t"

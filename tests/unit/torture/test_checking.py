@@ -92,6 +92,28 @@ def test_definitions_are_judged_over_the_tables_that_had_these_names_then(judged
     assert "one had no such table at 102:102:" in str(only(judged(hand), "correctness"))
 
 
+def test_a_view_that_is_left_behind_is_judged_by_the_names_that_the_catalog_has_by_now(judged: Judged) -> None:
+    """Its text follows a rename with the others'; its rows and positions stay."""
+    exchanged = Shape("public", "r", (("number", "integer"), ("label", "text")), (1, 2))
+    joined = "SELECT r.number AS id, r.label AS t, s.n FROM one.r AS r JOIN two.s AS s ON r.number = s.id"
+    counted = "SELECT r.label AS t, count(*) AS n FROM one.r AS r GROUP BY r.label"
+
+    def history(rows: list[str]) -> Hand:
+        hand = Hand()
+        hand.commit(join=hand.view(BOTH, 100, 100, JOIN), count=hand.view(BEGIN))
+        hand.did(101, "+(1,c)")
+        hand.did(102, schema=exchanged)
+        hand.commit(
+            join=hand.view(rows, 100, 100, joined, version=2),
+            count=hand.view([*BEGIN, "(c,1)"], 103, definition=counted, version=2),
+            unreachable=("two",),
+        )
+        return hand
+
+    assert not judged(history(BOTH))
+    assert only(judged(history([*BOTH, "(1,c,10)"])), "correctness")
+
+
 def test_a_definition_that_cannot_be_evaluated_is_told(judged: Judged) -> None:
     hand = Hand()
     hand.commit(count=hand.view(BEGIN, definition="SELECT r.gone FROM one.r AS r"))
