@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from dyda.errors import DydaError, SourceBusy, SourceUnreachable
+from dyda.errors import DydaError, MissingRights, SourceBusy, SourceUnreachable
 from dyda.house import House
 from dyda.maintenance import Maintainer, Outcome, Target
 from dyda.model.knowledge_file import referenced_relations
@@ -55,7 +55,7 @@ def release(maintainer: Maintainer) -> None:
         mine = [relation for relation in unused if relation.name.source == source]
         try:
             maintainer.house.source(source).release(mine)
-        except (SourceUnreachable, SourceBusy):
+        except (SourceUnreachable, SourceBusy, MissingRights):
             continue  # harmless meanwhile: its messages concern no view
         maintainer.worker.install(Installation(forgotten=tuple(relation.name for relation in mine)))
     maintainer.reload()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -18,7 +18,9 @@ from psycopg2 import sql
 
 from dyda.errors import MissingRights, SourceBusy, SourceInUse
 from dyda.model.relation import Relation
+from dyda.sources.catalog import UNCAPTURED, fingerprint
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql
+from dyda.sources.ownership import drop_capture_role, give_to_capture_role, refuse_strangers
 from dyda.sources.state import is_complete, read_state
 
 __all__ = ["attach", "detach", "release"]
@@ -48,7 +50,12 @@ def attach(sessions: Sessions, project: str, relations: Iterable[Relation]) -> N
     whatever is created below an attached parent from then on is attached by the event trigger.
     """
     wanted = list(relations)
-    _install(sessions, project)
+    try:
+        _install(sessions, project)
+    except MissingRights:
+        if _is_in_place(sessions, project, wanted):
+            return  # another role attached, and this one may read
+        raise
     for relation in wanted:
         _patiently(sessions, partial(_watch, relation=relation))
         for _ in range(10):  # without event triggers children may appear meanwhile
@@ -93,6 +100,18 @@ def detach(sessions: Sessions, project: str) -> None:
     for relid in tables:
         _patiently(sessions, partial(_strip, relid=relid))
     _patiently(sessions, lambda cursor: cursor.execute(load_sql("remove")))
+    _patiently(sessions, drop_capture_role)
+
+
+def _is_in_place(sessions: Sessions, project: str, relations: Sequence[Relation]) -> bool:
+    """Whether all of them are captured for this project, as far as a role can tell that may only read."""
+    with sessions.transaction(FRESH) as cursor:
+        state = read_state(cursor)
+        if not state.attached or state.project != project:
+            return False
+        found = fingerprint(cursor, [relation.name for relation in relations])
+    captured = {printed.root for printed in found.values() if not printed.lasting.startswith(UNCAPTURED)}
+    return all(relation.oid in captured and relation.oid in state.watched for relation in relations)
 
 
 def _install(sessions: Sessions, project: str) -> None:
@@ -100,6 +119,7 @@ def _install(sessions: Sessions, project: str) -> None:
     with sessions.transaction(WRITING) as cursor:
         cursor.execute("SET LOCAL dyda.quiet = 'on'")
         cursor.execute("SELECT pg_advisory_xact_lock(1685677153, 2)")
+        refuse_strangers(cursor, sessions.settings.name, project)
         cursor.execute("SELECT to_regnamespace('dyda') IS NULL")
         if cursor.fetchone()[0]:
             try:
@@ -132,9 +152,18 @@ def _install(sessions: Sessions, project: str) -> None:
             cursor.execute(_shared(name, signature))
         for part in ("observing", "events", "reading"):
             cursor.execute(load_sql(part))
+    # At a source that an older DyDa attached, writers may keep the log from changing hands: next time, then.
+    with contextlib.suppress(MissingRights, SourceBusy):
+        _patiently(sessions, partial(_give_away, source=sessions.settings.name))
     with contextlib.suppress(MissingRights), sessions.transaction(WRITING) as cursor:
         cursor.execute("SET LOCAL dyda.quiet = 'on'")
         cursor.execute(load_sql("event_triggers"))
+
+
+def _give_away(cursor: Any, source: str) -> None:
+    """For a moment only: a writer that waits for the log leaves a gap."""
+    cursor.execute("SET LOCAL dyda.quiet = 'on'; SET LOCAL lock_timeout = '5ms'")
+    give_to_capture_role(cursor, source)
 
 
 def _shared(name: str, signature: str) -> sql.Composable:

@@ -8,6 +8,7 @@ from typing import Any
 from dyda.errors import DydaError, RelationRefused, SourceUnreachable, UnknownRelation
 from dyda.sources import catalog
 from dyda.sources.connection import FRESH, Sessions
+from dyda.sources.ownership import CAPTURE_ROLE, CaptureRole
 from dyda.sources.settings import Finding
 from dyda.sources.state import CaptureState, read_state
 
@@ -71,7 +72,7 @@ def _dyda_rights(cursor: Any, role: str, database: str, project: str) -> tuple[C
         found = [Finding("ok", "capture is not attached yet; the role may attach it")]
         if not superuser:
             found.append(_no_events())
-        return None, found
+        return None, found + _owner(cursor, role)
     cursor.execute("SELECT has_schema_privilege('dyda', 'USAGE')")
     if not cursor.fetchone()[0]:
         return None, [Finding("error", "the role may not use schema dyda", grants(role))]
@@ -94,7 +95,34 @@ def _dyda_rights(cursor: Any, role: str, database: str, project: str) -> tuple[C
     found = [Finding("ok", f"capture is attached, {len(state.watched)} relations watched")]
     if not state.event_triggers:
         found.append(_no_events())
-    return state, found
+    return state, found + _owner(cursor, role)
+
+
+def _owner(cursor: Any, role: str) -> list[Finding]:
+    """Whether capture runs with the rights of a role that cannot log in, and whether that is safe from this one."""
+    capture_role = CaptureRole.find(cursor)
+    cursor.execute(
+        "SELECT pg_get_userbyid(p.proowner), r.rolcanlogin OR r.rolsuper, pg_has_role(p.proowner, 'USAGE'),"
+        " EXISTS (SELECT FROM pg_event_trigger e WHERE e.evtfoid = to_regprocedure('dyda.command_ended()'))"
+        " FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner WHERE p.oid = to_regprocedure('dyda.capture()')"
+    )
+    found = cursor.fetchone()
+    owner, login, mine, events = found or (role, True, True, False)
+    if events and mine and not capture_role.superuser:
+        what = f"event triggers run functions that {role} may replace, also in a superuser's transactions"
+        revoke = f"REVOKE {_quoted(owner)} FROM {_quoted(role)};\n{grants(role)}"
+        return [Finding("warning", what, revoke if owner != role else "Run `dyda apply` once as a superuser.")]
+    will_be_given = capture_role.usable or (capture_role.oid is None and capture_role.may_create)
+    if not login or (found is None and will_be_given):
+        return []
+    if will_be_given or not mine:
+        remedy = "Run: dyda apply" if mine else "Run `dyda apply` as a role that may install capture."
+    elif capture_role.login:
+        remedy = f"ALTER ROLE {CAPTURE_ROLE} NOLOGIN NOSUPERUSER;"
+    else:
+        create = f"CREATE ROLE {CAPTURE_ROLE} NOLOGIN;\n" if capture_role.oid is None else ""
+        remedy = f"{create}GRANT {CAPTURE_ROLE} TO {_quoted(role)};"
+    return [Finding("warning", f"capture belongs to {owner}, a role that can log in", remedy)]
 
 
 def _no_events() -> Finding:

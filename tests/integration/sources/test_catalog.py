@@ -201,8 +201,10 @@ def test_a_role_with_select_and_our_functions_is_enough(ground: Ground, role: Ca
         assert [message.rows for message in snapshot.messages(None)] == [1]
         assert len(snapshot.changes({relation.name: ["a"]}, None)[relation.name]) == 1
     assert reader.acknowledge(snapshot.position) == 1
+    reader.attach([relation])  # nothing is left to do
+    ground.run("CREATE TABLE shop.other (a int)")
     with pytest.raises(MissingRights):
-        reader.attach([relation])
+        reader.attach(ground.source.describe([("shop", "other")]).values())
 
 
 def _literal(text: str) -> str:
@@ -243,7 +245,7 @@ def test_polling_an_owner_without_event_triggers_still_notices_everything(
     ground.run("RESET ROLE", errors[0].remedy)
     owner.attach(owner.describe([("public", "p")]).values())
     assert owner.capture_state() == "polling"
-    assert [finding.level for finding in owner.check([("public", "p")])] == ["ok", "ok", "warning", "ok"]
+    assert [finding.level for finding in owner.check([("public", "p")])] == ["ok", "ok", "warning", "warning", "ok"]
     relation = owner.describe([("public", "p")])[("public", "p")]
     with owner.open([relation.name]) as snapshot:
         before = snapshot.fingerprints
