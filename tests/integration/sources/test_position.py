@@ -183,7 +183,7 @@ def test_P4_commit_order_where_the_source_can_tell(
 def test_P4_the_sequence_hands_out_one_number_at_a_time(ground: Ground) -> None:
     ground.run("CREATE TABLE t (a int)")
     ground.watch("t")
-    assert ground.run("SELECT cache_size FROM pg_sequences WHERE schemaname = 'dyda'") == [(1,)] * 3
+    assert ground.run("SELECT DISTINCT cache_size FROM pg_sequences WHERE schemaname = 'dyda'") == [(1,)]
 
 
 def test_P2_what_was_made_durable_survives_a_crash(
