@@ -31,7 +31,10 @@ __all__ = [
     "Scanner",
     "build_evaluation",
     "delta_evaluation",
+    "frame_columns",
+    "join_order",
     "render",
+    "render_combined",
     "world_evaluation",
 ]
 
@@ -76,10 +79,6 @@ class Evaluation:
     """Written behind the items where a set operation has to know: 0 left, 1 right."""
 
     @property
-    def difference(self) -> bool:
-        return self.counting is not NEW_WORLD
-
-    @property
     def tagged(self) -> bool:
         """Whether there is a column `t` behind `n`: the transaction of the run."""
         return self.counting.tag is not None
@@ -89,7 +88,7 @@ class Evaluation:
         """No combination can exist, or none can differ: Spark need not run."""
         if any(frame.is_empty for frame in self.frames):
             return True
-        return self.difference and not any(frame.is_changed for frame in self.frames)
+        return self.counting.difference and not any(frame.is_changed for frame in self.frames)
 
     @property
     def scanned(self) -> bool:
@@ -194,17 +193,14 @@ def _carrying(occurrence: Occurrence, computed: set[ColumnRef]) -> Occurrence:
     return replace(occurrence, carried=tuple(carried))
 
 
-def render(
-    evaluation: Evaluation, sources: Mapping[str, str], types: Sequence[str], *, single_partition: bool = False
-) -> str:
+def render(evaluation: Evaluation, sources: Mapping[str, str], types: Sequence[str]) -> str:
     """Spark SQL with columns c1 … cn, n and, if tagged, t.
 
     `sources` gives, per alias, a query that delivers the frame's columns. `types` are the Spark types of the select
-    items as Spark's analysis gives them. With `single_partition` every step is hinted so that a small unit is one stage
-    of one job without any exchange.
+    items as Spark's analysis gives them.
     """
     block = evaluation.block
-    order = _join_order(evaluation)
+    order = join_order(evaluation)
     remaining = list(block.conjuncts)
     placed: set[str] = set()
     query = ""
@@ -213,22 +209,18 @@ def render(
         ready = [conjunct for conjunct in remaining if conjunct.aliases <= placed and conjunct.aliases]
         remaining = [conjunct for conjunct in remaining if conjunct not in ready]
         conditions = " AND ".join(f"({block.render(conjunct)})" for conjunct in ready)
-        columns = _needed(evaluation, placed, remaining)
+        columns = frame_columns(evaluation, placed, remaining)
         source = sources[occurrence.alias]
         if not query:
-            hint = "/*+ COALESCE(1) */ " if single_partition else ""
             where = f" WHERE {conditions}" if conditions else ""
             counts = f"{occurrence.old} AS o, {occurrence.new} AS n"
-            query = f"SELECT {hint}{''.join(f'{c}, ' for c in columns)}{counts} FROM ({source}){where}"
+            query = f"SELECT {''.join(f'{c}, ' for c in columns)}{counts} FROM ({source}){where}"
             continue
-        hint, inner = "", source
-        if single_partition:
-            hint, inner = "/*+ COALESCE(1), SHUFFLE_HASH(y) */ ", f"SELECT /*+ COALESCE(1) */ * FROM ({source})"
-        join = f"JOIN ({inner}) y ON {conditions}" if conditions else f"CROSS JOIN ({inner}) y"
+        join = f"JOIN ({source}) y ON {conditions}" if conditions else f"CROSS JOIN ({source}) y"
         one, other = (part.format(occurrence.old, occurrence.new) for part in evaluation.counting.product)
         counts = f"{one} AS o, {other} AS n"
-        query = f"SELECT {hint}{''.join(f'{c}, ' for c in columns)}{counts} FROM ({query}) x {join}"
-    outputs = [f"{_encoded(block, i, types[i])} AS c{i + 1}" for i in range(len(block.items))]
+        query = f"SELECT {''.join(f'{c}, ' for c in columns)}{counts} FROM ({query}) x {join}"
+    outputs = _outputs(block, types)
     counting = evaluation.counting
     if evaluation.side is not None:
         outputs.append(f"'{evaluation.side}' AS c{len(block.items) + 1}")
@@ -239,11 +231,23 @@ def render(
     return f"SELECT {', '.join(outputs)} FROM ({query}) WHERE {counting.kept}{conditions}"
 
 
-def _join_order(evaluation: Evaluation) -> list[Occurrence]:
+def render_combined(evaluation: Evaluation, source: str, types: Sequence[str]) -> str:
+    """The same over combinations that are made and counted already; `source` delivers their columns, n and maybe t."""
+    block = evaluation.block
+    outputs = [*_outputs(block, types), "n", *(["CAST(t AS INT) AS t"] if evaluation.tagged else [])]
+    conditions = " AND ".join(f"({block.render(conjunct)})" for conjunct in block.conjuncts)
+    return f"SELECT {', '.join(outputs)} FROM ({source})" + (f" WHERE {conditions}" if conditions else "")
+
+
+def _outputs(block: JoinBlock, types: Sequence[str]) -> list[str]:
+    return [f"{_encoded(block, i, types[i])} AS c{i + 1}" for i in range(len(block.items))]
+
+
+def join_order(evaluation: Evaluation) -> list[Occurrence]:
     """Left-deep from the smallest changed frame along the conditions, so that no step multiplies without need."""
 
     def cost(frame: Frame) -> tuple[bool, bool, int, int]:
-        changed = evaluation.difference and not frame.scanned and frame.is_changed
+        changed = evaluation.counting.difference and not frame.scanned and frame.is_changed
         return (not changed, frame.scanned, frame.table.num_rows, frame.occurrence.index)
 
     waiting = [frame.occurrence for frame in sorted(evaluation.frames, key=cost)]
@@ -264,7 +268,7 @@ def _linked(conjuncts: Sequence[Expression], placed: set[str], alias: str, equal
     )
 
 
-def _needed(evaluation: Evaluation, placed: set[str], remaining: Sequence[Expression]) -> list[str]:
+def frame_columns(evaluation: Evaluation, placed: set[str], remaining: Sequence[Expression]) -> list[str]:
     """Frame columns of the placed occurrences that a later condition or the select list still reads."""
     block = evaluation.block
     names: dict[str, None] = {}

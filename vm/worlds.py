@@ -30,6 +30,8 @@ NEW = "#new"
 TAG = "#tag"
 """An int64 column of changes: the transaction of the run, from 1. Without it all changes are one transaction."""
 
+Numbers = tuple[pa.Array, pa.Array]
+
 
 def before(rows: Bag, *changes: Bag) -> Bag:
     """The state from before changes that `rows` already show. Signed: what was deleted is back."""
@@ -52,6 +54,8 @@ class Counting:
     """Whether it is in the result."""
     tag: str | None = None
     """The transaction it belongs to; None if all belong to one."""
+    difference: bool = True
+    """Whether only what changes counts, or the new world as it is."""
 
     def table(self, old: Bag, changes: Bag) -> pa.Table:
         """Entries, each row once (per transaction), and none that counts nothing: Spark must not fail on it."""
@@ -66,6 +70,19 @@ class Counting:
             for part, (one, other) in zip((rows, moved), numbers, strict=True)
         ]
         return self.consolidated(pa.concat_tables(parts))
+
+    def multiplied(self, one: Numbers, other: Numbers) -> Numbers:
+        """`product`, of numbers that are here and not on Spark; ArrowInvalid beyond 64 bits."""
+        if self.tag is None:
+            return pc.multiply_checked(one[0], other[0]), pc.multiply_checked(one[1], other[1])
+        return pc.multiply_checked(one[0], other[0]), pc.max_element_wise(one[1], other[1])
+
+    def counted(self, one: pa.Array, other: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array | None]:
+        """`kept`, `count` and `tag`, likewise."""
+        if self.tag is not None:
+            return pc.and_(pc.greater(other, 0), pc.not_equal(one, 0)), one, other
+        count = pc.subtract_checked(other, one) if self.difference else other
+        return pc.not_equal(count, 0), count, None
 
     def changed(self, entries: pa.Table) -> bool:
         """Whether any entry differs from the old world."""
@@ -89,7 +106,7 @@ class Counting:
 
 
 TWO_WORLDS = Counting((1, 1), ("o * {0}", "n * {1}"), "n - o", "n <> o")
-NEW_WORLD = Counting((1, 1), ("o * {0}", "n * {1}"), "n", "n <> 0")
+NEW_WORLD = Counting((1, 1), ("o * {0}", "n * {1}"), "n", "n <> 0", difference=False)
 TAGGED = Counting((1, 0), ("o * {0}", "greatest(n, {1})"), "o", "n > 0 AND o <> 0", "n")
 
 

@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dyda.engine.analysis import OutputType, analyse_blocks, refuse_untyped
+from dyda.engine.combinations import combinations
 from dyda.engine.failures import MARK, encoded, raise_again
 from dyda.engine.frames import Reader, pooled, separate
 from dyda.engine.session import Sessions, SparkSettingsLike
@@ -27,7 +28,7 @@ from dyda.model.algebra import ViewDefinition
 from dyda.model.bag import COUNT, Bag
 from vm.block import JoinBlock, flatten
 from vm.compile import compile_view
-from vm.evaluation import Evaluation, render
+from vm.evaluation import Evaluation, Frame, render, render_combined
 from vm.program import Program
 
 __all__ = ["Engine", "Progress", "Sink"]
@@ -38,8 +39,11 @@ Sink = Callable[[Iterator[pa.RecordBatch]], int]
 Progress = Callable[[int, int], None]
 """progress(done, total): tasks finished and tasks known so far."""
 
+_Question = tuple[Evaluation, pa.Table | None]
+"""What Spark is asked, and the combinations that it is asked about; None: it makes them itself."""
+
 SMALL_ENTRIES = 20_000
-"""Up to here a unit runs in one partition of the small-job session."""
+"""Up to so many combinations a unit runs in one partition of the small-job session."""
 
 
 class Engine:
@@ -111,49 +115,56 @@ class Engine:
         `reader` is needed where an evaluation scans. A unit in which no combination can differ costs no job.
         """
         results = [_no_rows(evaluation) for evaluation in evaluations]
-        places = [place for place, evaluation in enumerate(evaluations) if not evaluation.is_empty]
-        active = [evaluations[place] for place in places]
-        if not active:
-            return results
         before = self._jobs_so_far()
+        asked: dict[int, _Question] = {}
+        for place, evaluation in enumerate(evaluations):
+            table = None if evaluation.is_empty else combinations(evaluation)
+            if not evaluation.is_empty and (table is None or table.num_rows):
+                asked[place] = (evaluation, table)
+        if not asked:
+            return results
         try:
-            combined = self._collect(active, reader)
+            found = self._collect(list(asked.values()), reader)
         except (PySparkException, Py4JError, OSError, EOFError, pa.ArrowException) as error:
             self._require_spark(error)
-            if len(active) > 1:
+            if len(asked) > 1:
                 # One query for all views does not tell whose row it was: ask again, one by one.
-                for evaluation in active:
+                for evaluation, _ in asked.values():
                     self.evaluate([evaluation], reader)
-            raise_again(error, active[0].view)
+            raise_again(error, next(iter(asked.values()))[0].view)
         finally:
             self.jobs += max(0, self._jobs_so_far() - before)
-        for index, (place, evaluation) in enumerate(zip(places, active, strict=True)):
+        for index, (place, (evaluation, _)) in enumerate(asked.items()):
             names = [f"c{i + 1}" for i in range(len(evaluation.block.items))]
             tags = ["t"] if evaluation.tagged else []
-            mine = combined.filter(pc.equal(combined.column("w"), index)).select([*names, *tags, "n"])
+            mine = found.filter(pc.equal(found.column("w"), index)).select([*names, *tags, "n"])
             rows = Bag(mine.rename_columns([*names, *tags, COUNT])).consolidate().table
             results[place] = rows.rename_columns([*names, *tags, "n"]).select([*names, "n", *tags])
         return results
 
-    def _collect(self, evaluations: Sequence[Evaluation], reader: Reader | None) -> pa.Table:
-        scanned = any(evaluation.scanned for evaluation in evaluations)
-        small = not scanned and sum(evaluation.entries for evaluation in evaluations) <= SMALL_ENTRIES
+    def _collect(self, asked: Sequence[_Question], reader: Reader | None) -> pa.Table:
+        """Rows (w, c1 …, n, maybe t) of all questions; w is the place of the one that a row answers."""
+        ready = [(evaluation, table) for evaluation, table in asked if table is not None]
+        small = len(ready) == len(asked) and sum(table.num_rows for _, table in ready) <= SMALL_ENTRIES
         session = self._sessions.small if small else self._sessions.bulk
-        width = max(len(evaluation.block.items) for evaluation in evaluations)
-        tagged = any(evaluation.tagged for evaluation in evaluations)
+        width = max(len(evaluation.block.items) for evaluation, _ in asked)
+        tagged = any(evaluation.tagged for evaluation, _ in asked)
         with _Views(session, next(self._numbers)) as views:
+            pooled = iter(views.pool(ready))
             queries = []
-            frames = [frame for evaluation in evaluations for frame in evaluation.frames]
-            delivered = iter(views.pool(frames) if small else views.each(frames, self._shipped(reader)))
-            for index, evaluation in enumerate(evaluations):
-                sources = {frame.occurrence.alias: next(delivered) for frame in evaluation.frames}
-                query = render(evaluation, sources, self._spark_types(evaluation), single_partition=small)
+            for index, (evaluation, table) in enumerate(asked):
+                types = self._spark_types(evaluation)
+                if table is not None:
+                    query = render_combined(evaluation, next(pooled), types)
+                else:
+                    query = render(evaluation, views.each(evaluation.frames, self._shipped(reader)), types)
                 padding = range(len(evaluation.block.items) + 1, width + 1)
                 columns = [f"c{i + 1}" for i in range(len(evaluation.block.items))]
                 columns += [f"CAST(NULL AS STRING) AS c{i}" for i in padding]
                 columns += ["n"] + (["t" if evaluation.tagged else "1 AS t"] if tagged else [])
                 queries.append(f"SELECT {index} AS w, {', '.join(columns)} FROM ({query})")
-            return session.sql(" UNION ALL ".join(queries)).toArrow()
+            union = " UNION ALL ".join(queries)
+            return session.sql(f"SELECT /*+ COALESCE(1) */ * FROM ({union})" if small else union).toArrow()
 
     def build(
         self,
@@ -173,8 +184,7 @@ class Engine:
         before = self._jobs_so_far()
         try:
             with _Views(session, next(self._numbers)) as views, _Watch(session, progress):
-                delivered = views.each(evaluation.frames, self._shipped(reader))
-                sources = {f.occurrence.alias: query for f, query in zip(evaluation.frames, delivered, strict=True)}
+                sources = views.each(evaluation.frames, self._shipped(reader))
                 rows = session.sql(render(evaluation, sources, self._spark_types(evaluation)))
                 counts = rows.mapInArrow(_write_task(self._shipped(sink)), "rows bigint").toArrow()
         except (PySparkException, Py4JError, OSError, EOFError, pa.ArrowException) as error:
@@ -253,16 +263,24 @@ class _Views:
         for name in self._names:
             self._session.catalog.dropTempView(name)
 
-    def pool(self, frames: Sequence[Any]) -> list[str]:
+    def pool(self, combined: Sequence[tuple[Evaluation, pa.Table]]) -> list[str]:
+        """Per evaluation, the query that delivers its combinations."""
+        if not combined:
+            return []
         self._names.append(self._prefix)
-        return pooled(self._session, self._prefix, frames)
+        types = [
+            {column.name: column.spark_type for frame in evaluation.frames for column in frame.occurrence.frame}
+            for evaluation, _ in combined
+        ]
+        return pooled(self._session, self._prefix, [table for _, table in combined], types)
 
-    def each(self, frames: Sequence[Any], reader: Reader | None) -> list[str]:
-        queries = []
-        for index, frame in enumerate(frames):
-            name = f"{self._prefix}_{index}"
+    def each(self, frames: Sequence[Frame], reader: Reader | None) -> dict[str, str]:
+        """Per alias, the query that delivers its rows."""
+        queries = {}
+        for frame in frames:
+            name = f"{self._prefix}_{len(self._names)}"
             self._names += [name, f"{name}_scan"]
-            queries.append(separate(self._session, name, frame, reader))
+            queries[frame.occurrence.alias] = separate(self._session, name, frame, reader)
         return queries
 
 

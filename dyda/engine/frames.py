@@ -1,16 +1,16 @@
-"""Frames on Spark: entries that are at hand, and relations that Spark's tasks read from the source themselves.
+"""Rows on Spark: combinations that are at hand, and relations that Spark's tasks read from the source themselves.
 
-A small unit ships all its frames in one table, whatever the number of views and occurrences: making a DataFrame
-costs more than a small join. Columns of one type share a place, and `f` says whose row it is:
+A unit ships all its combinations in one table, whatever the number of views: making a DataFrame costs more than most
+questions about it. Columns of one type share a place, and `f` says whose row it is:
 
-    f │ STRING_0 │ STRING_1 │ INT_0 │ o │ n            frame 0 reads STRING_0 and INT_0,
-    0 │ 'Ann'    │          │     7 │ 1 │ 1            frame 1 reads STRING_0 and STRING_1
-    1 │ 'Asia'   │ 'x'      │       │ 0 │ 1
+    f │ STRING_0 │ STRING_1 │ INT_0 │ BIGINT_0         evaluation 0 reads STRING_0 and INT_0,
+    0 │ 'Ann'    │          │     7 │ 1                evaluation 1 reads STRING_0 and STRING_1;
+    1 │ 'Asia'   │ 'x'      │       │ -1               both count in BIGINT_0
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -34,16 +34,21 @@ _JSON_TYPES = {
 }
 
 
-def pooled(session: SparkSession, name: str, frames: Sequence[Frame]) -> list[str]:
-    """All frames as one temporary view `name`; returns, per frame, the query that delivers it."""
+def pooled(
+    session: SparkSession, name: str, tables: Sequence[pa.Table], types: Sequence[Mapping[str, str | None]]
+) -> list[str]:
+    """All tables as one temporary view `name`; returns, per table, the query that delivers it.
+
+    `types` gives the Spark types of columns; those without are numbers of 64 bits.
+    """
     width: dict[str, int] = {}
-    places: list[list[str]] = []
-    for frame in frames:
+    places: list[dict[str, str]] = []
+    for table, known in zip(tables, types, strict=True):
         used: dict[str, int] = {}
-        row = []
-        for column in frame.occurrence.frame:
-            kind = column.spark_type or "STRING"
-            row.append(f"{kind}_{used.get(kind, 0)}")
+        row = {}
+        for column in table.column_names:
+            kind = (known[column] or "STRING") if column in known else "BIGINT"
+            row[column] = f"{kind}_{used.get(kind, 0)}"
             used[kind] = used.get(kind, 0) + 1
         for kind, number in used.items():
             width[kind] = max(width.get(kind, 0), number)
@@ -52,29 +57,28 @@ def pooled(session: SparkSession, name: str, frames: Sequence[Frame]) -> list[st
     schema = StructType().add("f", "integer", False)
     for position, (_, kind) in enumerate(pool):
         schema.add(f"p{position}", _spark_type(kind), True)
-    schema.add("o", LongType(), False).add("n", LongType(), False)
-    tables = [
-        _pool_rows(index, frame, dict(zip(row, _typed(frame).columns, strict=True)), pool, schema.names)
-        for index, (frame, row) in enumerate(zip(frames, places, strict=True))
+    rows = [
+        _pool_rows(index, table, {place: column for column, place in row.items()}, pool, schema.names)
+        for index, (table, row) in enumerate(zip(tables, places, strict=True))
     ]
-    session.createDataFrame(pa.concat_tables(tables).combine_chunks(), schema).createOrReplaceTempView(name)
+    session.createDataFrame(pa.concat_tables(rows).combine_chunks(), schema).createOrReplaceTempView(name)
     position_of = {place: f"p{position}" for position, (place, _) in enumerate(pool)}
-    queries = []
-    for index, (frame, row) in enumerate(zip(frames, places, strict=True)):
-        names = [column.name for column in frame.occurrence.frame]
-        columns = "".join(f"{position_of[place]} AS {column}, " for place, column in zip(row, names, strict=True))
-        counts = f"o AS {frame.occurrence.old}, n AS {frame.occurrence.new}"
-        queries.append(f"SELECT {columns}{counts} FROM {name} WHERE f = {index}")
-    return queries
+    return [
+        f"SELECT {', '.join(f'{position_of[place]} AS {column}' for column, place in row.items())}"
+        f" FROM {name} WHERE f = {index}"
+        for index, row in enumerate(places)
+    ]
 
 
 def _pool_rows(
-    index: int, frame: Frame, filled: dict[str, pa.ChunkedArray], pool: Sequence[tuple[str, str]], names: list[str]
+    index: int, table: pa.Table, filled: Mapping[str, str], pool: Sequence[tuple[str, str]], names: list[str]
 ) -> pa.Table:
-    rows = frame.table.num_rows
+    rows = table.num_rows
     arrays: list[Any] = [pa.repeat(pa.scalar(index, pa.int32()), rows)]
-    arrays += [filled[place] if place in filled else pa.nulls(rows, arrow_type(kind)) for place, kind in pool]
-    return pa.Table.from_arrays([*arrays, *_counts(frame)], names=names)
+    arrays += [
+        table.column(filled[place]) if place in filled else pa.nulls(rows, arrow_type(kind)) for place, kind in pool
+    ]
+    return pa.Table.from_arrays(arrays, names=names)
 
 
 def separate(session: SparkSession, name: str, frame: Frame, reader: Reader | None) -> str:

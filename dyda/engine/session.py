@@ -75,6 +75,13 @@ SMALL = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.optimizer.excludedRules": "",
+}
+
+
+BULK = {
+    # The optimizer would evaluate rows that are at hand itself, one by one: quick for a few, slow for many.
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
 }
 
 
@@ -159,7 +166,7 @@ class Sessions:
 
     def _configuration(self) -> dict[str, str]:
         settings = self._settings
-        values = dict(DEFAULTS)
+        values = DEFAULTS | BULK
         if settings.master.startswith("local"):
             values |= LOCAL
         values |= {key: str(value) for key, value in settings.config.items()}
