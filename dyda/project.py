@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from dyda.errors import ConfigurationError
 from dyda.passwords import check_url, refuse_readable_by_others, with_password_of
-from dyda.settings import Settings, SourceEntry, WarehouseSettings
+from dyda.settings import Settings, SourceEntry, WarehouseSettings, places_with_passwords
 
 __all__ = ["Project"]
 
@@ -42,9 +42,10 @@ class Project:
                 "Choose a project with -C DIR, or make one: dyda init DIR",
             )
         knowledge = folder / "knowledge.toml"
-        settings = Settings.parse(_text(file, "dyda.toml"), environment)
-        if settings.passwords:
-            refuse_readable_by_others(file, f"the password in [{settings.passwords[0]}] url of")
+        text = _text(file, "dyda.toml")
+        settings = Settings.parse(text, environment)
+        for place in places_with_passwords(text):
+            refuse_readable_by_others(file, f"the password in [{place}] url of")
         return cls(
             folder,
             _with_passwords(settings, folder, environment),

@@ -27,6 +27,7 @@ __all__ = [
     "SourceEntry",
     "SparkSettings",
     "WarehouseSettings",
+    "places_with_passwords",
     "without_password",
 ]
 
@@ -109,7 +110,7 @@ class DaemonSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """A whole dyda.toml. `passwords` are the places in it that spell a password out."""
+    """A whole dyda.toml."""
 
     warehouse: WarehouseSettings
     sources: Mapping[str, SourceEntry]
@@ -117,7 +118,6 @@ class Settings:
     maintenance: MaintenanceSettings = MaintenanceSettings()
     preferences: PreferenceSettings = PreferenceSettings()
     daemon: DaemonSettings = DaemonSettings()
-    passwords: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str, environment: Mapping[str, str]) -> Settings:
@@ -135,7 +135,6 @@ class Settings:
             maintenance=_maintenance(root.table("maintenance")),
             preferences=_preferences(root.table("preferences")),
             daemon=_daemon(root.table("daemon")),
-            passwords=tuple(_places_with_passwords(document)),
         )
         _refuse_shared_databases(settings)
         return settings
@@ -233,7 +232,9 @@ def _daemon(table: _Table) -> DaemonSettings:
     return DaemonSettings((host.removeprefix("[").removesuffix("]"), int(port)))
 
 
-def _places_with_passwords(document: Mapping[str, Any]) -> Iterator[str]:
+def places_with_passwords(text: str) -> Iterator[str]:
+    """The tables of a dyda.toml, one that `Settings.parse` takes, whose url spells a password out."""
+    document = tomllib.loads(text)
     if is_written_in(document["warehouse"]["url"]):
         yield "warehouse"
     for name, entry in document.get("sources", {}).items():
