@@ -122,7 +122,7 @@ def load(house: House, before: Known | None = None) -> Known:
             frozen[record.name] = record
             continue
         earlier = before.views.get(record.name) if before is not None else None
-        if earlier is not None and earlier.definition.sql == record.sql and _same_relations(earlier, relations):
+        if earlier is not None and _same_view(earlier, record, relations):
             views[record.name] = replace(earlier, record=record)
             continue
         try:
@@ -172,10 +172,15 @@ def defaults(house: House) -> Defaults:
     return Defaults(component, settings.extent, settings.new_columns)
 
 
-def _same_relations(view: LiveView, relations: Mapping[RelationName, RelationRecord]) -> bool:
-    return all(
-        (known := relations.get(scan.relation.name)) is not None and known.relation == scan.relation
-        for scan in scans(view.definition.tree)
+def _same_view(earlier: LiveView, record: ViewRecord, relations: Mapping[RelationName, RelationRecord]) -> bool:
+    """Whether the text, the relations it reads and what its operators keep are what they were."""
+    return (
+        earlier.definition.sql == record.sql
+        and earlier.record.states == record.states
+        and all(
+            (known := relations.get(scan.relation.name)) is not None and known.relation == scan.relation
+            for scan in scans(earlier.definition.tree)
+        )
     )
 
 

@@ -90,6 +90,23 @@ def test_a_source_that_is_away_does_not_stop_the_others(two: Town) -> None:
     two.check()
 
 
+def test_a_view_that_waits_follows_a_retyped_column_into_its_groups(two: Town) -> None:
+    """The others follow at once; what the waiting view keeps per group is of the old type until its turn comes."""
+    two.view("groups", "SELECT r.k, count(*) AS n FROM one.r JOIN two.s ON r.k = s.k GROUP BY r.k")
+    two.apply()
+    url = two.sources["two"]
+    two.execute("one", "ALTER TABLE r ALTER COLUMN k TYPE bigint")
+    two.execute("two", "INSERT INTO s VALUES (1)")
+    two.source_url("two", "postgresql://nobody@/nothing?host=/nonexistent-folder")
+    with two.maintainer() as maintainer:
+        for _ in range(3):
+            maintainer.cycle()
+    assert [column["type"] for column in two.state("plain")["columns"]] == ["bigint"]
+    two.source_url("two", url)
+    two.settle()
+    two.check()
+
+
 def test_a_locked_table_stops_only_the_views_that_read_it(two: Town) -> None:
     two.view("joined", "SELECT r.k FROM one.r JOIN one.t ON r.k = t.k")
     two.apply()
