@@ -53,6 +53,8 @@ def status_command() -> None:
     daemon = answer["daemon"]
     since = f" since {daemon['since']}" if daemon.get("since") else ""
     say(f"daemon: running, pid {daemon['pid']}{since}" if daemon["running"] else "daemon: not running")
+    if daemon.get("error"):
+        say(f"it cannot go on: {daemon['error']}")
     say("")
     columns = ["reachable", "capture", "order", "pending", "lag_seconds", "error"]
     headings = [("name", "SOURCE")] + [(c, c.replace("_seconds", " (s)").upper()) for c in columns]

@@ -56,9 +56,8 @@ def _serve(folder: Path, until_idle: bool, log: Callable[[str], None], stopping:
             except (Fenced, WarehouseUnreachable):
                 raise
             except DydaError as error:  # nobody's view or source: said, and tried again
-                maintainer.obstacle = error
-                log(str(error))
-                outcome = Outcome.BLOCKED
+                outcome = maintainer.blocked(error)
+            _note_obstacle(maintainer, outcome, log)
             if outcome is Outcome.WORKED or asked:
                 pause, blocked_since = settings.poll_min, None
                 continue
@@ -74,6 +73,17 @@ def _serve(folder: Path, until_idle: bool, log: Callable[[str], None], stopping:
             stopping.wait(pause)
             pause = min(pause * 2, settings.poll_max)
     return 0
+
+
+def _note_obstacle(maintainer: Maintainer, outcome: Outcome, log: Callable[[str], None]) -> None:
+    """`status` says what stands in the way. A warehouse whose disk is full may not even take that."""
+    what = maintainer.obstacle.what if outcome is Outcome.BLOCKED and maintainer.obstacle is not None else None
+    try:
+        maintainer.worker.note_obstacle(what)
+    except (Fenced, WarehouseUnreachable):
+        raise
+    except DydaError as error:
+        log(f"what stands in the way cannot be written down: {error.what}")
 
 
 def _serve_request(folder: Path, maintainer: Maintainer, log: Callable[[str], None]) -> bool:

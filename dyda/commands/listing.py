@@ -27,6 +27,7 @@ def status(folder: Path) -> dict[str, Any]:
                 "running": now.daemon.running and now.daemon.role == "daemon",
                 "pid": now.daemon.pid,
                 "since": time_text(now.daemon.since),
+                "error": now.daemon.obstacle,
             },
             "sources": [_source(record) for record in now.sources],
             "aborts": {"units": aborted, "seconds": seconds},

@@ -151,10 +151,10 @@ class Maintainer:
         except (SourceUnreachable, SourceBusy, MissingRights) as error:
             self._abandon()
             self._resting.add(error)
-            return self._blocked(error)
+            return self.blocked(error)
         except (InstallBlocked, EngineFailed) as error:
             self._abandon()
-            return self._blocked(error)
+            return self.blocked(error)
         except InvariantViolated as error:
             self._abandon()
             return self._put_aside(error.view, "resync", error, requested)
@@ -183,7 +183,8 @@ class Maintainer:
         self.worker.discard_stagings()
         self.forget()
 
-    def _blocked(self, error: DydaError) -> Outcome:
+    def blocked(self, error: DydaError) -> Outcome:
+        """Something stands in the way of everything; it is said once, and tried again."""
         if self.obstacle is None or self.obstacle.what != error.what:
             self.log(str(error))
         self.obstacle = error
@@ -276,7 +277,7 @@ class Maintainer:
             self._tidy_queue(polled)
             acknowledge(self.house, polled, positions_after(self.known, ()), self._acknowledged)
             for source in sorted(set(polled.unreachable) & _sources(self.known.views.values())):
-                return self._blocked(DydaError(polled.unreachable[source], "It is tried again."))
+                return self.blocked(DydaError(polled.unreachable[source], "It is tried again."))
             self.obstacle = None
         return outcome
 

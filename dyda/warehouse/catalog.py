@@ -220,7 +220,7 @@ def holder(connection: Connection) -> DaemonRecord:
     if not rows:
         return DaemonRecord(running=False)
     row = rows[0]
-    return DaemonRecord(True, row.role, row.pid, row.host, row.since, row.fence)
+    return DaemonRecord(True, row.role, row.pid, row.host, row.since, row.fence, row.obstacle)
 
 
 def blockers(connection: Connection) -> list[Blocker]:

@@ -237,4 +237,5 @@ daemon = Table(
     Column("backend", Integer, nullable=False),
     _moment("since", nullable=False, now=True),
     _moment("seen_at", nullable=False, now=True),
+    Column("obstacle", Text),
 )

@@ -293,6 +293,8 @@ class DaemonRecord:
     host: str | None = None
     since: datetime.datetime | None = None
     fence: int | None = None
+    obstacle: str | None = None
+    """What keeps it from going on, in words."""
 
 
 @dataclass(frozen=True)

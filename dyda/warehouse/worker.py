@@ -59,6 +59,7 @@ class Worker:
         self._turn = threading.RLock()
         self._stagings: dict[int, Staging] = {}
         self._noted: dict[str, tuple[tuple[bool, str | None], float]] = {}
+        self._obstacle: str | None = None
         self.fence = fence
         self.patience = PATIENCE
 
@@ -241,6 +242,13 @@ class Worker:
                 "DELETE FROM dyda.source WHERE name = %s",
             ):
                 cursor.execute(statement, (name,))
+
+    def note_obstacle(self, what: str | None) -> None:
+        """What keeps the holder of the lock from going on, for `status` to say; None: nothing does."""
+        if what != self._obstacle:
+            with self._writing() as cursor:
+                cursor.execute("UPDATE dyda.daemon SET obstacle = %s WHERE fence = %s", (what, self.fence))
+            self._obstacle = what
 
     # --- units
 

@@ -1,5 +1,5 @@
 -- holder: the session that holds the project's lock, and what it said of itself. The lock is the truth.
-SELECT d.role, d.pid, d.host, d.since, d.fence
+SELECT d.role, d.pid, d.host, d.since, d.fence, d.obstacle
 FROM pg_locks l
 LEFT JOIN dyda.daemon d ON d.backend = l.pid
 WHERE l.locktype = 'advisory' AND l.granted AND l.mode = 'ExclusiveLock'

@@ -40,6 +40,17 @@ def test_a_second_process_is_refused_and_told_who_works(warehouse: Warehouse) ->
         warehouse.lock()
 
 
+def test_whoever_works_says_what_stands_in_the_way(warehouse: Warehouse) -> None:
+    with warehouse.lock(role="daemon") as worker:
+        worker.note_obstacle("the disk is full")
+        assert warehouse.status().daemon.obstacle == "the disk is full"
+        worker.note_obstacle(None)
+        assert warehouse.status().daemon.obstacle is None
+        worker.note_obstacle("Spark failed")
+    with warehouse.lock(role="daemon"):
+        assert warehouse.holder().obstacle is None, "it was the last one's"
+
+
 def test_the_lock_may_be_waited_for(warehouse: Warehouse) -> None:
     first = warehouse.lock()
     threading.Timer(0.3, first.close).start()
