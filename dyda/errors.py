@@ -40,12 +40,21 @@ class DydaError(Exception):
     exit_code = 1
 
     def __init__(self, what: str, remedy: str = "") -> None:
+        what, remedy = _shortened(what), _shortened(remedy)
         super().__init__(what)
         self.what = what
         self.remedy = remedy
 
     def __str__(self) -> str:
         return f"{self.what}\n{self.remedy}" if self.remedy else self.what
+
+
+LONGEST = 1500
+"""Characters of a sentence that somebody still reads: a name or a value of a megabyte must not bury what happened."""
+
+
+def _shortened(sentence: str) -> str:
+    return sentence if len(sentence) <= LONGEST else f"{sentence[: LONGEST // 2]} … {sentence[-LONGEST // 2 :]}"
 
 
 class ConfigurationError(DydaError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,12 +10,15 @@ from typing import Any, TypeVar
 
 from dyda.errors import ConfigurationError
 from dyda.passwords import check_url, refuse_readable_by_others, with_password_of
-from dyda.settings import Settings, SourceEntry, WarehouseSettings, places_with_passwords
+from dyda.settings import Settings, SourceEntry, WarehouseSettings, places_with_passwords, read_toml
 
 __all__ = ["Project"]
 
 LONGEST_NAME = 63
 """Bytes in a PostgreSQL identifier; a longer view name would be cut silently."""
+
+LARGEST_FILE = 2**20
+"""Bytes of a file that people write; what is larger was put there by mistake, and would take minutes to read."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +72,7 @@ class Project:
 
     def knowledge_document(self) -> dict[str, Any]:
         """knowledge.toml as a document; empty if there is none."""
-        try:
-            return tomllib.loads(self.knowledge_file or "")
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigurationError(
-                f"knowledge.toml is not valid TOML: {error}", "Correct the place it names."
-            ) from None
+        return read_toml(self.knowledge_file or "", "knowledge.toml")
 
     @property
     def state_folder(self) -> Path:
@@ -109,9 +106,19 @@ def _with_passwords(settings: Settings, folder: Path, environment: Mapping[str, 
 
 
 def _view_files(folder: Path) -> dict[str, str]:
+    """Every view's text. A folder or a file that cannot be read is an error: a view that seems gone is dropped."""
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        names = []
+    except OSError as error:
+        raise ConfigurationError(f"{folder} cannot be read: {error.strerror}", "Make it a readable folder.") from None
     # Hidden files are editors' leftovers (.#name.sql, .name.sql.swp), never views.
-    files = sorted(path for path in folder.glob("*.sql") if path.is_file() and not path.name.startswith("."))
+    files = [folder / name for name in names if name.endswith(".sql") and not name.startswith(".")]
     for path in files:
+        if any("\udc80" <= character <= "\udcff" for character in path.name):
+            shown = os.fsencode(path.name).decode("utf-8", "backslashreplace")
+            raise ConfigurationError(f"views/{shown}: its name is not UTF-8", "Give the file another name.")
         if len(path.stem.encode()) > LONGEST_NAME:
             raise ConfigurationError(
                 f"views/{path.name}: a view's name has at most {LONGEST_NAME} bytes", "Give the file a shorter name."
@@ -121,6 +128,13 @@ def _view_files(folder: Path) -> dict[str, str]:
 
 def _text(path: Path, shown: str) -> str:
     try:
+        if not path.is_file() and path.exists():
+            raise ConfigurationError(f"{shown} is not a file", "Put the text there itself, or remove it.")
+        if (size := path.stat().st_size) > LARGEST_FILE:
+            raise ConfigurationError(
+                f"{shown} has {size} bytes, more than {LARGEST_FILE}",
+                "Put long lists of values into a table of a source and join it.",
+            )
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{shown} is not UTF-8 (byte {error.start})", "Save the file as UTF-8.") from None

@@ -8,7 +8,6 @@ shows one; where passwords may come from is told in passwords.py.
 from __future__ import annotations
 
 import difflib
-import math
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -28,11 +27,18 @@ __all__ = [
     "SparkSettings",
     "WarehouseSettings",
     "places_with_passwords",
+    "read_toml",
     "without_password",
 ]
 
 EMBEDDED = "embedded"
 """The URL that stands for a PostgreSQL server of DyDa's own."""
+
+LONGEST_NAME = 63
+"""Bytes in a PostgreSQL identifier."""
+
+SHORTEST, LONGEST = 0.001, 2_000_000
+"""Seconds that a limit can have."""
 
 Value = TypeVar("Value")
 
@@ -122,10 +128,7 @@ class Settings:
     @classmethod
     def parse(cls, text: str, environment: Mapping[str, str]) -> Settings:
         """Read the text of a dyda.toml; `${NAME}` is taken from `environment`."""
-        try:
-            document = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigurationError(f"dyda.toml is not valid TOML: {error}", "Correct the place it names.") from None
+        document = read_toml(text, "dyda.toml")
         root = _Table("", document, environment)
         root.finish({"warehouse", "sources", "spark", "maintenance", "preferences", "daemon"})
         settings = cls(
@@ -140,6 +143,18 @@ class Settings:
         return settings
 
 
+def read_toml(text: str, file: str) -> dict[str, Any]:
+    """The document; an error says in which file it stands."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{file} is not valid TOML: {error}", "Correct the place it names.") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise ConfigurationError(f"{file} cannot be read: {error}", "Write a number that means something.") from None
+    except RecursionError:
+        raise ConfigurationError(f"{file} cannot be read: its values are nested too deeply", "Nest less.") from None
+
+
 def without_password(url: str) -> str:
     """The URL as it may be shown: user, host and database, no password and no query."""
     # The password first, as far as the last @: an unencoded one may hold any character, also a question mark.
@@ -149,7 +164,7 @@ def without_password(url: str) -> str:
 
 def _warehouse(table: _Table) -> WarehouseSettings:
     settings = WarehouseSettings(
-        url=table.url(), schema=table.text("schema", "public"), password_file=table.password_file()
+        url=table.url(), schema=table.identifier("schema", "public"), password_file=table.password_file()
     )
     if settings.schema == "dyda":
         raise table.error("schema", "is 'dyda', which holds DyDa's own tables", "Choose another schema for readers.")
@@ -158,10 +173,12 @@ def _warehouse(table: _Table) -> WarehouseSettings:
 
 
 def _source(name: str, table: _Table) -> SourceEntry:
+    if not name or "\x00" in name:
+        raise ConfigurationError(f"dyda.toml: a source cannot be called {name!r}", "Give it a name: [sources.NAME].")
     entry = SourceEntry(
         name=name,
         url=table.url(),
-        schema=table.text("schema", "public"),
+        schema=table.identifier("schema", "public"),
         log_limit=table.size("log_limit", SourceEntry.log_limit),
         password_file=table.password_file(),
     )
@@ -174,9 +191,13 @@ def _source(name: str, table: _Table) -> SourceEntry:
 
 def _spark(table: _Table) -> SparkSettings:
     numeric = table.text("numeric", SparkSettings.numeric)
-    shape = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", numeric.strip().lower())
+    shape = re.fullmatch(r"decimal\(([0-9]{1,2}),\s*([0-9]{1,2})\)", numeric.strip().lower())
     if shape is None or not 0 <= int(shape[2]) <= int(shape[1]) <= 38 or int(shape[1]) == 0:
-        raise table.error("numeric", f"is {numeric!r}", "Write decimal(precision,scale) with a precision from 1 to 38.")
+        raise table.error(
+            "numeric",
+            f"is {table.written('numeric')}",
+            "Write decimal(precision,scale) with a precision from 1 to 38.",
+        )
     config = table.table("config")
     settings = SparkSettings(
         master=table.text("master", SparkSettings.master),
@@ -227,14 +248,14 @@ def _daemon(table: _Table) -> DaemonSettings:
     if not metrics:
         return DaemonSettings()
     host, _, port = metrics.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise table.error("metrics", f"is {metrics!r}", "Write host:port, for example 127.0.0.1:9464.")
+    if not host or re.fullmatch("[0-9]{1,5}", port) is None or int(port) > 65535:
+        raise table.error("metrics", f"is {table.written('metrics')}", "Write host:port, for example 127.0.0.1:9464.")
     return DaemonSettings((host.removeprefix("[").removesuffix("]"), int(port)))
 
 
 def places_with_passwords(text: str) -> Iterator[str]:
     """The tables of a dyda.toml, one that `Settings.parse` takes, whose url spells a password out."""
-    document = tomllib.loads(text)
+    document = read_toml(text, "dyda.toml")
     if is_written_in(document["warehouse"]["url"]):
         yield "warehouse"
     for name, entry in document.get("sources", {}).items():
@@ -253,6 +274,15 @@ def _refuse_shared_databases(settings: Settings) -> None:
                 f"dyda.toml: [{known[url]}] and [{place}] have the same url",
                 "Each source and the warehouse need a database of their own; one source can serve several schemas.",
             )
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether it can leave this program; of the environment Python reads anything, byte by byte where it must."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class _Table:
@@ -312,29 +342,49 @@ class _Table:
     def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
         value = self.text(name, default)
         if value not in choices:
-            raise self.error(name, f"is {value!r}", f"Choose one of: {', '.join(choices)}.")
+            raise self.error(name, f"is {self.written(name)}", f"Choose one of: {', '.join(choices)}.")
         return value
+
+    def identifier(self, name: str, default: str) -> str:
+        value = self.text(name, default)
+        if len(value.encode()) > LONGEST_NAME:
+            raise self.error(
+                name, f"has more than {LONGEST_NAME} bytes", "PostgreSQL would cut it: choose a shorter one."
+            )
+        return value
+
+    def written(self, name: str) -> str:
+        """The value as the file has it: what the environment gives for it, or a password in it, is nobody's to see."""
+        value = str(self.values[name])
+        return "a URL" if "://" in value else repr(value if len(value) <= 100 else value[:100] + "…")
 
     def flag(self, name: str, default: bool) -> bool:
         return self._value(name, default, "true or false", lambda v: v if isinstance(v, bool) else None)
 
     def count(self, name: str, default: int) -> int:
-        return self._value(name, default, "a whole number above 0", lambda v: v if type(v) is int and v > 0 else None)
+        return self._value(
+            name,
+            default,
+            "a whole number from 1 to 2147483647",
+            lambda v: v if type(v) is int and 0 < v < 2**31 else None,
+        )
 
     def seconds(self, name: str, default: float) -> float:
         def read(value: object) -> float | None:
-            number = type(value) in (int, float) and math.isfinite(value) and value > 0  # type: ignore[arg-type, operator]
-            return float(value) if number else None  # type: ignore[arg-type]
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                return None
+            # Less than a millisecond is 0 to PostgreSQL, which then waits for ever; it keeps them in 32 bits.
+            return float(value) if SHORTEST <= value <= LONGEST else None
 
-        return self._value(name, default, "a number of seconds above 0", read)
+        return self._value(name, default, f"a number of seconds from {SHORTEST} to {LONGEST}", read)
 
     def size(self, name: str, default: int) -> int:
         def read(value: object) -> int | None:
             if type(value) is int:
-                return value if value > 0 else None
-            match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?", str(value).strip().upper())
+                return value if 0 < value < 2**63 else None
+            match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([KMGT]?)I?B?", str(value).strip().upper())
             number = int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " ")) if match else 0
-            return number or None
+            return number if 0 < number < 2**63 else None
 
         return self._value(name, default, 'a size such as "10GB"', read)
 
@@ -364,6 +414,8 @@ class _Table:
                 return quoted_password(found) if match.start() in passwords else found
 
             value = re.sub(r"\$\{([^}]*)\}", replaced, value)
+            if "\x00" in value or not _is_utf8(value):
+                raise self.error(name, "is not one that can be read: NUL, or not UTF-8", "Write it anew, in UTF-8.")
         checked = read(value)
         if checked is None:
             raise self.error(name, f"is not {kind}", f"Write {kind}.")

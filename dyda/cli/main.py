@@ -35,6 +35,9 @@ def cli() -> None:
     """
 
 
+FRAMES = 4000
+"""Python's stack of calls: a parenthesis in a view costs about twenty, and people generate views."""
+
 # In the order in which a user meets them, which is the order of `dyda --help`.
 for command in (
     demo_command,
@@ -56,6 +59,7 @@ for command in (
 def main() -> NoReturn:
     """Runs the command line and exits."""
     output = sys.stdout
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), FRAMES))
     try:
         code = cli.main(prog_name="dyda", standalone_mode=False)
         sys.stdout.flush()

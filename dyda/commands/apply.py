@@ -10,7 +10,7 @@ from typing import Any
 
 from dyda.commands.knowledge import CHANGED, knowledge_to_apply, plan_knowledge
 from dyda.commands.recovering import recover
-from dyda.commands.texts import ViewTexts, readers_of
+from dyda.commands.texts import ViewTexts, read_as_rendered, readers_of, rehearsed
 from dyda.commands.work import Progress, attach, bring_about, hand_over, release
 from dyda.engine import Engine
 from dyda.errors import DydaError
@@ -88,9 +88,12 @@ def execute_apply(maintainer: Maintainer, project: Project, progress: Progress) 
     knowledge = knowledge_to_apply(house, project, maintainer.known, plan.knowledge)
     reasons = dict.fromkeys(plan.create, "created") | dict.fromkeys(plan.change, "its file changed")
     texts = ViewTexts(house, project.view_files)
-    definitions = {name: texts.read(name, project.view_files[name]) for name in reasons}
-    for definition in definitions.values():
-        house.engine.analyse(definition)
+    definitions = {}
+    for name in reasons:
+        with rehearsed(name):
+            definitions[name] = texts.read(name, project.view_files[name])
+            house.engine.analyse(definitions[name])
+            read_as_rendered(definitions[name], house.engine.numeric)
     for name in plan.drop:
         maintainer.worker.drop_view(name)
         maintainer.reload()

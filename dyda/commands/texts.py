@@ -6,17 +6,20 @@ every change at the sources by itself, together with what stands below, and neve
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
-from dyda.errors import ConfigurationError
+from dyda.errors import ConfigurationError, UnsupportedSql
 from dyda.house import House
-from dyda.model.algebra import ViewDefinition, in_place
+from dyda.model.algebra import ViewDefinition, in_place, scans
 from dyda.model.parse import parse_view, referenced_views
+from dyda.model.relation import Relation, RelationName
 from dyda.model.render import render_view
 from dyda.warehouse import ViewRecord
 
-__all__ = ["ViewTexts", "readers_of"]
+__all__ = ["ViewTexts", "read_as_rendered", "readers_of", "rehearsed"]
 
 
 class ViewTexts:
@@ -58,6 +61,42 @@ class ViewTexts:
 def _meant(text: str, record: ViewRecord | None) -> str:
     untouched = record is not None and record.file_text == text and record.sql is not None
     return record.sql if untouched and record is not None and record.sql is not None else text
+
+
+def read_as_rendered(definition: ViewDefinition, numeric: str) -> None:
+    """Refuse now what could not be read once it has evolved: from then on the view's text is a rendered one."""
+    known = {scan.relation.name: scan.relation for scan in scans(definition.tree)}
+
+    def resolve(source: str, schema: str | None, table: str) -> Relation:
+        return known[RelationName(source, schema or "", table)]
+
+    text = render_view(in_place(definition.tree), definition.preferences)
+    parse_view(definition.name, text, resolve, plain_numeric=numeric)
+
+
+@contextmanager
+def rehearsed(name: str) -> Iterator[None]:
+    """Read a new view with half of the stack that there is. What is nested too deeply for that is refused now: the
+    daemon reads it again and again, from places where less of the stack is left, and a rewriting may nest it deeper."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit // 2, _frames() + 100))
+    try:
+        yield
+    except RecursionError:
+        raise UnsupportedSql(
+            name,
+            "its conditions, joins or subqueries are nested too deeply",
+            "Write it flatter: IN instead of many ORs and ANDs, fewer views that stand on each other.",
+        ) from None
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _frames() -> int:
+    frame, count = sys._getframe(), 1
+    while frame.f_back is not None:
+        frame, count = frame.f_back, count + 1
+    return count
 
 
 def readers_of(files: Mapping[str, str], names: set[str]) -> set[str]:

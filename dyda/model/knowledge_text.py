@@ -65,15 +65,18 @@ def column_list(text: str) -> ColumnList:
 
 def conditions(text: str, relations: Sequence[Relation], default: Resolve) -> tuple[Expression, ...]:
     """The conjuncts of a condition over the relations. `default` knows what a name without its schema means."""
-    words, outline = _condition(text)
-    scope = _Scope(words, relations, default)
-    return tuple(condition(words, span, scope, _NUMERIC) for span in outline.where)
+    words = _Words(_BEFORE_CONDITION + text)
+    with words.reading():
+        outline = _block(words)
+        scope = _Scope(words, relations, default)
+        return tuple(condition(words, span, scope, _NUMERIC) for span in outline.where)
 
 
 def value(text: str, relations: Sequence[Relation], default: Resolve) -> Expression:
     """An expression over the relations."""
-    words, outline = _value(text)
-    read = item(words, outline.items[0], _Scope(words, relations, default), _NUMERIC)
+    words = _Words(_BEFORE_VALUE + text + _AFTER_VALUE)
+    with words.reading():
+        read = item(words, _one_item(words, text), _Scope(words, relations, default), _NUMERIC)
     expression = read.expression
     own_name = expression.column.column if expression is not None and expression.column is not None else None
     if expression is None or read.name != own_name:
@@ -83,9 +86,10 @@ def value(text: str, relations: Sequence[Relation], default: Resolve) -> Express
 
 def named_tables(text: str) -> list[list[str]]:
     """What an expression's columns are written after: [table], [source, table] or [source, schema, table]."""
-    words, outline = _value(text)
+    words = _Words(_BEFORE_VALUE + text + _AFTER_VALUE)
     names = _Names()
-    item(words, outline.items[0], names, _NUMERIC)
+    with words.reading():
+        item(words, _one_item(words, text), names, _NUMERIC)
     return [qualifier for qualifier in names.qualifiers if qualifier]
 
 
@@ -120,17 +124,11 @@ class _Unreadable(UnsupportedSql):
         DydaError.__init__(self, what.removesuffix(" in a view"), remedy)
 
 
-def _condition(text: str) -> tuple[_Words, Block]:
-    words = _Words(_BEFORE_CONDITION + text)
-    return words, _block(words)
-
-
-def _value(text: str) -> tuple[_Words, Block]:
-    words = _Words(_BEFORE_VALUE + text + _AFTER_VALUE)
+def _one_item(words: _Words, text: str) -> Span:
     block = _block(words)
     if len(block.items) != 1 or block.where:
         raise words.refusal(0, f"{text!r} is not one expression", "Write one expression.")
-    return words, block
+    return block.items[0]
 
 
 def _block(words: _Words) -> Block:

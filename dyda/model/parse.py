@@ -21,7 +21,9 @@ def referenced_tables(name: str, text: str) -> list[tuple[str, str | None, str, 
     """(source, schema or None, table, line) of each occurrence of a source's relation; needs no catalog."""
     words = SqlText(name, text)
     tables = []
-    for occurrence in read_outline(words).occurrences:
+    with words.reading():
+        outline = read_outline(words)
+    for occurrence in outline.occurrences:
         if len(occurrence.parts) == 1:
             continue
         source, *schema, table = occurrence.parts
@@ -33,9 +35,11 @@ def referenced_tables(name: str, text: str) -> list[tuple[str, str | None, str, 
 def referenced_views(name: str, text: str) -> list[tuple[str, int]]:
     """(view, line) of each occurrence of another view: names of one part that no WITH explains."""
     words = SqlText(name, text)
+    with words.reading():
+        outline = read_outline(words)
     return [
         (occurrence.parts[0], words.line(words.offset(occurrence.span.start)))
-        for occurrence in read_outline(words).occurrences
+        for occurrence in outline.occurrences
         if len(occurrence.parts) == 1
     ]
 
@@ -50,9 +54,10 @@ def parse_view(
 ) -> ViewDefinition:
     """The view's definition, or an error that says what to change in its file. `views` gives other views' ones."""
     words = SqlText(name, text)
-    outline = read_outline(words)
-    builder = Builder(words, outline, resolve, plain_numeric, views)
-    tree = builder.query(outline.query, "")
+    with words.reading():
+        outline = read_outline(words)
+        builder = Builder(words, outline, resolve, plain_numeric, views)
+        tree = builder.query(outline.query, "")
     return ViewDefinition(name, text, tree, _preferences(words, builder.components, builder.inherited), builder.star)
 
 

@@ -25,6 +25,7 @@ from dyda.model.algebra import (
     SemiJoin,
     SetOperation,
     ViewDefinition,
+    scans,
 )
 from dyda.model.expressions import call, equality
 from dyda.model.facts import Facts, column_facts
@@ -46,6 +47,10 @@ Views = Callable[[str], ViewDefinition]
 
 LONGEST_NAME = 63
 """Bytes in a PostgreSQL identifier; the warehouse would cut a longer column name silently."""
+
+MOST_RELATIONS = 100
+"""Occurrences of relations in one view. What a WITH or a view below says counts each time it is used, so that a few
+lines that each use the line before twice would have more than there are atoms."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ class Builder:
         self.inherited: list[Preferences] = []
         """What the files of views below say."""
         self.subqueries = Subqueries(self)
+        self.relations = 0
 
     def note(self, span: Span, kind: str, names: tuple[str, ...]) -> None:
         """Some words that a preference can be about."""
@@ -188,7 +194,17 @@ class Builder:
                 node = OuterJoin(left, right, kind, tuple(conditions))
         return node, scope
 
+    def count(self, relations: int, occurrence: Occurrence) -> None:
+        self.relations += relations
+        if self.relations > MOST_RELATIONS:
+            raise self.text.refusal(
+                self.text.offset(occurrence.span.start),
+                f"the view reads more than {MOST_RELATIONS} relations",
+                "Each use of a common table expression or of another view counts anew. Let the view say less.",
+            )
+
     def scan(self, occurrence: Occurrence, alias: str) -> Scan:
+        self.count(1, occurrence)
         source, *schema, table = occurrence.parts
         try:
             return Scan(alias, self.resolve(source, schema[0] if schema else None, table))
@@ -216,6 +232,7 @@ class Builder:
                 f"{name} is neither a common table expression here nor another view of this project",
                 "Write source.table or source.schema.table, or the name of another view.",
             ) from None
+        self.count(sum(1 for _ in scans(definition.tree)), occurrence)
         names = {one: self.aliases.copied(one) for one in aliases_of(definition.tree)}
         self.inherited.append(inherited(definition, alias, names))
         return Derived(renamed(definition.tree, names), alias, name)

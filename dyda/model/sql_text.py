@@ -8,6 +8,8 @@ the next release may differ elsewhere. Spark alone gives expressions their meani
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,6 +20,10 @@ from sqlglot.tokenizer_core import Token, TokenType
 from dyda.errors import UnsupportedSql
 
 __all__ = ["Comment", "Span", "SqlText", "TokenType"]
+
+
+MOST_WORDS = 50_000
+"""Words in one text. It takes seconds to read so many; a generated list that is longer belongs into a table."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,24 @@ class SqlText:
             self.words: list[Token] = Spark().tokenize(text)
         except TokenError as error:
             raise self._unclosed() from error
+        if len(self.words) > MOST_WORDS:
+            raise UnsupportedSql(
+                view,
+                f"the text has {len(self.words)} words, more than {MOST_WORDS}",
+                "Put long lists of values into a table of a source and join it.",
+            )
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Everything that reads the text calls itself for what is nested in it, and Python's stack is finite."""
+        try:
+            yield
+        except RecursionError:
+            raise self.refusal(
+                0,
+                "its parentheses, conditions or subqueries are nested too deeply to be read",
+                "Write it flatter: IN instead of many ORs, fewer views that stand on each other.",
+            ) from None
 
     def refusal(self, offset: int, what: str, remedy: str = "") -> UnsupportedSql:
         """The error that names the line at `offset`."""
@@ -110,22 +134,27 @@ class SqlText:
         return found
 
     def closing(self, index: int) -> int:
-        """The index of the bracket that closes the one at `index`."""
-        depth = 0
-        for place in range(index, len(self.words)):
-            depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(self.words[place].token_type, 0)
-            if depth == 0:
-                return place
-        raise self.refusal(self.offset(index), "a parenthesis is not closed", "Close it.")
+        """The index of the parenthesis that closes the one at `index`."""
+        if index not in self._pairs:
+            raise self.refusal(self.offset(index), "a parenthesis is not closed", "Close it.")
+        return self._pairs[index]
 
     def opening(self, index: int) -> int:
-        """The index of the bracket that the one at `index` closes; -1 if there is none."""
-        depth = 0
-        for place in range(index, -1, -1):
-            depth += {TokenType.L_PAREN: -1, TokenType.R_PAREN: 1}.get(self.words[place].token_type, 0)
-            if depth == 0:
-                return place
-        return -1
+        """The index of the parenthesis that the one at `index` closes; -1 if there is none."""
+        return self._pairs.get(index, -1)
+
+    @cached_property
+    def _pairs(self) -> dict[int, int]:
+        """Each parenthesis with its counterpart, found once: to look for it each time takes minutes if many nest."""
+        pairs: dict[int, int] = {}
+        open_: list[int] = []
+        for index, word in enumerate(self.words):
+            if word.token_type is TokenType.L_PAREN:
+                open_.append(index)
+            elif word.token_type is TokenType.R_PAREN and open_:
+                other = open_.pop()
+                pairs[index], pairs[other] = other, index
+        return pairs
 
     def _comments_between(self, position: int, stop: int, after: int | None) -> list[Comment]:
         found = []

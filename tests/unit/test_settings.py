@@ -132,12 +132,13 @@ def test_defaults():
         ),
         (
             MINIMAL + "[maintenance]\nmax_aborts = true",
-            "dyda.toml, [maintenance]: max_aborts is not a whole number above 0\nWrite a whole number above 0.",
+            "dyda.toml, [maintenance]: max_aborts is not a whole number from 1 to 2147483647\n"
+            "Write a whole number from 1 to 2147483647.",
         ),
         (
             MINIMAL + "[maintenance]\nlock_timeout = '1s'",
-            "dyda.toml, [maintenance]: lock_timeout is not a number of seconds above 0\n"
-            "Write a number of seconds above 0.",
+            "dyda.toml, [maintenance]: lock_timeout is not a number of seconds from 0.001 to 2000000\n"
+            "Write a number of seconds from 0.001 to 2000000.",
         ),
         (
             MINIMAL + "[maintenance]\npoll_min = 3",
