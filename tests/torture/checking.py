@@ -27,6 +27,7 @@ RULES = {
     "readers": "a statement sees one commit; so does a transaction from REPEATABLE READ up; nobody goes back",
     "nothing lost": "at rest every transaction is in every view, the queue is empty, and so are the sources' logs",
     "frozen": "a view that is not maintained keeps its rows",
+    "evolution": "a definition that replaces what was dropped keeps the rows, as its owner asks",
     "one writer": "whoever commits holds the project's lock",
 }
 MAINTAINED = "live"
@@ -99,6 +100,7 @@ class _Checker:
                 yield from self._possible(commit, name, earlier, view)
                 yield from self._frozen(commit, name, earlier, view)
                 yield from self._correct(commit, name, earlier, view)
+                yield from self._promise(commit, name, earlier, view)
             yield from self._agreement(before, commit, apart)
             if before is not None and self.mode == "complete":
                 yield from self._one_at_a_time(before, commit, apart)
@@ -232,6 +234,23 @@ class _Checker:
                 )
             found[name] = State(oid, shape.called_like(called), key, history.rows(key))
         return found
+
+    def _promise(self, commit: Commit, name: str, earlier: ViewState | None, view: ViewState) -> Iterator[Violation]:
+        """The rows before and after a rewriting, where nothing but what was dropped has moved between them."""
+        asked = self.history.promises.get(name)
+        if asked is None or earlier is None or view.state != MAINTAINED or earlier.definition == view.definition:
+            return
+        for source, text in view.positions.items():
+            old = earlier.positions.get(source, text)
+            for one in self.states[source].added(self._position(old), self._position(text)):
+                if not one.shapes and {(source, oid) for oid in one.tables} & self._tables(view):
+                    return
+        rows, before = set(self.history.bags[view.rows]), set(self.history.bags[earlier.rows])
+        kept = {"equivalent": rows == before, "superset": rows >= before, "subset": rows <= before}[asked]
+        if not kept:
+            change = _difference(self.history.bags[view.rows], self.history.bags[earlier.rows])
+            what = f"view {name} must stay {asked}, and was rewritten to {view.definition}: {change}"
+            yield from self._violation("evolution", what, commit, name)
 
     # --- all views of a commit
 

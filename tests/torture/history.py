@@ -148,6 +148,8 @@ class History:
         self.reads: list[Read] = []
         self.rest: Rest | None = None
         self.bags: dict[str, dict[str, int]] = {}
+        self.promises: dict[str, str] = {}
+        """By view what its owner asks of rewritings: equivalent, superset or subset."""
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
@@ -194,6 +196,7 @@ class History:
             "reads": [asdict(one) for one in self.reads],
             "rest": None if self.rest is None else asdict(self.rest),
             "bags": self.bags,
+            "promises": self.promises,
         }
         path.write_text(json.dumps(document, ensure_ascii=False))
 
@@ -206,6 +209,7 @@ class History:
         history.reads = [Read(**one) for one in document["reads"]]
         history.rest = Rest(**document["rest"]) if document["rest"] else None
         history.bags = document["bags"]
+        history.promises = document.get("promises", {})
         return history
 
 

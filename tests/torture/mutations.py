@@ -1,0 +1,373 @@
+"""The mutants: one rule of CORRECTNESS.md broken in each, as an edit of the code's text.
+
+An edit must find its old text exactly once, so a mutant cannot fade away silently when the code moves on:
+tests/unit/torture/test_mutants.py asks for that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["MUTANTS", "SECTIONS", "Edit", "Mutant"]
+
+SECTIONS = (
+    "capture",
+    "positions",
+    "reading",
+    "sweeps",
+    "keyed operators",
+    "scheduling",
+    "installing",
+    "synchronization",
+)
+
+
+@dataclass(frozen=True)
+class Edit:
+    file: str
+    old: str
+    new: str
+
+    def apply(self, root: Path) -> None:
+        path = root / self.file
+        text = path.read_text()
+        found = text.count(self.old)
+        if found != 1:
+            raise ValueError(f"{self.file}: the text to mutate is there {found} times, not once:\n{self.old}")
+        path.write_text(text.replace(self.old, self.new))
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`scenario` is played against it, and the checker must find a violation.
+
+    `stops`: the rule's only manifestation is that work stops; then a scenario that does not come to its end counts.
+    """
+
+    name: str
+    section: str
+    rule: str
+    scenario: str
+    edits: tuple[Edit, ...]
+    stops: bool = False
+
+
+def _one(name: str, section: str, rule: str, scenario: str, file: str, old: str, new: str) -> Mutant:
+    return Mutant(name, section, rule, scenario, (Edit(file, old, new),))
+
+
+MUTANTS = (
+    # --- capture
+    _one(
+        "images-in-the-writers-settings",
+        "capture",
+        "C1",
+        "odd-settings",
+        "dyda/sources/sql/capture.sql",
+        "SET extra_float_digits = 1\nSET IntervalStyle = postgres\n",
+        "SET IntervalStyle = postgres\n",
+    ),
+    _one(
+        "parents-alone",
+        "capture",
+        "C2",
+        "partitions",
+        "dyda/sources/sql/hierarchy.sql",
+        "FROM below b JOIN pg_inherits i ON i.inhparent = b.relid",
+        "FROM below b JOIN pg_inherits i ON i.inhparent = b.relid AND false",
+    ),
+    _one(
+        "truncate-means-nothing",
+        "capture",
+        "C4",
+        "truncation",
+        "dyda/sources/sql/capture.sql",
+        "            INSERT INTO dyda.log (op, root, relid) VALUES ('T', watched_root, TG_RELID);\n",
+        "            NULL;\n",
+    ),
+    _one(
+        "disabled-triggers-are-no-gap",
+        "capture",
+        "C5",
+        "disabled-triggers",
+        "dyda/maintenance/movement.py",
+        "if found != expected and not _explained(poll, view, relation):",
+        "if False:",
+    ),
+    # --- positions
+    Mutant(
+        "xmin-instead-of-the-logs-xid",
+        "positions",
+        "P1",
+        "open-subtransaction",
+        (
+            Edit(
+                "dyda/sources/sql/reading.sql",
+                "    SELECT l.seq, l.xid, l.op, l.root, l.relid, l.shape, l.image\n"
+                "    FROM dyda.log l\n"
+                "    WHERE l.xid >= coalesce(pg_snapshot_xmin(after), '0'::xid8)\n"
+                "      AND (after IS NULL OR NOT pg_visible_in_snapshot(l.xid, after))\n",
+                "    SELECT l.seq, l.xmin::text::xid8, l.op, l.root, l.relid, l.shape, l.image\n"
+                "    FROM dyda.log l\n"
+                "    WHERE after IS NULL OR NOT pg_visible_in_snapshot(l.xmin::text::xid8, after)\n",
+            ),
+        ),
+    ),
+    _one(
+        "visible-is-durable",
+        "positions",
+        "P2",
+        "lost-with-the-server",
+        "dyda/maintenance/maintainer.py",
+        "            snapshot.make_durable()\n",
+        "",
+    ),
+    _one(
+        "the-snapshot-claims-what-was-left-out",
+        "positions",
+        "P3",
+        "batches",
+        "dyda/maintenance/unit.py",
+        "        return snapshot.without(left)\n",
+        "        return snapshot\n",
+    ),
+    _one(
+        "ordered-by-the-first-sequence-number",
+        "positions",
+        "P4",
+        "order-of-conflicts",
+        "dyda/sources/sql/messages.sql",
+        "max(l.seq) OVER (PARTITION BY l.xid) AS last",
+        "min(l.seq) OVER (PARTITION BY l.xid) AS last",
+    ),
+    _one(
+        "all-that-is-visible-is-acknowledged",
+        "positions",
+        "P5",
+        "killed-between-units",
+        "dyda/maintenance/installing.py",
+        "common = Position.meet(at[source] for at in positions.values() if source in at) or snapshot.position",
+        "common = snapshot.position",
+    ),
+    # --- reading
+    _one(
+        "no-check-after-reading",
+        "reading",
+        "R2",
+        "truncated-while-read",
+        "dyda/maintenance/maintainer.py",
+        "            after = snapshot.fingerprint_again()\n",
+        "            after = snapshot.fingerprints\n",
+    ),
+    _one(
+        "the-group-of-nulls-is-looked-up",
+        "reading",
+        "R5",
+        "null-group",
+        "vm/sweep.py",
+        "without_null = [name for name, array in zip(columns, values.columns, strict=True) if not array.null_count]",
+        "without_null = list(columns)",
+    ),
+    _one(
+        "null-matches-nothing",
+        "reading",
+        "R5",
+        "null-group",
+        "vm/compile.py",
+        "            on = [(equal if key in never_null else same)(key, place) for key, place in places]\n",
+        "            on = [equal(key, place) for key, place in places]\n",
+    ),
+    # --- sweeps
+    _one(
+        "one-place-of-a-self-join",
+        "sweeps",
+        "W1",
+        "self-join",
+        "dyda/maintenance/refresh.py",
+        "        for occurrence in block.occurrences:\n            images = self._images.get(occurrence.relation)\n",
+        "        for occurrence in {one.relation: one for one in block.occurrences}.values():\n"
+        "            images = self._images.get(occurrence.relation)\n",
+    ),
+    _one(
+        "no-compensation",
+        "sweeps",
+        "W3",
+        "batches",
+        "vm/learned.py",
+        "        old = before(read, self._covered(self.pending), self._covered(self.ours))\n",
+        "        old = before(read, self._covered(self.ours))\n",
+    ),
+    _one(
+        "keys-travel-uncompensated",
+        "sweeps",
+        "W3",
+        "batches",
+        "vm/learned.py",
+        "                rows.append(before(fetched, self.pending.filter(predicate(self.pending.table))).table)\n",
+        "                rows.append(fetched.table)\n",
+    ),
+    _one(
+        "two-hops-are-added",
+        "sweeps",
+        "W5",
+        "two-hops",
+        "vm/learned.py",
+        "                fetched = fetched.filter(pc.invert(earlier(fetched.table)))\n",
+        "                pass\n",
+    ),
+    _one(
+        "the-smaller-tag",
+        "sweeps",
+        "W6",
+        "run-of-transactions",
+        "vm/worlds.py",
+        '"greatest(n, {1})"',
+        '"least(greatest(n, 1), greatest({1}, 1))"',
+    ),
+    # --- keyed operators
+    _one(
+        "padding-stays",
+        "keyed operators",
+        "K1",
+        "keyed-operators",
+        "vm/compile.py",
+        "            whole = whole + (left - matched).padded(right.columns, self.null(right))\n",
+        "            whole = whole + left.padded(right.columns, self.null(right))\n",
+    ),
+    _one(
+        "counts-begin-anew",
+        "keyed operators",
+        "K1",
+        "keyed-operators",
+        "dyda/warehouse/sql/combine_counted.sql",
+        "           coalesce(e.{left_column}, 0) + l_sum - l AS l_before, ",
+        "           l_sum - l AS l_before, ",
+    ),
+    _one(
+        "not-in-without-its-nulls",
+        "keyed operators",
+        "K2",
+        "keyed-operators",
+        "vm/compile.py",
+        "        known = (any_row - unknown - there + both).where([_is_not_null(x)])\n",
+        "        known = (any_row - there).where([_is_not_null(x)])\n",
+    ),
+    _one(
+        "the-only-group-goes",
+        "keyed operators",
+        "K3",
+        "keyed-operators",
+        "dyda/warehouse/grouping.py",
+        '            "after_exists": sql.SQL("true" if alone else "rows_after > 0"),\n',
+        '            "after_exists": sql.SQL("rows_after > 0"),\n',
+    ),
+    _one(
+        "the-extreme-stays",
+        "keyed operators",
+        "K1",
+        "keyed-operators",
+        "dyda/warehouse/grouping.py",
+        '            f"rows_after > 0 AND coalesce({removed} {farther[0]} {old}, {removed} IS NOT NULL)"\n',
+        '            f"false AND coalesce({removed} {farther[0]} {old}, {removed} IS NOT NULL)"\n',
+    ),
+    _one(
+        "float-sums-are-subtracted",
+        "keyed operators",
+        "K4",
+        "keyed-operators",
+        "vm/grouping.py",
+        'self.place(function, argument, "double precision", recomputed=True)',
+        'self.place(function, argument, "double precision")',
+    ),
+    # --- scheduling
+    _one(
+        "one-message-too-few-is-merged",
+        "scheduling",
+        "S1",
+        "cycle",
+        "scheduler/deco.py",
+        "(e for run in group.runs for e in run.entries), key=lambda entry: entry.number))\n",
+        "(e for run in group.runs for e in run.entries), key=lambda entry: entry.number))[1:]\n",
+    ),
+    _one(
+        "no-order-within-a-source",
+        "scheduling",
+        "S1",
+        "chain-of-a-source",
+        "scheduler/deco.py",
+        "        if run.previous is not None:\n            yield run.previous.index\n",
+        "",
+    ),
+    # --- installing
+    _one(
+        "acknowledged-before-installed",
+        "installing",
+        "P2, exactly once",
+        "killed-at-install",
+        "dyda/maintenance/maintainer.py",
+        "        self.worker.install(\n"
+        "            installation(self.house, self.known, polled, unit, changes, builder, positions, phases, built)\n"
+        "        )\n",
+        "        acknowledge(self.house, polled, positions, self._acknowledged)\n"
+        "        self.worker.install(\n"
+        "            installation(self.house, self.known, polled, unit, changes, builder, positions, phases, built)\n"
+        "        )\n",
+    ),
+    _one(
+        "rows-before-positions",
+        "installing",
+        "one transaction",
+        "killed-when-merged",
+        "dyda/warehouse/installation.py",
+        '    faults.point("install.merged")\n',
+        '    cursor.connection.commit()\n    faults.point("install.merged")\n',
+    ),
+    _one(
+        "no-compare-and-set",
+        "installing",
+        "I1",
+        "stale-install",
+        "dyda/warehouse/installation.py",
+        '            "UPDATE dyda.position SET position = %(new)s"\n'
+        '            " WHERE view = %(view)s AND source = %(source)s AND position = %(expected)s",\n',
+        '            "UPDATE dyda.position SET position = %(new)s WHERE view = %(view)s AND source = %(source)s",\n',
+    ),
+    _one(
+        "no-fence",
+        "installing",
+        "one worker",
+        "lost-lock",
+        "dyda/warehouse/worker.py",
+        "                    if fence != self.fence:\n",
+        "                    if False:\n",
+    ),
+    _one(
+        "older-readers-see-an-empty-view",
+        "installing",
+        "I2",
+        "older-reader",
+        "dyda/warehouse/migrations/versions/0001_extent_visible.sql",
+        "    IF EXISTS (SELECT FROM dyda.extent WHERE id = wanted) THEN\n",
+        "    IF true THEN\n",
+    ),
+    # --- synchronization
+    _one(
+        "containments-column-by-column",
+        "synchronization",
+        "V2",
+        "joint-containment",
+        "vs/extent.py",
+        "        if provisions:\n            return UNKNOWN  # V2: one containment must cover all columns, jointly\n",
+        "",
+    ),
+    _one(
+        "null-keys-find-a-match",
+        "synchronization",
+        "V3",
+        "null-key",
+        "vs/extent.py",
+        "            if covered and self._lies_inside(promise, hop.start) and self._not_null(hop, own_columns):\n",
+        "            if covered and self._lies_inside(promise, hop.start):\n",
+    ),
+)
