@@ -8,7 +8,7 @@ SEED ?= 1
 EXAMPLES ?= 200
 CASES ?= 2000
 RATE ?= 500
-.PHONY: help demo test properties nightly churn soak check format clean
+.PHONY: help demo test properties nightly churn soak mutants check format clean
 .DELETE_ON_ERROR:
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo "make nightly     random nestings of every operator, judged by PostgreSQL; about an hour: CASES=2000"
 	@echo "make churn       random changes while the daemon is killed again and again: SECONDS=1800 SEED=1"
 	@echo "make soak        a steady load on four databases with schema changes: SECONDS=1200 SEED=1 RATE=500"
+	@echo "make mutants     break each rule on purpose and see that the checker notices; about 15 minutes"
 	@echo "make check       format, lint, types and import contracts"
 	@echo "make format      let ruff format and fix the code"
 	@echo "make clean       remove $(VENV) and caches"
@@ -42,6 +43,9 @@ churn: $(VENV)/.ready-dev
 soak: SECONDS = 1200
 soak: $(VENV)/.ready-dev
 	$(VENV)/bin/python -m tests.torture.soak --seconds $(SECONDS) --seed $(SEED) --rate $(RATE)
+
+mutants: $(VENV)/.ready-dev
+	$(VENV)/bin/python -m tests.torture.mutants $(MUTANTS)
 
 check: $(VENV)/.ready-dev
 	$(VENV)/bin/ruff format --check .

@@ -216,14 +216,15 @@ MUTANTS = (
         "                fetched = fetched.filter(pc.invert(earlier(fetched.table)))\n",
         "                pass\n",
     ),
-    _one(
+    Mutant(
         "the-smaller-tag",
         "sweeps",
         "W6",
         "run-of-transactions",
-        "vm/worlds.py",
-        '"greatest(n, {1})"',
-        '"least(greatest(n, 1), greatest({1}, 1))"',
+        (
+            Edit("vm/worlds.py", '"greatest(n, {1})"', '"least(n, {1})"'),
+            Edit("vm/worlds.py", "pc.max_element_wise(one[1], other[1])", "pc.min_element_wise(one[1], other[1])"),
+        ),
     ),
     # --- keyed operators
     _one(
