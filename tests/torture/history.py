@@ -72,8 +72,9 @@ class Transaction:
 
     `effects` by the table's oid: row text → how many times more (or less) it is there. `shapes` by oid: the table after
     the transaction where DDL changed it; None: dropped. `order` was taken just before COMMIT, so it agrees with the
-    order of any two transactions that conflict. `began` is before the last statement, `ended` after COMMIT's answer:
-    what ended before another began precedes it. `schema`: DDL or TRUNCATE, which may be merged with its neighbours.
+    order of any two transactions that conflict. `began` is before the last statement that wrote something, `ended`
+    after COMMIT's answer: what ended before another began precedes it. `schema`: DDL or TRUNCATE, which may be merged
+    with its neighbours.
     """
 
     source: str

@@ -68,14 +68,23 @@ MUTANTS = (
         "SET extra_float_digits = 1\nSET IntervalStyle = postgres\n",
         "SET IntervalStyle = postgres\n",
     ),
-    _one(
+    Mutant(
         "parents-alone",
         "capture",
         "C2",
         "partitions",
-        "dyda/sources/sql/hierarchy.sql",
-        "FROM below b JOIN pg_inherits i ON i.inhparent = b.relid",
-        "FROM below b JOIN pg_inherits i ON i.inhparent = b.relid AND false",
+        (
+            Edit(
+                "dyda/sources/sql/observing.sql",
+                "SELECT i.inhrelid FROM below JOIN pg_inherits i ON i.inhparent = below.relid",
+                "SELECT i.inhrelid FROM below JOIN pg_inherits i ON i.inhparent = below.relid AND false",
+            ),
+            Edit(  # what is not captured would be noticed, otherwise
+                "dyda/sources/sql/hierarchy.sql",
+                "FROM below b JOIN pg_inherits i ON i.inhparent = b.relid",
+                "FROM below b JOIN pg_inherits i ON i.inhparent = b.relid AND false",
+            ),
+        ),
     ),
     _one(
         "truncate-means-nothing",

@@ -7,6 +7,7 @@ warehouse commits are seen by a deferred trigger, in the very transaction that m
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections import Counter
@@ -125,10 +126,11 @@ class _Under:
     shapes: dict[int, Shape | None]
     words: list[str]
     schema: bool = False
+    began: float = -math.inf
 
     def copy(self) -> _Under:
         effects = {oid: Counter(bag) for oid, bag in self.effects.items()}
-        return _Under(effects, dict(self.shapes), list(self.words), self.schema)
+        return _Under(effects, dict(self.shapes), list(self.words), self.schema, self.began)
 
     def add(self, oid: int, rows: Mapping[str, int], sign: int = 1) -> None:
         bag = self.effects.setdefault(oid, Counter())
@@ -197,20 +199,21 @@ class UnderWay:
         self.connection = connection
         self.isolation = isolation
         self._did = _Under({}, {}, [])
-        self._began = time.monotonic()
         self._savepoints = 0
         with connection.cursor() as cursor:
             cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", (writer.lock_timeout,))
 
     def do(self, step: Step) -> None:
-        self._began = time.monotonic()
+        began = time.monotonic()
         with self.connection.cursor() as cursor:
             match step:
                 case Data(statement):
-                    self._data(cursor, statement)
+                    if self._data(cursor, statement):
+                        self._did.began = began  # a statement that wrote nothing orders nothing
                 case Change(statement, tables):
                     self._change(cursor, statement, tables)
+                    self._did.began = began
                 case Nested(steps, keep):
                     self._nested(cursor, steps, keep)
                 case Plain(statement):
@@ -225,7 +228,7 @@ class UnderWay:
         effects = {oid: {row: n for row, n in bag.items() if n} for oid, bag in did.effects.items()}
         effects = {oid: bag for oid, bag in effects.items() if bag}
         done = Transaction(writer.source, xid, writer.history.next_order(), effects, did.shapes, tuple(did.words))
-        done.schema, done.began = did.schema, self._began
+        done.schema, done.began = did.schema, did.began
         try:
             writer._asked_to_commit = True
             self.connection.commit()
@@ -238,17 +241,19 @@ class UnderWay:
         writer.history.add(done)
         return int(xid)
 
-    def _data(self, cursor: Any, statement: str) -> None:
+    def _data(self, cursor: Any, statement: str) -> bool:
         cursor.execute(
             f"{statement} RETURNING WITH (OLD AS before, NEW AS after)"
             " coalesce(pg_partition_root(tableoid)::oid, tableoid)::bigint, before::text, after::text"
         )
-        for oid, before, after in cursor.fetchall():
+        rows = cursor.fetchall()
+        for oid, before, after in rows:
             if before is not None:
                 self._did.add(oid, {before: 1}, -1)
             if after is not None:
                 self._did.add(oid, {after: 1})
         self._did.words.append(statement)
+        return bool(rows)
 
     def _change(self, cursor: Any, statement: str, tables: Sequence[str]) -> None:
         before = self._lock(cursor, tables)

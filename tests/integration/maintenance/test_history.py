@@ -11,13 +11,16 @@ import pytest
 
 from dyda.engine import Engine
 from dyda.maintenance import Outcome
+from tests.conftest import VERSION
 from tests.torture.checking import check, examine
 from tests.torture.history import History
 from tests.torture.recorded import Recorded
 from tests.torture.workload import SOURCES, VIEWS, Workload
 from tests.town import Town
 
-TRANSACTIONS = 40
+pytestmark = pytest.mark.skipif(VERSION < 18, reason="the recorder asks RETURNING for old and new rows")
+
+TRANSACTIONS = 30
 
 
 @dataclasses.dataclass
@@ -93,7 +96,8 @@ def test_a_doubled_row_is_noticed(played: Played) -> None:
     doubled = dataclasses.replace(last.views[view], rows=tampered.keep(rows))
     tampered.commits = [*played.history.commits[:-1], dataclasses.replace(last, views={**last.views, view: doubled})]
     found = check(tampered, played.judge)
-    assert [one.rule for one in found] == ["correctness"]
+    assert found[0].rule == "correctness"
+    assert {one.rule for one in found} <= {"correctness", "readers"}, "readers had seen the right rows"
     assert "should be" in found[0].history
 
 
