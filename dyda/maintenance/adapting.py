@@ -24,7 +24,7 @@ from dyda.maintenance.refresh import scanning
 from dyda.maintenance.restating import Restating
 from dyda.model.algebra import ViewDefinition
 from dyda.model.bag import COUNT, Bag
-from dyda.model.message import DataUpdate, SchemaChange, Truncation
+from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.sources.reader import read_partition
@@ -62,10 +62,13 @@ class Adapter:
     def updated(self, view: LiveView, definition: ViewDefinition, to: Mapping[str, Position]) -> set[RelationName]:
         """The relations of `definition` with row images between the view's positions and `to`."""
         updated = set()
+        seen: set[tuple[Change, ...]] = set()
         for queued in self.builder.poll.queue:
-            source, xid = queued.message.source, queued.message.xid
-            if not view.has(source, xid) and source in to and to[source].includes(xid):
-                updated |= {change.relation for change in queued.message.changes if isinstance(change, DataUpdate)}
+            source, xid, changes = queued.message.source, queued.message.xid, queued.message.changes
+            if changes in seen or source not in to or view.has(source, xid) or not to[source].includes(xid):
+                continue
+            seen.add(changes)
+            updated |= {change.relation for change in changes if isinstance(change, DataUpdate)}
         known_as = self.builder.refresh.known_as
         return {name for name in definition.relations if known_as.get(name, name) in updated}
 

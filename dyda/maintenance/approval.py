@@ -75,7 +75,7 @@ class Approval:
 
     def mark(self, polled: Poll, known: Known) -> bool:
         """Stop what must wait and let go what need not; whether any message's state is another now."""
-        queue = [(queued.number, queued.message) for queued in polled.queue if queued.message.schema_changes]
+        queue = [(queued.number, queued.message) for queued in polled.moving if queued.message.schema_changes]
         numbers = tuple(number for number, _ in queue)
         if not queue or (numbers == self._seen[0] and known is self._seen[1]):
             return False

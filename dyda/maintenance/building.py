@@ -76,7 +76,7 @@ class Builder:
         mine = {scan.relation.name: scan.relation for scan in scans(view.definition.tree)}
         named = {name: relations[name] for name in self.known.knowledge.relations if name in relations}
         reachable = [relation for relation in {**named, **mine}.values() if relation.name.source in self.poll.snapshots]
-        pending = [queued for queued in self.poll.queue if not view.has(queued.message.source, queued.message.xid)]
+        pending = [queued for queued in self.poll.moving if not view.has(queued.message.source, queued.message.xid)]
         present = Present(self.house, self.poll, self.known, pending)
         world = World(relations, present.of(reachable), self.known.knowledge)
         judgement = synchronize(view.definition, world, self.known.defaults, numeric)
@@ -139,7 +139,7 @@ class Builder:
                     self.refresh.known_as[scan.relation.name] = name
         changes = [
             change
-            for queued in self.poll.queue
+            for queued in self.poll.moving
             if not view.has(queued.message.source, queued.message.xid)
             for change in queued.message.changes
             if not isinstance(change, DataUpdate) and change.relation in view.definition.relations

@@ -115,7 +115,7 @@ class KnowledgeWatch:
         if found == record.fingerprint or self._seen.get(name, "") == look:
             return False
         if polled.after.get(name.source) is not None and any(
-            name in queued.message.moved_without_rows for queued in polled.queue
+            name in queued.message.moved_without_rows for queued in polled.moving
         ):
             return False  # its message waits for its unit
         self._seen[name] = look

@@ -18,7 +18,17 @@ from dyda.model.relation import RelationName
 from dyda.warehouse import Installation, RelationState, SourceState, UnitRecord, ViewChange
 from scheduler import Queued, Unit
 
-__all__ = ["Phases", "Positions", "acknowledge", "everywhere", "installation", "moved_on", "positions_after"]
+__all__ = [
+    "Phases",
+    "Positions",
+    "acknowledge",
+    "common",
+    "covered",
+    "everywhere",
+    "installation",
+    "moved_on",
+    "positions_after",
+]
 
 Positions = dict[str, dict[str, Position]]
 
@@ -92,9 +102,7 @@ def installation(
     unread = builder.gone - _read_after(known, changes)
     return Installation(
         changes=tuple(changes),
-        done=tuple(
-            queued.number for queued in polled.queue if everywhere(positions, queued.message.source, queued.message.xid)
-        ),
+        done=tuple(queued.number for queued in covered(polled.queue, positions)),
         sources=tuple(_source_state(house, known, polled, name, built) for name in polled.snapshots if final),
         relations=(
             *(
@@ -147,16 +155,33 @@ def _read_after(known: Known, changes: Iterable[ViewChange]) -> set[RelationName
 def acknowledge(house: House, polled: Poll, positions: Positions, acknowledged: set[str]) -> None:
     """Let the sources forget what every view has. A crash before this is harmless: positions tell."""
     for source, snapshot in polled.snapshots.items():
-        common = Position.meet(at[source] for at in positions.values() if source in at) or snapshot.position
-        covered = any(q.message.source == source and common.includes(q.message.xid) for q in polled.queue)
-        if covered or source not in acknowledged:
-            house.source(source).acknowledge(common)
+        at = common(positions, source) or snapshot.position
+        if source not in acknowledged or any(map(at.includes, polled.xids(source))):
+            house.source(source).acknowledge(at)
             acknowledged.add(source)
+
+
+def common(positions: Positions, source: str) -> Position | None:
+    """What everybody has who reads the source; None if nobody does."""
+    return Position.meet({at[source] for at in positions.values() if source in at})
 
 
 def everywhere(positions: Positions, source: str, xid: int) -> bool:
     """Whether nobody who reads the source waits for the transaction."""
-    return all(at[source].includes(xid) for at in positions.values() if source in at)
+    at = common(positions, source)
+    return at is None or at.includes(xid)
+
+
+def covered(queue: Iterable[Queued], positions: Positions) -> Iterator[Queued]:
+    """The messages that nobody waits for who reads their source."""
+    known: dict[str, Position | None] = {}
+    for queued in queue:
+        source = queued.message.source
+        if source not in known:
+            known[source] = common(positions, source)
+        at = known[source]
+        if at is None or at.includes(queued.message.xid):
+            yield queued
 
 
 def _source_state(house: House, known: Known, polled: Poll, name: str, built: set[str]) -> SourceState:

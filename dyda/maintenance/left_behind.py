@@ -61,7 +61,7 @@ def _moved(polled: Poll, record: ViewRecord, definition: ViewDefinition) -> list
     """The changes that the view has yet to see."""
     return [
         Moved(change, queued.message.committed_at)
-        for queued in polled.queue
+        for queued in polled.moving
         if (position := record.positions.get(queued.message.source)) is not None
         and not position.includes(queued.message.xid)
         for change in queued.message.changes

@@ -43,7 +43,7 @@ class LiveView:
 
     def has(self, source: str, xid: int) -> bool:
         """Whether the transaction is in the extent already; true for sources the view does not read."""
-        position = self.positions.get(source)
+        position = self.record.positions.get(source)
         return position is None or position.includes(xid)
 
 

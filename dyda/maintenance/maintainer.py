@@ -39,7 +39,7 @@ from dyda.maintenance.installing import (
     Phases,
     Positions,
     acknowledge,
-    everywhere,
+    covered,
     installation,
     moved_on,
     positions_after,
@@ -55,7 +55,7 @@ from dyda.maintenance.resting import Resting
 from dyda.maintenance.unit import UnitWork
 from dyda.model.relation import RelationName
 from dyda.warehouse import Installation, ViewChange, ViewRecord, Worker
-from scheduler import Unit, UnitKind
+from scheduler import Queued, Unit, UnitKind
 
 __all__ = ["Maintainer", "Outcome"]
 
@@ -289,20 +289,14 @@ class Maintainer:
         if self._tidy is not None and numbers <= self._tidy:
             return
         self._tidy = numbers
-        positions = positions_after(self.known, ())
-        waiting = {
-            queued.number
-            for queued in polled.queue
-            if not everywhere(positions, queued.message.source, queued.message.xid)
-        }
+        waiting = numbers - {queued.number for queued in covered(polled.queue, positions_after(self.known, ()))}
         held = {name: dict(r.positions) for name, r in self.known.frozen.items() if r.stored_state == "held"}
-        left = [
-            record.id
+        stored = [
+            Queued(record.id, record.message)
             for record in self.house.warehouse.messages()
-            if record.source in polled.snapshots
-            and record.id not in waiting
-            and everywhere(held, record.source, record.xid)
+            if record.source in polled.snapshots and record.id not in waiting
         ]
+        left = [queued.number for queued in covered(stored, held)]
         if left:
             self.worker.install(Installation(done=tuple(left)))
 

@@ -64,7 +64,7 @@ def _explained(poll: Poll, view: LiveView, relation: RelationName) -> bool:
     """Whether a logged schema change that the view has yet to see left the relation just as it is found (C5)."""
     pending = any(
         change.relation == relation
-        for queued in poll.queue
+        for queued in poll.moving
         if queued.message.source == relation.source and not view.has(relation.source, queued.message.xid)
         for change in queued.message.schema_changes
     )

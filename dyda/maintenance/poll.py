@@ -6,7 +6,7 @@ own, and a warehouse state names one position per source.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -34,6 +34,24 @@ class Poll:
     """What this poll itself has met."""
     queue: list[Queued] = field(default_factory=list)
     after: dict[str, Position | None] = field(default_factory=dict)
+    _sorted_out: tuple[int, list[Queued], dict[str, list[int]]] | None = field(default=None, repr=False)
+
+    @property
+    def moving(self) -> Sequence[Queued]:
+        """Those of the queue that are more than row images: few among many, and asked for again and again."""
+        if self._sorted_out is None or self._sorted_out[0] != len(self.queue):
+            moving = [queued for queued in self.queue if queued.message.kind != "data"]
+            xids: dict[str, list[int]] = {}
+            for queued in self.queue:
+                xids.setdefault(queued.message.source, []).append(queued.message.xid)
+            self._sorted_out = (len(self.queue), moving, xids)
+        return self._sorted_out[1]
+
+    def xids(self, source: str) -> Sequence[int]:
+        """The transactions of one source, in arrival order."""
+        _ = self.moving
+        assert self._sorted_out is not None
+        return self._sorted_out[2].get(source, ())
 
     @property
     def queries(self) -> int:

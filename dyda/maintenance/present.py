@@ -75,9 +75,8 @@ class Present:
         return [
             change
             for queued in self._messages()
-            if not any(view.has(name.source, queued.message.xid) for view in readers)
             for change in queued.message.schema_changes
-            if change.relation == name
+            if change.relation == name and not any(view.has(name.source, queued.message.xid) for view in readers)
         ]
 
     def _mentioned(self, name: RelationName) -> bool:
@@ -88,15 +87,16 @@ class Present:
         own = {queued.number for queued in self._messages()}
         return any(
             change.relation == name
-            for queued in self.poll.queue
+            for queued in self.poll.moving
             if queued.number not in own
             for change in queued.message.schema_changes
         )
 
     def _messages(self) -> Iterator[Queued]:
-        """The unit's, and those of sources that no view reads: these have no position, and all of it is to be known."""
-        yield from self.messages
-        yield from (queued for queued in self.poll.queue if self.poll.after.get(queued.message.source) is None)
+        """Those that are more than rows: the unit's, and those of sources that no view reads: these have no position,
+        and all of it is to be known."""
+        yield from (queued for queued in self.messages if queued.message.kind != "data")
+        yield from (queued for queued in self.poll.moving if self.poll.after.get(queued.message.source) is None)
 
     def _unexplained(self, known: Relation) -> Relation | None:
         """No message tells what happened: the table under the name, or else the one that had it."""

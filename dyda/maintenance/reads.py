@@ -62,8 +62,10 @@ def lacked(views: Iterable[LiveView]) -> Callable[[str, int], bool]:
     for view in views:
         for source, position in view.positions.items():
             positions.setdefault(source, set()).add(position)
+    common = {source: Position.meet(found) for source, found in positions.items()}
 
     def lacks(source: str, xid: int) -> bool:
-        return any(not position.includes(xid) for position in positions.get(source, ()))
+        position = common.get(source)
+        return position is not None and not position.includes(xid)
 
     return lacks

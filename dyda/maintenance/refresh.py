@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
@@ -56,8 +57,8 @@ __all__ = ["Refresh", "Stagings", "scanning"]
 
 XID = "#xid"
 
-Chosen = Callable[[Occurrence, int], bool]
-"""Whether a transaction's images are meant in an occurrence."""
+Chosen = Callable[[Occurrence, Sequence[int]], list[int]]
+"""Those of the transactions whose images are meant in an occurrence."""
 
 
 @contextmanager
@@ -95,10 +96,11 @@ class Refresh:
         self._images: dict[Relation, pa.Table] = {}
         """By the relation as the reader knows it: under the same name there may be another table, or other columns
         under the same names, once a unit of this poll has followed a schema change."""
+        self._xids: dict[Relation, tuple[pa.Table, list[int]]] = {}
 
     def read_images(self, blocks: Iterable[JoinBlock]) -> None:
         """Fetch the row images of every relation these views read, with all the columns any of them needs."""
-        touched = {name for queued in self.poll.queue for name in queued.message.relations}
+        touched = set().union(*{queued.message.relations for queued in self.poll.queue})
         wanted: dict[str, dict[RelationName, dict[str, None]]] = {}
         meant: dict[RelationName, Relation] = {}
         for block in blocks:
@@ -155,15 +157,17 @@ class Refresh:
     def _running(
         self, view: LiveView, run: Sequence[Mapping[str, Collection[int]]], held: ExitStack, lookup: Lookup
     ) -> Running:
-        tags = {(source, xid): tag for tag, unit in enumerate(run, 1) for source, xids in unit.items() for xid in xids}
+        tags: dict[str, dict[int, int]] = {}
+        for tag, unit in enumerate(run, 1):
+            for source, xids in unit.items():
+                tags.setdefault(source, {}).update(dict.fromkeys(xids, tag))
 
-        def mine(occurrence: Occurrence, xid: int) -> bool:
+        def lacking(occurrence: Occurrence, xids: Sequence[int], *, ours: bool) -> list[int]:
             source = occurrence.relation.name.source
-            return (source, xid) in tags and not view.has(source, xid)
+            tagged, at = tags.get(source, {}), view.positions.get(source)
+            return [] if at is None else [x for x in xids if (x in tagged) is ours and not at.includes(x)]
 
-        def others(occurrence: Occurrence, xid: int) -> bool:
-            source = occurrence.relation.name.source
-            return (source, xid) not in tags and not view.has(source, xid)
+        mine, others = partial(lacking, ours=True), partial(lacking, ours=False)
 
         def scan(occurrence: Occurrence) -> Sequence[ScanPartition]:
             number = state_number(occurrence.relation)
@@ -246,7 +250,12 @@ class Refresh:
     ) -> pa.Table | None:
         """ΔV between two states; None if nothing moved. `replaced` are differences that no image shows."""
         block = plan.block
-        deltas = self._select(block, lambda one, xid: to(one).includes(xid) and not since(one).includes(xid))
+
+        def between(occurrence: Occurrence, xids: Sequence[int]) -> list[int]:
+            old, new = since(occurrence), to(occurrence)
+            return [xid for xid in xids if new.includes(xid) and not old.includes(xid)]
+
+        deltas = self._select(block, between)
         deltas = {alias: bag.consolidate() for alias, bag in {**deltas, **replaced}.items()}
         if not any(len(bag) for bag in deltas.values()):
             return None
@@ -268,9 +277,9 @@ class Refresh:
     def beyond(self, block: JoinBlock, at: Callable[[Occurrence], Position | None]) -> dict[str, Bag]:
         """Per occurrence, what the snapshot shows and the state asked for does not have."""
 
-        def left_out(occurrence: Occurrence, xid: int) -> bool:
+        def left_out(occurrence: Occurrence, xids: Sequence[int]) -> list[int]:
             position = at(occurrence)
-            return position is not None and not position.includes(xid)
+            return [] if position is None else [xid for xid in xids if not position.includes(xid)]
 
         return self._select(block, left_out)
 
@@ -280,7 +289,7 @@ class Refresh:
         return held[occurrence.alias] if occurrence.alias in held else self._scan(occurrence)
 
     def _select(
-        self, block: JoinBlock, chosen: Chosen, tags: Mapping[tuple[str, int], int] | None = None
+        self, block: JoinBlock, chosen: Chosen, tags: Mapping[str, Mapping[int, int]] | None = None
     ) -> dict[str, Bag]:
         """Per occurrence, the images of the chosen transactions, with their tags where a run tells them apart; a
         self-joined relation changes in each of them."""
@@ -290,18 +299,27 @@ class Refresh:
             if images is None:
                 continue
             # The decision is made per transaction, not per row.
-            xids = [xid for xid in pc.unique(images.column(XID)).to_pylist() if chosen(occurrence, xid)]
+            every = self._transactions(occurrence.relation)
+            xids = chosen(occurrence, every)
             if xids:
                 values = pa.array(xids, pa.int64())
-                kept = images.filter(pc.is_in(images.column(XID), value_set=values))
+                whole = len(xids) == len(every)
+                kept = images if whole else images.filter(pc.is_in(images.column(XID), value_set=values))
                 rows = kept.select([*occurrence.columns, COUNT])
                 if tags is not None:
                     source = occurrence.relation.name.source
-                    each = pa.array([tags[source, xid] for xid in xids], pa.int64())
+                    each = pa.array([tags[source][xid] for xid in xids], pa.int64())
                     told = each.take(pc.index_in(kept.column(XID), value_set=values).combine_chunks())
                     rows = rows.add_column(len(occurrence.columns), TAG, told)
                 bags[occurrence.alias] = Bag(rows)
         return bags
+
+    def _transactions(self, relation: Relation) -> list[int]:
+        """Whose images of the relation were read; asked for by every view."""
+        images = self._images[relation]
+        if self._xids.get(relation, (None,))[0] is not images:
+            self._xids[relation] = (images, pc.unique(images.column(XID)).to_pylist())
+        return self._xids[relation][1]
 
     def _lookup(self, relation: Relation, columns: Sequence[str], key: Sequence[str], values: pa.Table) -> Bag:
         return self.poll.snapshots[relation.name.source].lookup(relation, columns, key, values)

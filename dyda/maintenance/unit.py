@@ -12,7 +12,7 @@ schema changes of the unit ─▶ vs.synchronize ─▶ broken: frozen as it is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from dyda.errors import BrokenUnit, DydaError, UnsupportedSql
@@ -48,6 +48,8 @@ class UnitWork:
     known: Known
     refresh: Refresh
     unit: Unit
+    _positions: dict[tuple[str, Position | None, bool], Position] = field(default_factory=dict, init=False)
+    """By source and position before, with and without relations that are read anew: views mostly stand alike."""
 
     @property
     def adapter(self) -> Adapter:
@@ -109,14 +111,14 @@ class UnitWork:
         ours = {queued.number for queued in self.unit.messages}
         touched = {
             change.relation
-            for queued in self.poll.queue
+            for queued in self.poll.moving
             if queued.number in ours or self.poll.after.get(queued.message.source) is None
             for change in queued.message.changes
             if not isinstance(change, DataUpdate)
         }
         later = {
             change.relation
-            for queued in self.poll.queue
+            for queued in self.poll.moving
             if queued.number not in ours
             for change in queued.message.schema_changes
         }
@@ -143,7 +145,7 @@ class UnitWork:
         return [
             Moved(change, queued.message.committed_at)
             for queued in self.unit.messages
-            if not view.has(queued.message.source, queued.message.xid)
+            if queued.message.kind != "data" and not view.has(queued.message.source, queued.message.xid)
             for change in queued.message.changes
             if not isinstance(change, DataUpdate) and change.relation in view.definition.relations
         ]
@@ -161,7 +163,7 @@ class UnitWork:
             self.builder.require_captured(relation)
             captured = self.known.captured[source]
             position = self._position(view, source, anew=True)
-            for queued in self.poll.queue:
+            for queued in self.poll.moving:
                 if queued.message.source == source and not position.includes(queued.message.xid):
                     left = {n for n in queued.message.moved_without_rows if captured.get(n) == relation.oid}
                     if left:
@@ -261,21 +263,23 @@ class UnitWork:
         `anew`: the view reads a relation there that it did not read. Capture of it may be younger than the view's
         position, and what is older than that cannot be taken away, so the position goes to the snapshot too.
         """
-        taken = {queued.message.xid for queued in self.unit.messages if queued.message.source == source}
+        at = view.positions.get(source)
+        if (source, at, anew) not in self._positions:
+            self._positions[source, at, anew] = self._position_from(source, at, anew)
+        return self._positions[source, at, anew]
+
+    def _position_from(self, source: str, at: Position | None, anew: bool) -> Position:
+        taken = _transactions(self.unit).get(source, set())
         snapshot = self.poll.snapshots[source].position
-        if source not in view.positions:
+        if at is None:
             if self.poll.after.get(source) is None:
                 return snapshot
-        elif not anew and all(view.has(source, xid) for xid in taken):
-            return view.positions[source]
-        left = [
-            queued.message.xid
-            for queued in self.poll.queue
-            if queued.message.source == source
-            and queued.message.xid not in taken
-            and not (source in view.positions and view.has(source, queued.message.xid))
-        ]
-        return snapshot.without(left)
+        elif not anew and all(map(at.includes, taken)):
+            return at
+        waiting = self.poll.xids(source)
+        return snapshot.without(
+            xid for xid in waiting if xid not in taken and not (at is not None and at.includes(xid))
+        )
 
 
 def _transactions(unit: Unit) -> dict[str, set[int]]:

@@ -10,6 +10,7 @@ import datetime
 from dataclasses import dataclass
 
 from dyda.model.relation import RelationName
+from dyda.model.once import once
 from dyda.model.schema_change import RenameRelation, Step
 
 __all__ = ["Change", "DataUpdate", "SchemaChange", "Truncation", "UpdateMessage"]
@@ -82,7 +83,10 @@ Change = DataUpdate | Truncation | SchemaChange
 
 @dataclass(frozen=True)
 class UpdateMessage:
-    """One transaction of one source. `last_sequence` orders transactions that one poll finds together (P4)."""
+    """One transaction of one source. `last_sequence` orders transactions that one poll finds together (P4).
+
+    What is said of it is asked for by everybody on its way, so it is worked out once.
+    """
 
     source: str
     xid: int
@@ -90,26 +94,26 @@ class UpdateMessage:
     changes: tuple[Change, ...]
     committed_at: datetime.datetime | None = None
 
-    @property
+    @once
     def kind(self) -> str:
         """`data`, `schema` or `mixed`, as `dyda pending` shows it."""
         data = any(isinstance(change, DataUpdate) for change in self.changes)
         schema = any(not isinstance(change, DataUpdate) for change in self.changes)
         return "mixed" if data and schema else "schema" if schema else "data"
 
-    @property
+    @once
     def relations(self) -> frozenset[RelationName]:
         return frozenset(change.relation for change in self.changes)
 
-    @property
+    @once
     def rows(self) -> int:
         return sum(c.inserted + c.deleted for c in self.changes if isinstance(c, DataUpdate))
 
-    @property
+    @once
     def moved_without_rows(self) -> frozenset[RelationName]:
         """Relations whose rows or columns moved in a way that no row image shows."""
         return frozenset(c.relation for c in self.changes if not isinstance(c, DataUpdate))
 
-    @property
+    @once
     def schema_changes(self) -> tuple[SchemaChange, ...]:
         return tuple(change for change in self.changes if isinstance(change, SchemaChange))

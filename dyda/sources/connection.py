@@ -68,6 +68,17 @@ class Sessions:
                     connection.close()
                     raise
 
+    @staticmethod
+    def resume(connection: Any, begin: str) -> bool:
+        """Execute `begin` on a session that a caller keeps to himself; False if it is no more."""
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(begin)
+            return True
+        except (psycopg2.OperationalError, psycopg2.InterfaceError):
+            connection.close()
+            return False
+
     def give_back(self, connection: Any) -> None:
         """End whatever transaction is open and keep the session, if it still works."""
         try:

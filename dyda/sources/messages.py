@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
 
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, UpdateMessage
 from dyda.model.relation import RelationName
+from dyda.sources.received import Transaction
 from dyda.sources.schema_log import SchemaEntry
 
 __all__ = ["Names", "read_messages"]
@@ -83,32 +82,41 @@ class Names:
         return found
 
 
-def read_messages(source: str, rows: Iterable[Sequence[Any]], names: Names) -> list[UpdateMessage]:
-    """The rows of sql/messages.sql as messages, in commit order where the source knows it, else P4's."""
-    entries: dict[int, list[Sequence[Any]]] = {}
-    last: dict[int, int] = {}
-    committed: dict[int, datetime | None] = {}
-    for row in rows:
-        xid = row[0]
-        entries.setdefault(xid, []).append(row)
-        last[xid], committed[xid] = row[6], row[7]
-    order = sorted(entries, key=lambda xid: last[xid])
-    if all(at is not None for at in committed.values()):
-        order.sort(key=lambda xid: committed[xid])  # type: ignore[arg-type,return-value]
+def read_messages(source: str, found: Mapping[int, Transaction], names: Names) -> list[UpdateMessage]:
+    """The transactions as messages, in commit order where the source knows it, else P4's."""
+    order = sorted(found.values(), key=lambda one: one.last)
+    if all(one.committed is not None for one in order):
+        order.sort(key=lambda one: one.committed)  # type: ignore[arg-type,return-value]
     messages = []
-    for xid in order:  # names pass from relation to relation in this order
-        changes: list[Change] = []
-        names.next_transaction()
-        for _, root, op, inserted, deleted, image, *_ in entries[xid]:
-            for change in _changes(names, root, op, inserted, deleted, image):
-                if not isinstance(change, Truncation) or changes[-1:] != [change]:
-                    changes.append(change)  # each part of a hierarchy that is truncated says so
-        if changes:
-            messages.append(UpdateMessage(source, xid, last[xid], tuple(changes), committed[xid]))
+    alike: dict[tuple[tuple[int, str, int, int], ...], tuple[Change, ...]] = {}
+    for one in order:  # names pass from relation to relation in this order
+        changes = alike.get(one.told)
+        if changes is None or one.changes_schema:
+            if one.changes_schema:
+                alike.clear()
+                names.next_transaction()
+            changes = alike[one.told] = _changes(names, one)
+            if one.changes_schema:
+                alike.clear()
+        if not changes:
+            continue
+        message = one.message
+        if message is None or message.changes != changes:
+            message = one.message = UpdateMessage(source, one.xid, one.last, changes, one.committed)
+        messages.append(message)
     return messages
 
 
-def _changes(names: Names, root: int, op: str, inserted: int, deleted: int, image: str | None) -> Sequence[Change]:
+def _changes(names: Names, one: Transaction) -> tuple[Change, ...]:
+    changes: list[Change] = []
+    for (root, op, inserted, deleted), image in zip(one.told, one.images, strict=True):
+        for change in _told(names, root, op, inserted, deleted, image):
+            if not isinstance(change, Truncation) or changes[-1:] != [change]:
+                changes.append(change)  # each part of a hierarchy that is truncated says so
+    return tuple(changes)
+
+
+def _told(names: Names, root: int, op: str, inserted: int, deleted: int, image: str | None) -> Sequence[Change]:
     if op == "S":
         return names.told_by(SchemaEntry.read(root, image))
     if op == "T":

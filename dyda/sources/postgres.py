@@ -12,6 +12,7 @@ from dyda.model.relation import Relation, RelationName
 from dyda.sources import capture, catalog
 from dyda.sources.check import check, grants
 from dyda.sources.connection import FRESH, WRITING, Sessions
+from dyda.sources.received import Received
 from dyda.sources.settings import Finding, SourceSettings
 from dyda.sources.snapshot import SourceSnapshot
 from dyda.sources.state import CaptureState, read_state
@@ -30,6 +31,7 @@ class PostgresSource:
         self.project = project
         self.name = settings.name
         self._sessions = Sessions(settings)
+        self._received = Received(self._sessions)
         self._open: set[SourceSnapshot] = set()
 
     def describe(self, tables: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Relation]:
@@ -49,14 +51,17 @@ class PostgresSource:
 
     def attach(self, relations: Iterable[Relation]) -> None:
         """Capture these relations from now on (C6: before their schema and rows are read). Idempotent."""
+        self._received.forget()
         capture.attach(self._sessions, self.project, relations)
 
     def release(self, relations: Iterable[Relation]) -> None:
         """Stop capturing these relations."""
+        self._received.forget()
         capture.release(self._sessions, relations)
 
     def detach(self) -> None:
         """Remove everything DyDa put into this source."""
+        self._received.forget()
         capture.detach(self._sessions, self.project)
 
     def check(self, tables: Iterable[tuple[str, str]]) -> list[Finding]:
@@ -94,7 +99,7 @@ class PostgresSource:
         it is called by now. `lock` keeps schema changes away from exactly these relations until the snapshot is
         closed, for `lock_limit` seconds at the most.
         """
-        snapshot = SourceSnapshot(self._sessions, relations, lock, lock_limit)
+        snapshot = SourceSnapshot(self._sessions, self._received, relations, lock, lock_limit)
         self._open = {held for held in self._open if held.held} | {snapshot}
         return snapshot
 
@@ -110,6 +115,7 @@ class PostgresSource:
             cursor.execute("SET LOCAL statement_timeout = 0; SET LOCAL synchronous_commit = off")
             cursor.execute("SELECT * FROM dyda.acknowledge(%s, %s::pg_snapshot)", (self.project, str(position)))
             deleted, size = cursor.fetchone()
+        self._received.acknowledged(position)
         most = min(SHRINK, self.settings.log_limit // 2)
         if size > most:
             with contextlib.suppress(SourceBusy), self._sessions.transaction(WRITING) as cursor:
@@ -121,4 +127,5 @@ class PostgresSource:
         for held in self._open:
             held.close()
         self._open = set()
+        self._received.close()
         self._sessions.close()

@@ -32,6 +32,7 @@ from dyda.sources.locks import TableLocks
 from dyda.sources.messages import Names, read_messages
 from dyda.sources.questions import distinct_keys, lookup_query, page_queries
 from dyda.sources.reader import ScanPartition, copy_table
+from dyda.sources.received import Received
 from dyda.sources.schema_log import SchemaEntry
 from dyda.sources.settings import SourceIdentity
 from dyda.sources.state import CaptureState, read_state
@@ -52,6 +53,7 @@ class SourceSnapshot:
     def __init__(
         self,
         sessions: Sessions,
+        received: Received,
         relations: Collection[RelationName] | Mapping[RelationName, int],
         lock: Collection[RelationName] = (),
         lock_limit: float = 30.0,
@@ -63,6 +65,7 @@ class SourceSnapshot:
         self._oids = dict(relations) if isinstance(relations, Mapping) else {}
         self._by_oid = isinstance(relations, Mapping)
         self._holder: Any = None
+        self._received = received
         self._locks = TableLocks(sessions, {name: self._oids.get(name) for name in lock}, lock_limit) if lock else None
         try:
             self._open()
@@ -169,10 +172,9 @@ class SourceSnapshot:
         """The transactions visible here and not in `after`, in commit order where the source knows it, else P4's."""
         if not self._state.attached:
             return []
-        with self._read_log() as cursor:
-            cursor.execute(load_sql("messages"), {"after": str(after) if after else None})
-            rows = cursor.fetchall()
-        return read_messages(self.source, rows, self._names())
+        log = (self.identity, self.gap, self._state.log_file)
+        found = self._received.read(self._under_snapshot, log, self.position, after)
+        return read_messages(self.source, found, self._names())
 
     def _names(self) -> Names:
         watched = {root: RelationName(self.source, *name) for root, name in self._state.watched.items()}
@@ -377,8 +379,11 @@ class SourceSnapshot:
 
     def _read_log(self, relations: Collection[RelationName] = ()) -> Any:
         """The same for the log, which nobody at the source waits for: however long it is, it must be read."""
-        begin = f"{FRESH}; SET TRANSACTION SNAPSHOT '{self._exported}'; SET LOCAL statement_timeout = 0"
-        return self._sessions.transaction(begin, relations)
+        return self._sessions.transaction(self._under_snapshot, relations)
+
+    @property
+    def _under_snapshot(self) -> str:
+        return f"{FRESH}; SET TRANSACTION SNAPSHOT '{self._exported}'; SET LOCAL statement_timeout = 0"
 
 
 def _schema_changed(cursor: Any, since: str) -> bool:

@@ -10,19 +10,20 @@ waits for an installation in flight instead of racing it.
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg2
 import pyarrow as pa
-from psycopg2.extras import Json, execute_values
+from psycopg2.extras import Json
 
 from dyda import faults
 from dyda.errors import DydaError, Fenced, UnknownView
 from dyda.model.bag import Bag
-from dyda.model.message import UpdateMessage
+from dyda.model.message import Change, UpdateMessage
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.model.state import State
@@ -60,6 +61,8 @@ class Worker:
         self._stagings: dict[int, Staging] = {}
         self._noted: dict[str, tuple[tuple[bool, str | None], float]] = {}
         self._obstacle: str | None = None
+        self._numbers: dict[str, dict[int, int]] = {}
+        """By source, the queue's number of each transaction that is known to be in it: nobody else writes it."""
         self.fence = fence
         self.patience = PATIENCE
 
@@ -125,29 +128,36 @@ class Worker:
 
         Returns the queue's number of each transaction that is in it.
         """
-        numbers = self._numbers(source, messages)
-        new = [message for message in messages if message.xid not in numbers]
-        if not new:
-            return numbers
+        with self._turn:
+            known = self._numbers.setdefault(source, {})
+            new = [message for message in messages if message.xid not in known]
+            if new:
+                known |= self._stored_numbers(source, [message.xid for message in new])
+                new = [message for message in new if message.xid not in known]
+            if new:
+                known |= self._receive(source, new)
+            return {message.xid: known[message.xid] for message in messages if message.xid in known}
+
+    def _receive(self, source: str, messages: Sequence[UpdateMessage]) -> dict[int, int]:
         with self._writing() as cursor:
             cursor.execute("SELECT position FROM dyda.position WHERE source = %s", (source,))
-            positions = [Position.parse(text) for (text,) in cursor.fetchall()]
-            rows = [
-                _row(source, message)
-                for message in new
-                if not positions or not all(position.includes(message.xid) for position in positions)
-            ]
-            if rows:
-                execute_values(cursor, load("receive.sql").as_string(cursor), rows, page_size=1000)
-        return self._numbers(source, messages)
+            common = Position.meet(Position.parse(text) for (text,) in cursor.fetchall())
+            lacking = [message for message in messages if common is None or not common.includes(message.xid)]
+            if not lacking:
+                return {}
+            cursor.execute(load("receive.sql"), _rows(source, lacking))
+            return dict(cursor.fetchall())
 
-    def _numbers(self, source: str, messages: Sequence[UpdateMessage]) -> dict[int, int]:
-        xids = [message.xid for message in messages]
-        if not xids:
-            return {}
+    def _stored_numbers(self, source: str, xids: Sequence[int]) -> dict[int, int]:
         with self._reading() as cursor:
             cursor.execute("SELECT xid, id FROM dyda.message WHERE source = %s AND xid = ANY(%s)", (source, xids))
             return dict(cursor.fetchall())
+
+    def _forget_numbers(self, done: Collection[int]) -> None:
+        gone = set(done)
+        for known in self._numbers.values():
+            for xid in [xid for xid, number in known.items() if number in gone]:
+                del known[xid]
 
     def mark_messages(self, ids: Sequence[int], state: str, reason: str | None = None, unit: int | None = None) -> None:
         """What becomes of messages: running (in `unit`), quarantined with a reason, waiting again, …"""
@@ -235,6 +245,7 @@ class Worker:
 
     def forget_source(self, name: str) -> None:
         """Removes a source, its relations and its queue from the catalog; views' positions stay until they go."""
+        self._numbers.pop(name, None)
         with self._writing() as cursor:
             for statement in (
                 "DELETE FROM dyda.message WHERE source = %s",
@@ -346,6 +357,7 @@ class Worker:
         with self._turn:
             with self._writing() as cursor:
                 carry_out(cursor, installation, self._schema, self.patience)
+            self._forget_numbers(installation.done)
             faults.point("install.committed")
             for change in installation.changes:
                 for staging in (change.staging, *(state.staging for state in change.states)):
@@ -382,14 +394,24 @@ class Worker:
             )
 
 
-def _row(source: str, message: UpdateMessage) -> tuple[Any, ...]:
-    return (
-        source,
-        message.xid,
-        message.last_sequence,
-        message.kind,
-        Json(changes_to_json(message)),
-        sorted(name_to_text(name) for name in message.relations),
-        message.rows,
-        message.committed_at,
-    )
+def _rows(source: str, messages: Sequence[UpdateMessage]) -> dict[str, Any]:
+    """The messages column by column, and what they did, once each."""
+    shapes: dict[tuple[Change, ...], int] = {}
+    first: list[UpdateMessage] = []
+    numbers = []
+    for message in messages:
+        number = shapes.setdefault(message.changes, len(first) + 1)
+        if number > len(first):
+            first.append(message)
+        numbers.append(number)
+    return {
+        "source": source,
+        "xids": [message.xid for message in messages],
+        "sequences": [message.last_sequence for message in messages],
+        "shapes": numbers,
+        "committed": [message.committed_at and message.committed_at.isoformat() for message in messages],
+        "kinds": [message.kind for message in first],
+        "changes": [json.dumps(changes_to_json(message)) for message in first],
+        "relations": [json.dumps(sorted(map(name_to_text, message.relations))) for message in first],
+        "counts": [message.rows for message in first],
+    }
