@@ -46,6 +46,10 @@ SMALL_ENTRIES = 20_000
 """Up to so many combinations a unit runs in one partition of the small-job session."""
 
 
+REMEMBERED = 1000
+"""Blocks whose types are known without asking: a view that follows its sources has another block each time."""
+
+
 class Engine:
     """Spark behind three verbs. Starts on first use."""
 
@@ -102,9 +106,13 @@ class Engine:
 
         An item that is NULL in all of them has Spark's type `void`, which the warehouse holds as text.
         """
-        if blocks not in self._outputs:
-            self._outputs[blocks] = analyse_blocks(self._sessions.small, blocks)
-        return self._outputs[blocks]
+        found = self._outputs.pop(blocks, None)
+        if found is None:
+            found = analyse_blocks(self._sessions.small, blocks)
+        self._outputs[blocks] = found  # the last one is the one that was asked for last
+        while len(self._outputs) > REMEMBERED:
+            del self._outputs[next(iter(self._outputs))]
+        return found
 
     def evaluate(self, evaluations: Sequence[Evaluation], reader: Reader | None = None) -> list[pa.Table]:
         """For each evaluation its consolidated rows (c1 … cn text, n bigint not zero), all in one Spark job.

@@ -48,6 +48,8 @@ class Builder:
     forgotten: set[RelationName] = field(default_factory=set)
     gone: set[RelationName] = field(default_factory=set)
     """Relations of the catalog that are not there any more."""
+    looked_at: set[RelationName] = field(default_factory=set)
+    """Relations of the catalog whose present form was asked for."""
 
     def build(self, target: Target) -> ViewChange:
         """The change that installs the view as its definition says now, or freezes it as broken.
@@ -79,6 +81,7 @@ class Builder:
         pending = [queued for queued in self.poll.moving if not view.has(queued.message.source, queued.message.xid)]
         present = Present(self.house, self.poll, self.known, pending)
         world = World(relations, present.of(reachable), self.known.knowledge)
+        self.looked_at |= set(present.found)
         judgement = synchronize(view.definition, world, self.known.defaults, numeric)
         if not isinstance(judgement, Broken):
             self.learn(world, view.definition, judgement.definition)

@@ -117,7 +117,7 @@ def load(house: House, before: Known | None = None) -> Known:
     views: dict[str, LiveView] = {}
     frozen: dict[str, ViewRecord] = {}
     unreadable: dict[str, str] = {}
-    for record in house.warehouse.views():
+    for record in house.warehouse.views(counted=False):
         if record.stored_state not in MAINTAINED or record.sql is None:
             frozen[record.name] = record
             continue

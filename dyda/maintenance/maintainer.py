@@ -13,7 +13,7 @@ opened with may be others now.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dyda import faults
@@ -345,7 +345,7 @@ class Maintainer:
             self.planner.narrow_run(units)
             return
         faults.point("unit.evaluated")
-        self._check(polled, {name for view in current for name in view.definition.relations})
+        self._check(polled)
         faults.point("unit.checked")
         phases.done("check")
         known = self.known
@@ -374,8 +374,7 @@ class Maintainer:
         built: set[str],
     ) -> None:
         faults.point("unit.evaluated")
-        read = {name for view in current for name in view.definition.relations} | set(builder.described)
-        self._check(polled, read | builder.forgotten)
+        self._check(polled, {*builder.described, *builder.forgotten, *builder.looked_at})
         faults.point("unit.checked")
         phases.done("check")
         taken = built | {view.name for view in current if unit is not None}
@@ -392,14 +391,10 @@ class Maintainer:
         self._resting.back(polled.snapshots)
         acknowledge(self.house, polled, positions, self._acknowledged)
 
-    def _check(self, polled: Poll, read: set[RelationName]) -> None:
+    def _check(self, polled: Poll, described: Collection[RelationName] = ()) -> None:
         """R2: the schemas are what they were before the snapshots. P2: what was read cannot be lost any more."""
-        for source, snapshot in polled.snapshots.items():
-            after = snapshot.fingerprint_again()
-            before = snapshot.fingerprints
-            moved = {name for name in read if name.source == source and after.get(name) != before.get(name)}
-            if moved:
-                raise BrokenUnit(source, frozenset(map(str, moved)), "the schema moved while it was being read")
+        polled.compare(described, scanned=True)
+        for snapshot in polled.snapshots.values():
             snapshot.make_durable()
 
     def _poisoned(

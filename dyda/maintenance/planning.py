@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from dyda.errors import BrokenUnit
 from dyda.house import House
@@ -132,21 +132,22 @@ class Planner:
         locked, self._lock = self._lock, frozenset()
         return locked
 
-    def early_check(self, polled: Poll) -> Callable[[], None]:
-        """In-exec detection by arrival: a unit that takes long asks now and then whether it is still worth it.
+    def early_check(self, polled: Poll) -> Callable[[Collection[RelationName]], None]:
+        """In-exec detection by arrival: a unit that takes long asks now and then whether it is still worth it, given
+        what it is about to read and what it has read since the schemas were last compared.
 
         A unit that is quicker than a poll never asks, so detection costs it no query.
         """
         patience = self.house.project.settings.maintenance.poll_max
         last = time.monotonic()
 
-        def check() -> None:
+        def check(reading: Collection[RelationName]) -> None:
             nonlocal last
             if time.monotonic() - last < patience:
                 return
             last = time.monotonic()
             for source, snapshot in polled.snapshots.items():
-                arrived = snapshot.arrivals()
+                arrived = snapshot.arrivals() & (frozenset(reading) | snapshot.unchecked | snapshot.scanned)
                 if arrived:
                     raise BrokenUnit(source, frozenset(map(str, arrived)), "a schema change arrived")
 

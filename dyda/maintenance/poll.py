@@ -53,6 +53,15 @@ class Poll:
         assert self._sorted_out is not None
         return self._sorted_out[2].get(source, ())
 
+    def compare(self, others: Collection[RelationName] = (), *, scanned: bool = False) -> None:
+        """R2: the schemas of all that was read since the last comparison are what they were before the snapshots; with
+        `scanned`, also of what Spark's tasks have read."""
+        for source, snapshot in self.snapshots.items():
+            read = snapshot.unchecked | (snapshot.scanned if scanned else set())
+            snapshot.compare(read | {name for name in others if name.source == source})
+            if scanned:
+                snapshot.scanned.clear()
+
     @property
     def queries(self) -> int:
         """Maintenance queries asked so far under this poll."""

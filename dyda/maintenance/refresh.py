@@ -57,6 +57,8 @@ __all__ = ["Refresh", "Stagings", "scanning"]
 
 XID = "#xid"
 
+EarlyCheck = Callable[[Collection[RelationName]], None]
+
 Chosen = Callable[[Occurrence, Sequence[int]], list[int]]
 """Those of the transactions whose images are meant in an occurrence."""
 
@@ -84,13 +86,13 @@ class Refresh:
     """Computes under one poll; the images in the log are read once per source, for all views together."""
 
     def __init__(
-        self, house: House, poll: Poll, states: States | None = None, early_check: Callable[[], None] = lambda: None
+        self, house: House, poll: Poll, states: States | None = None, early_check: EarlyCheck = lambda names: None
     ) -> None:
         self.house = house
         self.poll = poll
         self.states = states
         self.early_check = early_check
-        """Raises if the unit has become pointless; called before each hop and before Spark."""
+        """Raises if the unit has become pointless: one of these relations is no longer what it is to be read as."""
         self.known_as: dict[RelationName, RelationName] = {}
         """Names that the poll knows by another one: a rename is being followed."""
         self._images: dict[Relation, pa.Table] = {}
@@ -132,7 +134,9 @@ class Refresh:
         def swept() -> None:
             phase("sweep")
             faults.point("unit.swept")
-            self.early_check()
+            # What happens to a schema while Spark computes no longer matters, unless its tasks read too.
+            self.poll.compare()
+            phase("check")
 
         def evaluate(evaluations: Sequence[Evaluation]) -> list[pa.Table]:
             with scanning():
@@ -261,7 +265,7 @@ class Refresh:
             return None
         worlds = sweep(plan, deltas, self.beyond(block, to), self._ask(block, self._lookup))
         evaluation = delta_evaluation(block, worlds, self._scan)
-        self.early_check()
+        self.early_check(block.relations)
         with scanning():
             return self.house.engine.evaluate([evaluation], read_partition)[0]
 

@@ -10,7 +10,7 @@ just the groups concerned (rule K1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dyda.model.bag import COUNT, Bag
+from dyda.model.relation import RelationName
 from dyda.model.state import Grouped, State
 from dyda.warehouse import Combined, StateChange
 from vm import (
@@ -120,7 +121,7 @@ class Stepping:
 
     evaluate: Callable[[Sequence[Evaluation]], list[pa.Table]]
     states: States
-    early_check: Callable[[], None]
+    early_check: Callable[[Collection[RelationName]], None]
     workers: Executor
 
     def run(self, views: Sequence[Running], swept: Callable[[], None]) -> None:
@@ -144,7 +145,7 @@ class Stepping:
         for term in step.terms:
             deltas, pending = view.inputs(term.block)
             if any(len(bag) for bag in deltas.values()):
-                self.early_check()
+                self.early_check(term.block.relations)
                 ask = view.ask(term.block)
                 worlds = sweep(term.plan, deltas, pending, ask, workers=self.workers)
                 worlds = _with_single_rows(view.program, term.block, worlds, ask)
@@ -169,7 +170,7 @@ class Stepping:
     def _read_again(self, view: Running, step: Step, groups: pa.Table) -> Combined:
         """The groups' state from all of their rows, in the new world."""
         assert isinstance(step.state, Grouped)
-        self.early_check()
+        self.early_check({name for term in step.terms for name in term.block.relations})
         evaluations = []
         for term in step.terms:
             deltas, pending = view.inputs(term.block)

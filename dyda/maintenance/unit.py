@@ -63,6 +63,7 @@ class UnitWork:
         maintained: list[LiveView] = []
         versions: dict[str, ViewVersion] = {}
         world = self._world(present)
+        self.builder.looked_at |= set(present.found)
         self._learn_knowledge(world)
         for view in views:
             moved = self._moved(view)
@@ -276,10 +277,8 @@ class UnitWork:
                 return snapshot
         elif not anew and all(map(at.includes, taken)):
             return at
-        waiting = self.poll.xids(source)
-        return snapshot.without(
-            xid for xid in waiting if xid not in taken and not (at is not None and at.includes(xid))
-        )
+        left = [xid for xid in self.poll.xids(source) if xid not in taken and not (at is not None and at.includes(xid))]
+        return snapshot.without(left)
 
 
 def _transactions(unit: Unit) -> dict[str, set[int]]:

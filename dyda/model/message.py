@@ -9,8 +9,8 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 
-from dyda.model.relation import RelationName
 from dyda.model.once import once
+from dyda.model.relation import RelationName
 from dyda.model.schema_change import RenameRelation, Step
 
 __all__ = ["Change", "DataUpdate", "SchemaChange", "Truncation", "UpdateMessage"]

@@ -13,7 +13,7 @@ __all__ = ["once"]
 Value = TypeVar("Value")
 
 
-class once(Generic[Value]):  # noqa: N801  (it is used like `property`)
+class once(Generic[Value]):
     """Keeps the value in the object's own dictionary, where it is found without coming here again."""
 
     def __init__(self, compute: Callable[[Any], Value]) -> None:

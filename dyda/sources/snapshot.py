@@ -60,6 +60,10 @@ class SourceSnapshot:
     ) -> None:
         self.source = sessions.settings.name
         self.queries = 0
+        self.unchecked: set[RelationName] = set()
+        """Tables that were read since the schemas were last compared (`fingerprint_again`)."""
+        self.scanned: set[RelationName] = set()
+        """Tables that Spark's tasks may be reading at any time until the unit is over."""
         self._sessions = sessions
         self._relations = tuple(sorted(relations))
         self._oids = dict(relations) if isinstance(relations, Mapping) else {}
@@ -279,6 +283,7 @@ class SourceSnapshot:
         faults.point("sweep.before-hop")
         query = lookup_query(relation, columns, key, keys)
         self.queries += 1
+        self.unchecked.add(relation.name)
         with self._read([relation.name]) as cursor:
             table = copy_table(cursor, query.as_string(cursor), names)
         faults.point("sweep.after-hop")
@@ -302,6 +307,7 @@ class SourceSnapshot:
         """
         self._must_stand(relation)
         self.queries += 1
+        self.scanned.add(relation.name)
         names = tuple(delivered_names(columns))
         settings = self._sessions.settings
         with self._sessions.transaction(FRESH, [relation.name]) as cursor:
@@ -328,12 +334,25 @@ class SourceSnapshot:
 
     # ---------------------------------------------------------------- before installing
 
-    def fingerprint_again(self) -> dict[RelationName, str]:
-        """The fingerprints now, after the last read. The caller compares them with `fingerprints` (R2).
+    def compare(self, read: Collection[RelationName]) -> None:
+        """The schemas of what was read are what they were before the snapshot, or the unit is broken (R2).
+
+        DDL that commits after this is harmless, so it is asked as soon as the last of them has been read.
+        """
+        names = {name for name in read if name in self._before}
+        after = self.fingerprint_again(names) if names else {}
+        before = self.fingerprints
+        moved = {name for name in read if after.get(name) != before.get(name)}
+        if moved:
+            raise BrokenUnit(self.source, frozenset(map(str, moved)), "the schema moved while it was being read")
+        self.unchecked -= names
+
+    def fingerprint_again(self, only: Collection[RelationName] | None = None) -> dict[RelationName, str]:
+        """The fingerprints now, after the last read, of all tables or of some. See `compare` (R2).
 
         What may differ between units but not while one reads (filenodes, an A-B-A of names) breaks the unit here.
         """
-        names = tuple(self._before)
+        names = tuple(self._before if only is None else sorted(only))
         with self._sessions.transaction(FRESH) as cursor:
             state = read_state(cursor)
             now = catalog.fingerprint(cursor, names, self._oids)

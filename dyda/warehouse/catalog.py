@@ -59,8 +59,8 @@ def _all(connection: Connection, name: str, parameters: Mapping[str, Any] | None
     return list(connection.exec_driver_sql(load(name).string, dict(parameters or {})))
 
 
-def views(connection: Connection, name: str | None = None) -> list[ViewRecord]:
-    return [_view(row) for row in _all(connection, "views.sql", {"name": name})]
+def views(connection: Connection, name: str | None = None, *, counted: bool = True) -> list[ViewRecord]:
+    return [_view(row) for row in _all(connection, "views.sql", {"name": name, "counted": counted})]
 
 
 def _view(row: Row[Any]) -> ViewRecord:

@@ -139,9 +139,10 @@ class Warehouse:
                     raise error.orig from None
                 raise
 
-    def views(self) -> list[ViewRecord]:
+    def views(self, *, counted: bool = True) -> list[ViewRecord]:
+        """Every view. Counting what each waits for takes longer the longer the queue is: who need not know says so."""
         with self._reading() as connection:
-            return catalog.views(connection)
+            return catalog.views(connection, counted=counted)
 
     def view(self, name: str) -> ViewRecord:
         with self._reading() as connection:

@@ -130,7 +130,7 @@ MUTANTS = (
         "lost-with-the-server",
         "dyda/maintenance/maintainer.py",
         "            snapshot.make_durable()\n",
-        "",
+        "            pass\n",
     ),
     _one(
         "the-snapshot-claims-what-was-left-out",
@@ -156,8 +156,8 @@ MUTANTS = (
         "P5",
         "killed-between-units",
         "dyda/maintenance/installing.py",
-        "common = Position.meet(at[source] for at in positions.values() if source in at) or snapshot.position",
-        "common = snapshot.position",
+        "at = common(positions, source) or snapshot.position",
+        "at = snapshot.position",
     ),
     # --- reading
     _one(
@@ -165,9 +165,9 @@ MUTANTS = (
         "reading",
         "R2",
         "truncated-while-read",
-        "dyda/maintenance/maintainer.py",
-        "            after = snapshot.fingerprint_again()\n",
-        "            after = snapshot.fingerprints\n",
+        "dyda/sources/snapshot.py",
+        "        after = self.fingerprint_again(names) if names else {}\n",
+        "        after = self.fingerprints\n",
     ),
     _one(
         "the-group-of-nulls-is-looked-up",

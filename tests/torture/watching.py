@@ -113,6 +113,7 @@ class Watch:
             " (SELECT count(*) FROM dyda.abort)",
         )
         lag, pending = self.behind()
+        self.processes.seconds()  # of those that end before the next look
         logs = {name: self._ask(one, "SELECT pg_table_size('dyda.log')")[0] for name, one in self._sources.items()}
         return Sample(
             at, transactions, schema_changes, lag, pending, queue, units, aborts, self.processes.memory(), logs

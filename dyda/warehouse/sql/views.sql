@@ -1,6 +1,6 @@
 -- views: every view with its version, its positions, and what has been received and is not in it yet.
 -- A message concerns a view if it touches one of the view's relations; a version that lists none reads everything of
--- the sources it has positions for. Parameters: name (NULL: all).
+-- the sources it has positions for. Parameters: name (NULL: all), counted (false: nothing is said to wait).
 -- A position may list thousands of transactions, so its text is read once, not for every message.
 WITH placed AS MATERIALIZED (
     SELECT p.view, p.source, p.position::pg_snapshot AS position FROM dyda.position p
@@ -17,7 +17,7 @@ WITH placed AS MATERIALIZED (
     JOIN placed p ON p.source = m.source
     JOIN dyda.view v ON v.name = p.view
     JOIN dyda.view_version w ON w.view = v.name AND w.version = v.version
-    WHERE (cardinality(w.relations) = 0 OR w.relations && m.relations)
+    WHERE %(counted)s AND (cardinality(w.relations) = 0 OR w.relations && m.relations)
       AND NOT pg_visible_in_snapshot(m.xid::text::xid8, p.position)
     GROUP BY p.view
 )
