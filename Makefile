@@ -19,7 +19,7 @@ help:
 	@echo "make churn       random changes while the daemon is killed again and again: SECONDS=1800 SEED=1"
 	@echo "make soak        a steady load on four databases with schema changes: SECONDS=1200 SEED=1 RATE=500"
 	@echo "make mutants     break each rule on purpose and see that the checker notices; about 15 minutes"
-	@echo "make check       format, lint, types and import contracts"
+	@echo "make check       format, lint, types, import contracts, and advisories about dependencies"
 	@echo "make format      let ruff format and fix the code"
 	@echo "make clean       remove $(VENV) and caches"
 
@@ -52,6 +52,7 @@ check: $(VENV)/.ready-dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(VENV)/bin/python -m tests.audit
 
 format: $(VENV)/.ready-dev
 	$(VENV)/bin/ruff format .

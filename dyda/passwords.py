@@ -18,11 +18,22 @@ import psycopg2.extensions
 
 from dyda.errors import ConfigurationError
 
-__all__ = ["check_url", "is_written_in", "quoted_password", "refuse_readable_by_others", "with_password_of"]
+__all__ = ["check_url", "hidden", "is_written_in", "quoted_password", "refuse_readable_by_others", "with_password_of"]
 
 _VARIABLE = r"\$\{[^}]*\}"
 _SECRET_OPTION = re.compile(r"[?&](?:ssl)?password=([^&#]*)")
 _ENCODED = re.compile(r"(?:[A-Za-z0-9\-._~]|%[0-9A-Fa-f]{2})*")
+
+
+_known: set[str] = set()
+"""The passwords of this process's projects, as they are meant and as they are written in urls."""
+
+
+def hidden(text: str) -> str:
+    """`text` without any password that this process knows: for messages that nobody has thought of."""
+    for secret in sorted(_known, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
 
 
 def is_written_in(url: str) -> bool:
@@ -57,6 +68,7 @@ def with_password_of(url: str, file: Path, place: str) -> str:
         raise ConfigurationError(
             f"dyda.toml, [{place}]: {file} does not hold exactly one line", "Write the password into it, nothing else."
         )
+    _remember({"password": password})
     return f"{url}{'&' if '?' in url else '?'}password={urllib.parse.quote(password, safe='')}"
 
 
@@ -69,9 +81,16 @@ def check_url(url: str, place: str, environment: Mapping[str, str]) -> None:
     ports = [port for port in options.get("port", "").split(",") if port]
     if "@" in options.get("host", "") or not all(port.isdigit() for port in ports):
         raise _misread(place)
+    _remember(options)
     named = options.get("passfile") or environment.get("PGPASSFILE")
     if named and not options.get("password") and Path(named).exists():
         refuse_readable_by_others(Path(named), f"dyda.toml, [{place}]: the password file")
+
+
+def _remember(options: Mapping[str, str]) -> None:
+    for secret in (options.get("password"), options.get("sslpassword")):
+        if secret and len(secret) > 3:  # a shorter one would blot out half of every message
+            _known.update({secret, urllib.parse.quote(secret, safe=""), urllib.parse.quote(secret)})
 
 
 def refuse_readable_by_others(file: Path, what: str) -> None:

@@ -19,6 +19,7 @@ from dyda.cli.project import apply_command, init_command, sources_group
 from dyda.cli.running import daemon_command, status_command, stop_command
 from dyda.cli.views import verify_command, views_group
 from dyda.errors import DydaError
+from dyda.passwords import hidden
 
 __all__ = ["cli", "main"]
 
@@ -77,8 +78,8 @@ def main() -> NoReturn:
         code = end.code if sys.stdout is output else _reader_gone()
     except Exception as error:
         if os.environ.get("DYDA_DEBUG"):
-            traceback.print_exc()
-        message = f"unexpected {type(error).__name__}: {error}".strip()
+            click.echo(hidden(traceback.format_exc()), err=True)
+        message = hidden(f"unexpected {type(error).__name__}: {error}".strip())
         code = _failed(f"{message}\nThis is a fault in DyDa. With DYDA_DEBUG=1 it shows where it happened.", 1)
     sys.exit(code if isinstance(code, int) else 0)
 

@@ -9,6 +9,7 @@ import click
 
 from dyda.cli.options import CommonCommand, common
 from dyda.cli.output import log, say, show_json, table
+from dyda.passwords import hidden
 
 __all__ = ["daemon_command", "status_command", "stop_command", "view_columns"]
 
@@ -36,7 +37,7 @@ def daemon_command(until_idle: bool) -> None:
 
     def write(text: str) -> None:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        log(f"{now} {text}")
+        log(f"{now} {hidden(text)}")
 
     sys.exit(commands.run_daemon(common().folder, until_idle, write))
 

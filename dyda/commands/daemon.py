@@ -19,6 +19,7 @@ from dyda.embedded import EmbeddedServer
 from dyda.errors import DydaError, Fenced, WarehouseUnreachable
 from dyda.house import House
 from dyda.maintenance import Maintainer, Outcome
+from dyda.passwords import hidden
 from dyda.project import Project
 from dyda.settings import EMBEDDED
 
@@ -118,7 +119,8 @@ def _serve_request(folder: Path, maintainer: Maintainer, log: Callable[[str], No
         worker.finish(request.id, error=error)
         maintainer.reload()
     except Exception as error:
-        worker.finish(request.id, error={"what": f"unexpected {type(error).__name__}: {error}", "remedy": ""})
+        what = hidden(f"unexpected {type(error).__name__}: {error}")
+        worker.finish(request.id, error={"what": what, "remedy": ""})
         raise
     return True
 
