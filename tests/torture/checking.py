@@ -87,6 +87,7 @@ class _Checker:
         self._positions: dict[str, Position] = {}
         self._answers: dict[object, str] = {}
         self._read: dict[tuple[str, tuple[tuple[str, str], ...]], set[tuple[str, int]]] = {}
+        self._orders: dict[object, tuple[Transaction, Transaction] | None] = {}
         self._told: set[tuple[str, str | None]] = set()
 
     def violations(self) -> Iterator[Violation]:
@@ -132,7 +133,10 @@ class _Checker:
                 continue
             read = {table for other in commit.views.values() for table in self._tables(other)}
             oids = frozenset(oid for other, oid in read if other == source)
-            found = self.states[source].only(oids).out_of_order(self._position(text))
+            key = (source, text, oids)
+            if key not in self._orders:
+                self._orders[key] = self.states[source].only(oids).out_of_order(self._position(text))
+            found = self._orders[key]
             if found is not None:
                 early, late = found
                 what = (
@@ -184,7 +188,7 @@ class _Checker:
             yield Violation("correctness", f"view {name}: {error}")
             return
         for table, state in states.items():
-            row = min((row for row, count in state.rows.items() if count < 0), default=None)
+            row = self.states[table[0]].tables[state.oid].impossible(state.key)
             if row is not None:
                 what = (
                     f"view {name} stands at {table[0]} {short(view.positions[table[0]])}, a state that the source never"

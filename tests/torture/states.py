@@ -33,10 +33,18 @@ class Table:
     oid: int
     transactions: list[Transaction] = field(default_factory=list)
     xids: list[int] = field(default_factory=list)
+    _shaping: list[int] = field(default_factory=list)
     _at: frozenset[int] = frozenset()
     _first: int = 0
     _rows: Counter[str] = field(default_factory=Counter)
     _negative: set[str] = field(default_factory=set)
+
+    def add(self, transaction: Transaction) -> None:
+        """The next one, in the order of their numbers."""
+        if self.oid in transaction.shapes:
+            self._shaping.append(len(self.transactions))
+        self.transactions.append(transaction)
+        self.xids.append(transaction.xid)
 
     def key(self, position: Position) -> Key:
         return key_of(self.xids, position)
@@ -68,12 +76,8 @@ class Table:
     def shape(self, key: Key) -> Shape | None:
         """The table as the last of these transactions left it; None: it is not there."""
         first, later = key
-        last: Transaction | None = None
-        for place in (*range(first), *later):
-            one = self.transactions[place]
-            if self.oid in one.shapes and (last is None or one.order >= last.order):
-                last = one
-        return last.shapes[self.oid] if last is not None else None
+        there = [self.transactions[place] for place in self._shaping if place < first or place in later]
+        return max(there, key=lambda one: one.order).shapes[self.oid] if there else None
 
     def _apply(self, place: int, sign: int) -> None:
         for row, count in self.transactions[place].effects.get(self.oid, {}).items():
@@ -95,9 +99,7 @@ class SourceStates:
         self.tables: dict[int, Table] = {}
         for one in self.transactions:
             for oid in one.tables:
-                table = self.tables.setdefault(oid, Table(oid))
-                table.transactions.append(one)
-                table.xids.append(one.xid)
+                self.tables.setdefault(oid, Table(oid)).add(one)
         # Shapes are asked for often and change rarely: a table of the transactions that changed any.
         self._changes = [one for one in self.transactions if one.shapes]
         self._change_xids = [one.xid for one in self._changes]
