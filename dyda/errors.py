@@ -133,13 +133,14 @@ class Fenced(DydaError):
 class InstallBlocked(DydaError):
     """A reader's open transaction keeps a view from being replaced or dropped; nothing was installed."""
 
-    def __init__(self, view: str, sessions: list[int]) -> None:
+    def __init__(self, reader: str, sessions: list[int], view: str = "") -> None:
         shown = ", ".join(str(pid) for pid in sessions) or "one that has ended since"
         super().__init__(
-            f"{view} is being read in an open transaction (session {shown}), so its definition cannot be replaced",
+            f"{reader} is being read in an open transaction (session {shown}), so its definition cannot be replaced",
             "It is tried again; end that transaction, or: SELECT pg_terminate_backend(<session>)",
         )
         self.sessions = sessions
+        self.view = view
 
 
 class PositionMoved(DydaError):

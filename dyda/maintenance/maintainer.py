@@ -152,7 +152,12 @@ class Maintainer:
             self._abandon()
             self._resting.add(error)
             return self.blocked(error)
-        except (InstallBlocked, EngineFailed) as error:
+        except InstallBlocked as error:
+            self._abandon()
+            if error.view in self.known.views:
+                self._resting.add_readers(self.known.views[error.view].positions, error)
+            return self.blocked(error)
+        except EngineFailed as error:
             self._abandon()
             return self.blocked(error)
         except InvariantViolated as error:

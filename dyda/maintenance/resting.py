@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
-from dyda.errors import DydaError, MissingRights, SourceBusy, SourceUnreachable
+from dyda.errors import DydaError, InstallBlocked, MissingRights, SourceBusy, SourceUnreachable
 from dyda.house import House
 
 __all__ = ["Resting"]
@@ -37,9 +37,17 @@ class Resting:
 
     def add(self, error: SourceUnreachable | SourceBusy | MissingRights) -> None:
         """It stood in the way just now; each time in a row it is left alone for longer."""
-        before = self._rests.get(error.source)
+        self._add(error.source, error.what, not isinstance(error, SourceUnreachable))
+
+    def add_readers(self, sources: Iterable[str], error: InstallBlocked) -> None:
+        """What these sources bring cannot be installed now."""
+        for source in sources:
+            self._add(source, error.what, True)
+
+    def _add(self, source: str, why: str, busy: bool) -> None:
+        before = self._rests.get(source)
         pause = SHORTEST if before is None else min(before.pause * 2, LONGEST)
-        self._rests[error.source] = _Rest(error.what, pause, not isinstance(error, SourceUnreachable))
+        self._rests[source] = _Rest(why, pause, busy)
 
     def now(self) -> dict[str, str]:
         """Those to leave alone now. Whoever is not here is tried by the next poll."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, UpdateMessage
 from dyda.model.relation import RelationName
+from dyda.sources.ordering import transactions_in_order
 from dyda.sources.received import Transaction
 from dyda.sources.schema_log import SchemaEntry
 
@@ -84,12 +85,9 @@ class Names:
 
 def read_messages(source: str, found: Mapping[int, Transaction], names: Names) -> list[UpdateMessage]:
     """The transactions as messages, in commit order where the source knows it, else P4's."""
-    order = sorted(found.values(), key=lambda one: one.last)
-    if all(one.committed is not None for one in order):
-        order.sort(key=lambda one: one.committed)  # type: ignore[arg-type,return-value]
     messages = []
     alike: dict[tuple[tuple[int, str, int, int], ...], tuple[Change, ...]] = {}
-    for one in order:  # names pass from relation to relation in this order
+    for one in transactions_in_order(found.values()):  # names pass from relation to relation in this order
         changes = alike.get(one.told)
         if changes is None or one.changes_schema:
             if one.changes_schema:

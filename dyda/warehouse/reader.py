@@ -73,7 +73,7 @@ def lock(cursor: Any, readers: Sequence[Reader], patience: float) -> None:
         if time.monotonic() >= deadline:
             held = {reader: reader.holders(cursor) for reader in readers}
             blocked = next((reader for reader, sessions in held.items() if sessions), readers[0])
-            raise InstallBlocked(str(blocked), held[blocked])
+            raise InstallBlocked(str(blocked), held[blocked], blocked.name)
         time.sleep(PAUSE)
 
 

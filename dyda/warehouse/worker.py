@@ -43,8 +43,8 @@ from dyda.warehouse.states import StoredState, stored_state
 __all__ = ["MESSAGE_STATES", "Worker"]
 
 MESSAGE_STATES = ("waiting", "running", "held", "approval", "quarantined", "broken", "skipped")
-PATIENCE = 30.0
-"""Seconds for which an installation asks for the exclusive lock on a view that is being read."""
+PATIENCE = 5.0
+"""Seconds for which an installation asks for the exclusive lock on a view that is being read; then others go on."""
 
 NOTE_AGAIN = 1.0
 """Seconds after which an unchanged poll is written down again; `fresh` needs one within ten."""

@@ -10,6 +10,7 @@ import pytest
 
 from dyda import commands
 from dyda.errors import DydaError
+from dyda.maintenance import Outcome
 from tests.judge import printed
 from tests.town import Town
 
@@ -120,6 +121,23 @@ def test_a_locked_table_stops_only_the_views_that_read_it(two: Town) -> None:
     assert two.extent("other") == Counter({"1": 1, "5": 1})
     locker.rollback()
     locker.close()
+    two.settle()
+    two.check()
+
+
+def test_a_reader_that_stays_stops_only_the_sources_of_the_view_it_reads(two: Town) -> None:
+    two.apply()
+    reader = psycopg2.connect(two.warehouse)
+    reader.cursor().execute("SELECT count(*) FROM public.plain")
+    two.execute("one", "ALTER TABLE r ALTER COLUMN k TYPE bigint")
+    with two.maintainer() as maintainer:
+        maintainer.worker.patience = 0.2
+        assert maintainer.cycle() is Outcome.BLOCKED
+        two.execute("two", "INSERT INTO s VALUES (5)")
+        maintainer.cycle()
+        assert two.extent("other") == Counter({"1": 1, "5": 1})
+        assert "public.plain is being read in an open transaction" in commands.status(two.folder)["sources"][0]["error"]
+        reader.close()
     two.settle()
     two.check()
 
