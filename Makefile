@@ -8,7 +8,7 @@ SEED ?= 1
 EXAMPLES ?= 200
 CASES ?= 2000
 RATE ?= 500
-.PHONY: help demo test properties nightly churn soak mutants check format clean
+.PHONY: help demo test properties nightly churn torture soak mutants check format clean
 .DELETE_ON_ERROR:
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo "make churn       random changes while the daemon is killed again and again: SECONDS=1800 SEED=1"
 	@echo "make soak        a steady load on four databases with schema changes: SECONDS=1200 SEED=1 RATE=500"
 	@echo "make mutants     break each rule on purpose and see that the checker notices; about 15 minutes"
+	@echo "make torture     random changes, readers and every kind of fault, judged by PostgreSQL: SECONDS=1800 SEED=1"
 	@echo "make check       format, lint, types, import contracts, and advisories about dependencies"
 	@echo "make format      let ruff format and fix the code"
 	@echo "make clean       remove $(VENV) and caches"
@@ -46,6 +47,9 @@ soak: $(VENV)/.ready-dev
 
 mutants: $(VENV)/.ready-dev
 	$(VENV)/bin/python -m tests.torture.mutants $(MUTANTS)
+
+torture: $(VENV)/.ready-dev
+	$(VENV)/bin/python -m tests.torture --seconds $(SECONDS) --seed $(SEED)
 
 check: $(VENV)/.ready-dev
 	$(VENV)/bin/ruff format --check .

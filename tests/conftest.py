@@ -38,9 +38,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class Server:
     """A PostgreSQL server process of the test's own: a child, so that it can be killed and reaped."""
 
-    def __init__(self, settings: dict[str, str] | None = None, version: int = VERSION) -> None:
+    def __init__(
+        self,
+        settings: dict[str, str] | None = None,
+        version: int = VERSION,
+        environment: dict[str, str] | None = None,
+    ) -> None:
         self.folder = embedded.prepare(Path(tempfile.mkdtemp(prefix="dyda-t-", dir="/tmp")))
         self.version = version
+        self.environment = environment or {}
         self.process: subprocess.Popen[bytes] | None = None
         embedded.create(self.folder, {"log_min_messages": "warning", **(settings or {})}, version)
 
@@ -54,6 +60,7 @@ class Server:
         arguments = ["-D", str(self.folder / "data"), "-k", home]
         with open(self.folder / "log", "ab") as log:
             call = embedded.tool_call("postgres", arguments, self.folder, self.version)
+            call["env"] = {**call["env"], **self.environment}  # type: ignore[dict-item]
             self.process = subprocess.Popen(**call, stdout=log, stderr=log, start_new_session=True)
         deadline = time.monotonic() + 60
         while True:

@@ -33,6 +33,7 @@ from typing import Any
 import psycopg2
 
 from dyda import commands, faults
+from tests.torture.daemon import Daemon, TortureFailed
 from tests.town import Town
 
 COLUMNS = {"id": "int", "k": "int", "t": "text", "n": "numeric(8,2)", "spare": "int"}
@@ -49,10 +50,6 @@ VIEWS = {
 }
 UNDER_WAY = 60.0
 """Seconds to wait for the daemon's next installation before it is killed anyway."""
-
-
-class ChurnFailed(AssertionError):
-    """Something that must hold did not."""
 
 
 @dataclass
@@ -106,65 +103,6 @@ class Summary:
         )
 
 
-class Daemon:
-    """`dyda daemon` as a process of its own, with all its children in one process group."""
-
-    def __init__(self, folder: Path, log: Path, fault: str = "") -> None:
-        self.log = log
-        self.fault = fault
-        environment = os.environ | ({"DYDA_FAULT": fault} if fault else {})
-        with open(log, "ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "dyda", "-C", str(folder), "daemon"],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=environment,
-                start_new_session=True,
-            )
-
-    @property
-    def alive(self) -> bool:
-        return self.process.poll() is None
-
-    @property
-    def stopped(self) -> bool:
-        shown = subprocess.run(["ps", "-o", "state=", "-p", str(self.process.pid)], capture_output=True, check=False)
-        return shown.stdout.strip().startswith(b"T")
-
-    def up(self) -> bool:
-        """Wait until it maintains; False if it has died before."""
-        deadline = time.monotonic() + 300
-        while "maintaining" not in self.text():
-            if not self.alive:
-                return False
-            if time.monotonic() > deadline:
-                raise ChurnFailed(f"the daemon does not come up:\n{self.text()[-4000:]}")
-            time.sleep(0.02)
-        return True
-
-    def text(self) -> str:
-        return self.log.read_text(errors="replace")
-
-    def kill(self, children: bool) -> None:
-        """SIGKILL; without `children`, Spark is left to find out by itself that its parent is gone."""
-        self.process.kill()
-        self.process.wait(30)
-        if children:
-            self.bury()
-
-    def bury(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-
-    def check(self) -> None:
-        """It must have been killed; whatever else ended it is a bug."""
-        code = self.process.wait(30)
-        text = self.text()
-        if code != -signal.SIGKILL or "Traceback (most recent call last)" in text:
-            raise ChurnFailed(f"the daemon ended by itself with {code}:\n{text[-6000:]}")
-
-
 class Churn:
     """One run over a town that has no sources yet."""
 
@@ -215,7 +153,7 @@ class Churn:
                 self.mend()
                 self.settle()
             if self.summary.unbroken * 2 < len(VIEWS):
-                raise ChurnFailed(f"broken at the end: {sorted(self.frozen)}")
+                raise TortureFailed(f"broken at the end: {sorted(self.frozen)}")
         except BaseException:
             self.say("\n".join(["the last steps:", *self.journal[-60:]]))
             raise
@@ -264,7 +202,7 @@ class Churn:
         merged = [unit for unit in commands.pending_plan(self.town.folder)["units"] if unit["kind"] == "merged"]
         self.note(f"merged: {[unit['messages'] for unit in merged]}")
         if not merged and not self.frozen:
-            raise ChurnFailed("changes that depend on each other in a cycle are not merged")
+            raise TortureFailed("changes that depend on each other in a cycle are not merged")
 
     def corner(self) -> None:
         """A schema changes while the daemon stands in the middle of a unit that reads it: the unit is void."""
@@ -277,7 +215,7 @@ class Churn:
         daemon.process.send_signal(signal.SIGCONT)
         self._until(lambda: not daemon.alive or (self._aborts() > aborts and self._drained()), 300)
         if self._aborts() == aborts:
-            raise ChurnFailed(f"the unit was not void:\n{daemon.text()[-4000:]}")
+            raise TortureFailed(f"the unit was not void:\n{daemon.text()[-4000:]}")
         self.kill(daemon)
 
     def start(self, fault: str = "") -> Daemon:
@@ -311,13 +249,13 @@ class Churn:
         # On a slow machine a view is stale ten seconds after its sources were polled; that nothing is pending is below.
         odd = {name: view for name, view in states.items() if view["state"] not in ("fresh", "stale", "broken")}
         if odd:
-            raise ChurnFailed(f"neither fresh nor broken: {odd}")
+            raise TortureFailed(f"neither fresh nor broken: {odd}")
         unexpected = {name: states[name]["reason"] for name in set(states) - set(alive) - self.doomed}
         if unexpected:
-            raise ChurnFailed(f"broken although everything they read is there: {unexpected}")
+            raise TortureFailed(f"broken although everything they read is there: {unexpected}")
         pending = json.loads(self.town.run("pending", "--json").stdout)
         if pending:
-            raise ChurnFailed(f"left in the queue: {pending}")
+            raise TortureFailed(f"left in the queue: {pending}")
         self.town.check_definitions(*alive)
         self.doomed -= set(alive)
 
@@ -327,7 +265,7 @@ class Churn:
         extents = {name: self.town.extent(name) for name in sorted(broken)}
         for name, extent in extents.items():
             if self.frozen.get(name, extent) != extent:
-                raise ChurnFailed(f"{name} is broken, and its rows moved: {self.frozen[name]} became {extent}")
+                raise TortureFailed(f"{name} is broken, and its rows moved: {self.frozen[name]} became {extent}")
         self.frozen = extents
 
     def mend(self) -> None:
@@ -358,7 +296,7 @@ class Churn:
                 self.summary.recoveries += broken
                 break
             if not fault or code != -signal.SIGKILL:
-                raise ChurnFailed(f"apply ended with {code} (attempt {attempt}):\n{log.read_text()[-4000:]}")
+                raise TortureFailed(f"apply ended with {code} (attempt {attempt}):\n{log.read_text()[-4000:]}")
             fault = ""
         if daemon is not None:
             self.kill(daemon)

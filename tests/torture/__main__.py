@@ -1,0 +1,55 @@
+"""Random changes, readers and every kind of fault at once, judged by PostgreSQL.
+
+    python -m tests.torture --seconds 600 --seed 1
+
+Ends with one table. Exit code 3: the checker found a violation; 1: DyDa did not go on, or did not say what is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from tests.torture.faults import KINDS
+from tests.torture.report import markdown, table
+from tests.torture.schedule import Torture
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.torture", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=600, help="each kind of fault strikes once in any case")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--faults", help=f"only these, separated by commas: {', '.join(KINDS)}")
+    parser.add_argument("--consistency", choices=["strong", "complete"], default="strong")
+    parser.add_argument("--report", type=Path, help="write the numbers to this file, as Markdown")
+    parser.add_argument("--keep", action="store_true", help="keep the project's folder, and the history of a violation")
+    chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and mounts are cleared away
+    kinds = [kind.strip() for kind in chosen.faults.split(",")] if chosen.faults else []
+    if unknown := sorted(set(kinds) - set(KINDS)):
+        parser.error(f"no such fault: {', '.join(unknown)}; there are: {', '.join(KINDS)}")
+    command = f"python -m tests.torture --seconds {chosen.seconds:g} --seed {chosen.seed}"
+    command += f" --consistency {chosen.consistency}" if chosen.consistency != "strong" else ""
+    command += f' --faults "{chosen.faults}"' if chosen.faults else ""
+    torture = Torture(
+        chosen.seed,
+        kinds,
+        lambda text: print(text, flush=True),
+        consistency=chosen.consistency,
+        command=command,
+        keep=chosen.keep,
+    )
+    summary = torture.run(chosen.seconds)
+    print()
+    print(table(summary))
+    if chosen.report is not None:
+        chosen.report.write_text(markdown(summary, command))
+    return 3 if summary.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
