@@ -26,7 +26,6 @@ def main() -> int:
     parser.add_argument("--faults", help=f"only these, separated by commas: {', '.join(KINDS)}")
     parser.add_argument("--consistency", choices=["strong", "complete"], default="strong")
     parser.add_argument("--report", type=Path, help="write the numbers to this file, as Markdown")
-    parser.add_argument("--keep", action="store_true", help="keep the project's folder, and the history of a violation")
     chosen = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and mounts are cleared away
     kinds = [kind.strip() for kind in chosen.faults.split(",")] if chosen.faults else []
@@ -41,7 +40,6 @@ def main() -> int:
         lambda text: print(text, flush=True),
         consistency=chosen.consistency,
         command=command,
-        keep=chosen.keep,
     )
     summary = torture.run(chosen.seconds)
     print()

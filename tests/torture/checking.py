@@ -127,11 +127,13 @@ class _Checker:
                 yield from self._violation("strong", what, commit, name, _told(lost))
 
     def _possible(self, commit: Commit, name: str, earlier: ViewState | None, view: ViewState) -> Iterator[Violation]:
-        """No position names a state that its source never had, as far as tables go that some view reads."""
+        """No position names a state that its source never had, as far as tables go that some view at it reads: what
+        only views read that are left behind there is in no order yet."""
         for source, text in view.positions.items():
             if earlier is not None and earlier.positions.get(source) == text:
                 continue
-            read = {table for other in commit.views.values() for table in self._tables(other)}
+            here = [other for other in commit.views.values() if other.positions.get(source) == text]
+            read = {table for other in here for table in self._tables(other)}
             oids = frozenset(oid for other, oid in read if other == source)
             key = (source, text, oids)
             if key not in self._orders:
@@ -158,7 +160,7 @@ class _Checker:
     def _correct(self, commit: Commit, name: str, earlier: ViewState | None, view: ViewState) -> Iterator[Violation]:
         if view.state != MAINTAINED and earlier is not None and _same(earlier, view):
             return  # what it was frozen with was judged then
-        if view.state in ("building", "resync"):
+        if view.state in ("building", "resync") or (earlier is None and self.history.carried):
             return
         self.compared += 1
         found: list[Violation] = []

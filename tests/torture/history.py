@@ -151,6 +151,8 @@ class History:
         self.bags: dict[str, dict[str, int]] = {}
         self.promises: dict[str, str] = {}
         """By view what its owner asks of rewritings: equivalent, superset or subset."""
+        self.carried = False
+        """Whether the first commit is the last one of an earlier history, which was judged with that."""
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
@@ -198,6 +200,7 @@ class History:
             "rest": None if self.rest is None else asdict(self.rest),
             "bags": self.bags,
             "promises": self.promises,
+            "carried": self.carried,
         }
         path.write_text(json.dumps(document, ensure_ascii=False))
 
@@ -211,6 +214,7 @@ class History:
         history.rest = Rest(**document["rest"]) if document["rest"] else None
         history.bags = document["bags"]
         history.promises = document.get("promises", {})
+        history.carried = document.get("carried", False)
         return history
 
 

@@ -12,10 +12,12 @@ import contextlib
 import json
 import random
 import re
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import psycopg2
@@ -83,12 +85,10 @@ class Torture:
         schema_changes: float = 0.03,
         consistency: str = "strong",
         command: str = "",
-        keep: bool = False,
     ) -> None:
         self.seed, self.say, self.pause, self.schema_changes = seed, say, pause, schema_changes
         self.consistency = consistency
         self.command = command
-        self.keep = keep
         self.kinds = list(kinds or KINDS)
         self.random = random.Random(f"{seed} schedule")
         self.summary = Summary(seed)
@@ -283,6 +283,11 @@ class Torture:
         self.summary.add(self.history, report.compared, report.violations)
         for violation in report.violations:
             self.say(str(violation))
+        if report.violations:
+            kept = Path(tempfile.mkdtemp(prefix="dyda-violation-", dir="/tmp"))
+            self.history.save(kept / "history.json")
+            (kept / "daemon.log").write_text(self._log())
+            self.say(f"the history is in {kept}")
         self.note(
             f"judged in {time.monotonic() - begun:.0f} s: {report.compared} states, {len(report.violations)} violations"
         )
@@ -294,6 +299,7 @@ class Torture:
             begin(history, name, place.url)
         last = max(before.commits, key=lambda commit: commit.number)
         history.add(last)
+        history.carried = True
         history.bags = {view.rows: before.bags[view.rows] for view in last.views.values()}
         with session(self.places.warehouse.url) as cursor:
             cursor.execute("DELETE FROM observed.commit WHERE number <= %s; DELETE FROM observed.bag", (last.number,))
