@@ -258,7 +258,14 @@ def _operand(table: str) -> str:
 
 
 def _enclosed(text: str) -> str:
-    return "(\n" + "\n".join("  " + line for line in text.split("\n")) + "\n)"
+    """In parentheses and indented, but for lines within a quoted name or text: they are part of it."""
+    written, done = [], 0
+    for word in SqlText("", text).words:
+        if "\n" in text[word.start : word.end + 1]:
+            written += [text[done : word.start].replace("\n", "\n  "), text[word.start : word.end + 1]]
+            done = word.end + 1
+    written.append(text[done:].replace("\n", "\n  "))
+    return f"(\n  {''.join(written)}\n)"
 
 
 @lru_cache(maxsize=4096)

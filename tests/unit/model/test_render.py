@@ -39,6 +39,20 @@ def test_rendered_and_read_again_it_is_the_same(text: str, resolve: Callable[...
     assert len(again.preferences.conditions) == len(view.preferences.conditions)
 
 
+@pytest.mark.parametrize("name", ["line\nbreak", "'", '"', "\\", "`\n'"])
+def test_lines_within_quotes_are_nobodys_to_indent(name: str, resolve: Callable[..., Relation]) -> None:
+    """Indented, a text or a name that goes on over a line would be another one: other rows, or no such column."""
+    text = "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "\n.'"
+    column = "`" + name.replace("`", "``") + "`"
+    inner = f"SELECT c.name AS {column} FROM crm.customer c WHERE c.name <> {text}"
+    union = f"SELECT d.{column} FROM ({inner}) d WHERE d.{column} <> {text} UNION ALL {inner} EXCEPT {inner}"
+    view = parse_view("v", union, resolve)
+    once = render_view(view.tree, view.preferences)
+    assert once.count(text) == 4
+    assert render_view(parse_view("v", once, resolve).tree, view.preferences).count(text) == 4
+    assert parse_view("v", once, resolve).names == view.names == (name,)
+
+
 def _conditions(tree: Project) -> list[str]:
     return sorted(condition.sql.strip("()") for condition in conjuncts(tree))
 
