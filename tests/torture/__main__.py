@@ -12,6 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
+from tests.torture.daemon import TortureFailed
 from tests.torture.faults import KINDS
 from tests.torture.report import markdown, table
 from tests.torture.schedule import Torture
@@ -41,9 +42,17 @@ def main() -> int:
         consistency=chosen.consistency,
         command=command,
     )
-    summary = torture.run(chosen.seconds)
+    failure = None
+    try:
+        torture.run(chosen.seconds)
+    except TortureFailed as error:
+        failure = error
+    summary = torture.summary
     print()
     print(table(summary))
+    if failure is not None:
+        print(f"\nended early: {failure}", file=sys.stderr)
+        return 1
     if chosen.report is not None:
         chosen.report.write_text(markdown(summary, command))
     return 3 if summary.violations else 0

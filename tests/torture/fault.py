@@ -24,11 +24,13 @@ ALL = frozenset({"*"})
 class World:
     """What faults strike at."""
 
-    def __init__(self, places: Places, history: History, seed: int) -> None:
+    def __init__(self, places: Places, history: History, seed: int, old: str) -> None:
         self.places = places
         self.history = history
         self.random = random.Random(f"{seed} faults")
 
+        self.old = old
+        """The source whose transaction counter is about to wrap."""
         self.spared: set[str] = set()
         """Sources whose server must not be killed now: a session there has yet to do something."""
 

@@ -13,6 +13,7 @@ from tests.torture.faults_of_processes import (
 from tests.torture.faults_of_sources import (
     BackendKilled,
     BackendTerminated,
+    CounterWraps,
     Deadlock,
     LongTransaction,
     SerializationFailure,
@@ -51,6 +52,7 @@ KINDS: dict[str, type[Fault]] = {
         SourceCut,
         SourceSlow,
         SourcesClockJumps,
+        CounterWraps,
         TableLocked,
         LongTransaction,
         Deadlock,

@@ -124,6 +124,23 @@ class SourcesClockJumps(AtASource):
         self.places.clocks[self.place.name].jump(0)
 
 
+class CounterWraps(AtASource):
+    """Transactions that pass by until the 32-bit counter of an old server starts again; then only more of them."""
+
+    kind = "transaction counter wraps"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.place = world.places.sources[world.old]
+
+    def strike(self) -> None:
+        with session(self.place.url) as cursor:
+            cursor.execute(
+                "DO $$ BEGIN LOOP PERFORM pg_current_xact_id(); COMMIT;"
+                " EXIT WHEN pg_snapshot_xmax(pg_current_snapshot())::text::bigint > 2 ^ 32 + 100; END LOOP; END $$"
+            )
+
+
 class TableLocked(AtASource):
     """Somebody holds a table that other sources' changes must be joined with."""
 
@@ -208,8 +225,8 @@ class _Quarrel(AtASource):
                 under_way.commit()
         except self.sqlstate:
             self.lost_by_one += 1
-        except REFUSED:
-            pass
+        except (*REFUSED, threading.BrokenBarrierError):
+            meeting.abort()  # another session was in the way of one of them: once more
         except (psycopg2.OperationalError, psycopg2.InterfaceError):
             settled(writer, threading.Event())
         finally:

@@ -48,12 +48,24 @@ def table(summary: Summary) -> str:
     return "\n".join(f"{name:<{width}}  {value}" for name, value in found)
 
 
+PAGE = """# A long torture
+
+What `{command}` printed at its end, on {date:%Y-%m-%d};
+[Work on DyDa](how-to/develop.md#torture) says what it does. A warehouse state is one commit: each view in it must equal
+its definition over the source states that its positions name, as PostgreSQL recomputes it; positions must only move
+forward and agree; at rest nothing may be lost or there twice. A read is a statement of a concurrent reader: it must
+have seen one such state, and so must a transaction from REPEATABLE READ up.
+
+| what | number |
+| --- | --- |
+"""
+
+
 def markdown(summary: Summary, command: str) -> str:
-    """The same for docs/: with the command, the date and the machine."""
-    lines = [f"`{command}`, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}", "", "| what | number |", "| --- | --- |"]
+    """A page for docs/: the table with the command, the date and the machine."""
+    lines = [PAGE.format(command=command, date=datetime.datetime.now(datetime.UTC)).rstrip()]
     for name, value in rows(summary):
-        shown = name.strip() if not name.startswith("  ") else f"— {name.strip()}"
-        lines.append(f"| {shown} | {value} |")
+        lines.append(f"| {'— ' if name.startswith(' ') else ''}{name.strip()} | {value} |")
     return "\n".join(lines) + "\n"
 
 

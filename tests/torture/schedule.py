@@ -42,7 +42,7 @@ CHECK_AFTER = 300.0
 
 CATCH_UP = 300.0
 OLD = "people"
-"""The source whose transaction counter wraps during the run."""
+"""The source whose transaction counter is about to wrap when the run begins."""
 ANCIENT = "tours"
 """The source where a transaction is open that began before everything."""
 
@@ -99,6 +99,7 @@ class Torture:
         """Every kind of fault once, then more of them until `seconds` have passed."""
         self.begun = time.monotonic()
         with contextlib.ExitStack() as stack:
+            stack.callback(self._stop_clock)
             self._prepare(stack)
             bag = self._shuffled()
             first = True
@@ -113,8 +114,11 @@ class Torture:
                 if time.monotonic() - self.checked > CHECK_AFTER:
                     self.judge()
             self.judge()
-        self.summary.seconds = time.monotonic() - self.begun
+            self.summary.refused = sum(thread.writer.refused for thread in self.traffic)
         return self.summary
+
+    def _stop_clock(self) -> None:
+        self.summary.seconds = time.monotonic() - self.begun
 
     def _shuffled(self) -> list[str]:
         return self.random.sample(self.kinds, len(self.kinds))
@@ -127,7 +131,7 @@ class Torture:
         self.places = Places(list(SOURCES), self.seed, settings, old=[OLD])
         stack.callback(self.places.close)
         self.history = History(self.seed, self.command, self.consistency)
-        self.world = World(self.places, self.history, self.seed)
+        self.world = World(self.places, self.history, self.seed, OLD)
         self.world.spared = {ANCIENT}
         workload = Workload(self.seed)
         for name, place in self.places.sources.items():
