@@ -22,6 +22,7 @@ def upgrade(engine: Engine, readers: str) -> None:
     """Schemas, tables and functions, in one transaction; a process that comes second waits and finds it done."""
     with engine.begin() as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(:c, :k)"), {"c": ADVISORY_CLASS, "k": UPGRADE_LOCK})
+        _refuse_strangers(connection)
         for schema in (SCHEMA, readers):
             _create_schema(connection, schema)
         configuration = alembic.config.Config()
@@ -34,6 +35,28 @@ def upgrade(engine: Engine, readers: str) -> None:
                 f"the catalog in the warehouse cannot be upgraded: {error}",
                 "It was probably written by a newer version of DyDa: use that one.",
             ) from None
+
+
+def _refuse_strangers(connection: Connection) -> None:
+    """A schema dyda that somebody else has put there is not filled, and a superuser does not even look into it.
+
+    Its owner can drop what is in it, and whoever reads a view or calls a function of his does it with his own rights.
+    """
+    stranger = connection.execute(
+        text(
+            "SELECT r.rolname FROM pg_namespace n JOIN pg_roles r ON r.oid = n.nspowner"
+            " JOIN pg_roles me ON me.rolname = current_user"
+            " WHERE n.nspname = :schema AND r.oid <> me.oid AND NOT r.rolsuper AND r.rolname <> 'dyda_capture'"
+            " AND (me.rolsuper OR NOT pg_has_role(r.oid, 'USAGE') AND NOT EXISTS (SELECT FROM pg_class c"
+            " WHERE c.relnamespace = n.oid AND c.relname = 'alembic_version'))"
+        ),
+        {"schema": SCHEMA},
+    ).scalar()
+    if stranger is not None:
+        raise DydaError(
+            f"schema {SCHEMA} of the warehouse belongs to {stranger}",
+            "If that is DyDa's own role, name it in [warehouse] url; otherwise ask whose it is, and drop it.",
+        )
 
 
 def _create_schema(connection: Connection, schema: str) -> None:
