@@ -51,6 +51,10 @@ class Phases:
         self.spent[phase] = self.spent.get(phase, 0.0) + now - self._since
         self._since = now
 
+    def after_installing(self) -> dict[str, float]:
+        """What a unit's record cannot say when it is written."""
+        return {phase: self.spent[phase] for phase in ("install", "acknowledge") if phase in self.spent}
+
     @property
     def total(self) -> float:
         return sum(self.spent.values()) + time.perf_counter() - self._since

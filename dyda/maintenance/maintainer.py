@@ -281,6 +281,7 @@ class Maintainer:
         if outcome is Outcome.IDLE:
             self._tidy_queue(polled)
             acknowledge(self.house, polled, positions_after(self.known, ()), self._acknowledged)
+            self.worker.write_phases()
             for source in sorted(set(polled.unreachable) & _sources(self.known.views.values())):
                 return self.blocked(DydaError(polled.unreachable[source], "It is tried again."))
             self.obstacle = None
@@ -360,6 +361,8 @@ class Maintainer:
             self.worker.install(
                 installation(self.house, known, polled, unit, changes, builder, positions, phases, set(), final=last)
             )
+            phases.done("install")
+            self.worker.note_phases(self.worker.last_unit, phases.after_installing())
             known = moved_on(known, changes)
             self.planner.installed(unit)
             phases = Phases(self.house.engine.jobs, polled.queries)
@@ -388,6 +391,7 @@ class Maintainer:
         self.worker.install(
             installation(self.house, self.known, polled, unit, changes, builder, positions, phases, built)
         )
+        phases.done("install")
         for name, relation in builder.described.items():
             if name not in self.known.relations and polled.snapshots[name.source].stands(relation):
                 self.house.source(name.source).attach([relation])  # the same table, watched under its new name
@@ -395,6 +399,8 @@ class Maintainer:
         self._tidy = None
         self._resting.back(polled.snapshots)
         acknowledge(self.house, polled, positions, self._acknowledged)
+        phases.done("acknowledge")
+        self.worker.note_phases(self.worker.last_unit, phases.after_installing())
 
     def _check(self, polled: Poll, described: Collection[RelationName] = ()) -> None:
         """R2: the schemas are what they were before the snapshots. P2: what was read cannot be lost any more."""

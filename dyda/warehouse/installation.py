@@ -115,8 +115,8 @@ class _Known:
     states: tuple[StoredState, ...] = ()
 
 
-def carry_out(cursor: Any, installation: Installation, schema: str, patience: float) -> None:
-    """Everything that `installation` asks for; the caller's transaction holds the fence's row."""
+def carry_out(cursor: Any, installation: Installation, schema: str, patience: float) -> int | None:
+    """Everything that `installation` asks for; the caller's transaction holds the fence's row. The unit's number."""
     faults.point("install.begun")
     installers = [_Installer(cursor, change, schema, n) for n, change in enumerate(installation.changes)]
     for installer in installers:
@@ -154,9 +154,9 @@ def carry_out(cursor: Any, installation: Installation, schema: str, patience: fl
                 "retired": Json([dict(entry) for entry in installation.retired]),
             },
         )
-    if installation.unit is not None:
-        _save_unit(cursor, installation.unit)
+    number = None if installation.unit is None else _save_unit(cursor, installation.unit)
     faults.point("install.before-commit")
+    return number
 
 
 @contextmanager
@@ -389,7 +389,7 @@ def save_relation(cursor: Any, state: RelationState) -> None:
     )
 
 
-def _save_unit(cursor: Any, unit: UnitRecord) -> None:
+def _save_unit(cursor: Any, unit: UnitRecord) -> int:
     cursor.execute(
         load("save_unit.sql"),
         {
@@ -403,3 +403,4 @@ def _save_unit(cursor: Any, unit: UnitRecord) -> None:
             "phases": Json(dict(unit.phases)),
         },
     )
+    return int(cursor.fetchone()[0])

@@ -63,6 +63,9 @@ class Worker:
         self._obstacle: str | None = None
         self._numbers: dict[str, dict[int, int]] = {}
         """By source, the queue's number of each transaction that is known to be in it: nobody else writes it."""
+        self._phases: dict[int, dict[str, float]] = {}
+        self.last_unit: int | None = None
+        """The number of the unit that was installed last."""
         self.fence = fence
         self.patience = PATIENCE
 
@@ -356,13 +359,32 @@ class Worker:
         """Everything or nothing, in one transaction."""
         with self._turn:
             with self._writing() as cursor:
-                carry_out(cursor, installation, self._schema, self.patience)
+                self._write_phases(cursor)
+                number = carry_out(cursor, installation, self._schema, self.patience)
+            self._phases.clear()
+            self.last_unit = number
             self._forget_numbers(installation.done)
             faults.point("install.committed")
             for change in installation.changes:
                 for staging in (change.staging, *(state.staging for state in change.states)):
                     if staging is not None:
                         self.drop_staging(staging)
+
+    def note_phases(self, unit: int | None, phases: Mapping[str, float]) -> None:
+        """What a unit took beyond its own installation, in seconds. It is written down along with something else."""
+        if unit is not None:
+            self._phases[unit] = dict(phases)
+
+    def write_phases(self) -> None:
+        """There is time: write down what was noted."""
+        if self._phases:
+            with self._writing() as cursor:
+                self._write_phases(cursor)
+            self._phases.clear()
+
+    def _write_phases(self, cursor: Any) -> None:
+        for unit, phases in self._phases.items():
+            cursor.execute("UPDATE dyda.unit SET phases = phases || %s WHERE id = %s", (Json(phases), unit))
 
     # --- requests of other commands
 

@@ -187,6 +187,9 @@ class Soak:
             )
             self.say(f"{kind}: {units} units, {messages} messages, {1000 * total / units:.0f} ms each: {told}")
 
+        for reason, count in watch.aborts()[:8]:
+            self.say(f"void {count} times: {reason}")
+
     def _end_daemon(self) -> None:
         """Ask it to stop: an orderly end is part of the test."""
         assert self.daemon is not None
@@ -268,9 +271,10 @@ HEADER = (
 
 
 def _growth(values: list[int]) -> float:
-    """The mean of the last quarter by that of the second one; 1 where there is too little to tell."""
+    """The mean of the last quarter by that of the second one; 1 where there is too little to tell: the JVM takes its
+    memory in the first minutes."""
     quarter = len(values) // 4
-    if quarter < 2:
+    if quarter < 10:
         return 1.0
     second, last = values[quarter : 2 * quarter], values[-quarter:]
     return (sum(last) / len(last)) / (sum(second) / len(second))

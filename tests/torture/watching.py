@@ -150,6 +150,12 @@ class Watch:
                 entry[4][phase] = entry[4].get(phase, 0.0) + seconds
         return [tuple(entry) for entry in found.values()]  # type: ignore[misc]
 
+    def aborts(self) -> list[tuple[str, int]]:
+        """Why units were void, and how often."""
+        with self._warehouse.cursor() as cursor:
+            cursor.execute("SELECT reason, count(*) FROM dyda.abort GROUP BY reason ORDER BY count(*) DESC, reason")
+            return [(str(reason), int(count)) for reason, count in cursor.fetchall()]
+
     @staticmethod
     def _ask(connection: Any, query: str, values: Mapping[str, Any] | None = None) -> Any:
         with connection.cursor() as cursor:

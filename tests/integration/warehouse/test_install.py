@@ -231,6 +231,19 @@ def test_units_are_remembered(warehouse: Warehouse, worker: Worker) -> None:
     assert last.installed_at is not None
 
 
+def test_what_a_unit_took_after_its_record_was_written_is_added_later(warehouse: Warehouse, worker: Worker) -> None:
+    worker.install(Installation(unit=UnitRecord("strong", phases={"sweep": 0.5})))
+    first = worker.last_unit
+    worker.note_phases(first, {"install": 0.25, "acknowledge": 0.125})
+    assert [unit.phases for unit in warehouse.units()] == [{"sweep": 0.5}]
+    worker.install(Installation(unit=UnitRecord("strong")))
+    assert worker.last_unit != first
+    assert [unit.phases for unit in warehouse.units()] == [{}, {"sweep": 0.5, "install": 0.25, "acknowledge": 0.125}]
+    worker.note_phases(worker.last_unit, {"install": 1.0})
+    worker.write_phases()
+    assert warehouse.units()[0].phases == {"install": 1.0}
+
+
 def test_dropping_a_view_leaves_no_trace(warehouse: Warehouse, worker: Worker, query: Query) -> None:
     create(worker, "people", version(("name", "text")), entries(("Ann", 1)))
     worker.drop_view("people")
