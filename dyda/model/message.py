@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dyda.model.once import once
 from dyda.model.relation import RelationName
@@ -103,7 +104,7 @@ class UpdateMessage:
 
     @once
     def relations(self) -> frozenset[RelationName]:
-        return frozenset(change.relation for change in self.changes)
+        return _relations(self.changes)
 
     @once
     def rows(self) -> int:
@@ -117,3 +118,9 @@ class UpdateMessage:
     @once
     def schema_changes(self) -> tuple[SchemaChange, ...]:
         return tuple(change for change in self.changes if isinstance(change, SchemaChange))
+
+
+@lru_cache(4096)
+def _relations(changes: tuple[Change, ...]) -> frozenset[RelationName]:
+    """One object for the many messages that did the same."""
+    return frozenset(change.relation for change in changes)

@@ -41,17 +41,14 @@ def transactions(rows: Iterable[Sequence[Any]]) -> dict[int, Transaction]:
     entries: dict[int, list[Sequence[Any]]] = {}
     for row in rows:
         entries.setdefault(row[0], []).append(row)
-    return {
-        xid: Transaction(
-            xid,
-            mine[-1][6],
-            mine[-1][7],
-            tuple((row[1], row[2], row[3], row[4]) for row in mine),
-            tuple(row[5] for row in mine),
-            any(row[2] == "S" for row in mine),
-        )
-        for xid, mine in entries.items()
-    }
+    found = {}
+    alike: dict[object, Any] = {}  # most transactions do what many others do: that is kept once
+    for xid, mine in entries.items():
+        told = tuple((row[1], row[2], row[3], row[4]) for row in mine)
+        images = tuple(row[5] for row in mine)
+        told, images = alike.setdefault(told, told), alike.setdefault(images, images)
+        found[xid] = Transaction(xid, mine[-1][6], mine[-1][7], told, images, any(row[2] == "S" for row in mine))
+    return found
 
 
 class Received:
