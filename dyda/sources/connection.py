@@ -22,6 +22,7 @@ WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
 MOVED = frozenset({"42P01", "42703", "3F000", "42883", "42804", "42846", "22P02", "22003", "22007", "22008", "42809"})
 """A table, column, schema, operator or type is not what it was when the query was written."""
+LOST = (psycopg2.OperationalError, psycopg2.InterfaceError)
 BUSY = frozenset({"55P03", "57014", "40001", "40P01", "53300", "53200"})
 
 
@@ -60,13 +61,10 @@ class Sessions:
                     with connection.cursor() as cursor:
                         cursor.execute(begin)
                     return connection
-                except (psycopg2.OperationalError, psycopg2.InterfaceError):
+                except BaseException as error:
                     connection.close()
-                    if not reused:
+                    if not (reused and _lost(error)):
                         raise
-                except BaseException:
-                    connection.close()
-                    raise
 
     @staticmethod
     def resume(connection: Any, begin: str) -> bool:
@@ -75,8 +73,10 @@ class Sessions:
             with connection.cursor() as cursor:
                 cursor.execute(begin)
             return True
-        except (psycopg2.OperationalError, psycopg2.InterfaceError):
+        except psycopg2.Error as error:
             connection.close()
+            if not _lost(error):
+                raise
             return False
 
     def give_back(self, connection: Any) -> None:
@@ -97,6 +97,11 @@ class Sessions:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
+
+
+def _lost(error: BaseException) -> bool:
+    """Whether a session may be gone. A server that dies in the middle of an answer raises a bare DatabaseError."""
+    return isinstance(error, LOST) or type(error) is psycopg2.DatabaseError
 
 
 @contextlib.contextmanager

@@ -71,9 +71,13 @@ def translated(url: str) -> Iterator[None]:
 
 
 def _is_lost(error: psycopg2.Error) -> bool:
-    """Whether the session is gone: libpq's own errors have no code; 57P.. is a shutdown, 08.. a broken connection."""
+    """Whether the session is gone: libpq's own errors have no code; 57P.. is a shutdown, 08.. a broken connection.
+
+    A server that dies in the middle of an answer makes psycopg2 raise a bare DatabaseError."""
     if error.pgcode is None:
-        return isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError)
+        return isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError) or (
+            type(error) is psycopg2.DatabaseError
+        )
     return str(error.pgcode).startswith(("57P", "08"))
 
 

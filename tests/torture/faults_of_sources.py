@@ -14,7 +14,7 @@ import psycopg2
 from tests.torture.daemon import TortureFailed
 from tests.torture.fault import AtASource, World, until
 from tests.torture.places import session
-from tests.torture.recording import REFUSED, Data, Writer, connect
+from tests.torture.recording import REFUSED, Data, Writer, connect, lost_is_operational
 from tests.torture.traffic import settled
 
 
@@ -220,7 +220,7 @@ class _Quarrel(AtASource):
     def _one(self, meeting: threading.Barrier, first: int, second: int) -> None:
         writer = Writer(self.world.history, self.place.name, self.place.url, lock_timeout="20s")
         try:
-            with writer.open(self.isolation) as under_way:
+            with lost_is_operational(), writer.open(self.isolation) as under_way:
                 self._quarrel(under_way, meeting, first, second)
                 under_way.commit()
         except self.sqlstate:

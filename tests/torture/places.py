@@ -24,6 +24,7 @@ from dyda import embedded
 from tests.conftest import Server, _children
 from tests.torture.daemon import Daemon, TortureFailed
 from tests.torture.proxy import Proxy
+from tests.torture.recording import lost_is_operational
 
 __all__ = ["Clock", "Place", "Places", "SmallDisk", "session"]
 
@@ -323,7 +324,7 @@ def session(url: str) -> Iterator[Any]:
     connection = psycopg2.connect(url)
     try:
         connection.autocommit = True
-        with connection.cursor() as cursor:
+        with lost_is_operational(), connection.cursor() as cursor:
             yield cursor
     finally:
         connection.close()

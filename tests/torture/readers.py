@@ -11,7 +11,7 @@ import psycopg2
 from psycopg2 import sql
 
 from tests.torture.history import History, Read
-from tests.torture.recording import connect
+from tests.torture.recording import connect, lost_is_operational
 
 __all__ = ["Reader", "look"]
 
@@ -70,7 +70,8 @@ class Reader(threading.Thread):
             while not self._stop_wanted.is_set():
                 try:
                     connection = connection or connect(self.url)
-                    self.once(connection)
+                    with lost_is_operational():
+                        self.once(connection)
                 except EXPECTED:
                     connection.rollback()
                 except (psycopg2.OperationalError, psycopg2.InterfaceError):  # the server is away: try again

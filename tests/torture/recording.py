@@ -38,6 +38,18 @@ REFUSED = (
 """What may happen to any transaction, also of a program that does not know yet what a column is called by now: it is
 rolled back, and nothing of it is in the history."""
 
+
+@contextlib.contextmanager
+def lost_is_operational() -> Iterator[None]:
+    """A server that dies in the middle of an answer makes psycopg2 raise a bare DatabaseError: here, what it means."""
+    try:
+        yield
+    except psycopg2.DatabaseError as error:
+        if type(error) is psycopg2.DatabaseError:
+            raise psycopg2.OperationalError(str(error)) from None
+        raise
+
+
 SHAPES = """
 SELECT c.oid::bigint, n.nspname, c.relname,
        (SELECT json_agg(json_build_array(a.attname, format_type(a.atttypid, a.atttypmod), a.attnum) ORDER BY a.attnum)
@@ -158,7 +170,7 @@ class Writer:
     ) -> int | None:
         """Run the steps in one transaction; its id if it has committed, None if it is rolled back or not settled."""
         try:
-            with self.open(isolation) as under_way:
+            with lost_is_operational(), self.open(isolation) as under_way:
                 for step in steps:
                     under_way.do(step)
                 return under_way.commit() if commit else None
@@ -181,7 +193,10 @@ class Writer:
             yield UnderWay(self, self._connection, isolation)
         finally:
             if self._connection is not None:
-                with contextlib.suppress(psycopg2.OperationalError, psycopg2.InterfaceError):
+                with (
+                    contextlib.suppress(psycopg2.OperationalError, psycopg2.InterfaceError),
+                    lost_is_operational(),
+                ):
                     self._connection.rollback()
 
     def close(self) -> None:
@@ -231,7 +246,8 @@ class UnderWay:
         done.schema, done.began = did.schema, did.began
         try:
             writer._asked_to_commit = True
-            self.connection.commit()
+            with lost_is_operational():
+                self.connection.commit()
         except REFUSED:
             raise
         except (psycopg2.OperationalError, psycopg2.InterfaceError):
@@ -320,11 +336,12 @@ def settle(writer: Writer, url: str) -> None:
     connection = connect(url)
     connection.autocommit = True
     try:
-        for transaction in waiting:
-            if _outcome(connection, transaction.xid) == "committed":
-                writer.history.add(transaction)  # `ended` stays infinite: nothing is known to come after it
-            else:
-                writer.refused += 1
+        with lost_is_operational():
+            for transaction in waiting:
+                if _outcome(connection, transaction.xid) == "committed":
+                    writer.history.add(transaction)  # `ended` stays infinite: nothing is known to come after it
+                else:
+                    writer.refused += 1
     finally:
         connection.close()
 

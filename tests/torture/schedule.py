@@ -81,8 +81,8 @@ class Torture:
         seed: int,
         kinds: Sequence[str] = (),
         say: Callable[[str], None] = lambda text: None,
-        pause: float = 1.0,
-        schema_changes: float = 0.03,
+        pause: float = 0.6,
+        schema_changes: float = 0.02,
         consistency: str = "strong",
         command: str = "",
     ) -> None:

@@ -20,7 +20,7 @@ from tests.torture.workload import SOURCES, VIEWS, Drawn, Workload
 __all__ = ["SOURCES", "Pace", "Traffic", "all_views", "beacon_view", "fixed_tables", "settled"]
 
 ACCOUNTS = 6
-QUEUE = 60
+QUEUE = 25
 """Messages that may wait before the sources are asked to slow down."""
 
 
@@ -112,7 +112,7 @@ class Traffic(threading.Thread):
                     self._flowing.wait()
                     continue
                 self._step()
-                self._ending.wait(self.random.uniform(0, 2 * self.pause) * (4 if self.pace.hurried else 1))
+                self._ending.wait(self.random.uniform(0, 2 * self.pause) * (6 if self.pace.hurried else 1))
         except BaseException as error:
             self.failure = error
         finally:
