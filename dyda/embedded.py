@@ -117,6 +117,11 @@ def binaries(version: int = VERSION) -> Path:
 def prepare(folder: Path) -> Path:
     """Makes the folder, for the server's account alone, and returns its real path."""
     folder = folder.resolve()
+    if "\n" in str(folder):
+        raise EmbeddedServerFailed(
+            f"an embedded PostgreSQL cannot live in {str(folder)!r}: its own files hold paths line by line",
+            "Use names without a line break for the folder and the source.",
+        )
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     if (account := _account()) is not None:
@@ -165,9 +170,12 @@ def socket_folder(folder: Path) -> Path:
     return short
 
 
-def run_tool(tool: str, arguments: list[str], folder: Path, version: int = VERSION) -> None:
-    """Runs one of PostgreSQL's programs as the account that owns the data."""
-    result = subprocess.run(**tool_call(tool, arguments, folder, version), capture_output=True, text=True, check=False)  # type: ignore[call-overload]
+def run_tool(tool: str, arguments: list[str], folder: Path, version: int = VERSION, *, inside: bool = False) -> None:
+    """Runs one of PostgreSQL's programs as the account that owns the data; `inside`: with the folder as its own."""
+    call = tool_call(tool, arguments, folder, version)
+    if inside:
+        call["cwd"] = folder
+    result = subprocess.run(**call, capture_output=True, text=True, check=False)  # type: ignore[call-overload]
     if result.returncode != 0:
         said = (result.stderr.strip() or result.stdout.strip()).splitlines()[-3:]
         raise EmbeddedServerFailed(
@@ -243,18 +251,22 @@ def _postmaster(folder: Path) -> int | None:
 
 
 def _start(folder: Path) -> None:
-    data, log = str(folder / "data"), str(folder / "log")
-    command = ["-w", "-t", "60", "-D", data, "-l", log, "-o", f"-k '{socket_folder(folder)}'", "start"]
+    # pg_ctl hands these words to a shell, and a folder may be called anything (o'brien, $(reboot)): it gets names
+    # that are relative to that folder, and the short folder's, which we made up ourselves.
+    home = socket_folder(folder)
+    place = ".." if home == folder else str(home)  # as seen from data/, where the server works
+    command = ["-w", "-t", "60", "-D", "data", "-l", "log", "-o", f"-k {place}", "start"]
     deadline = time.monotonic() + LEFTOVERS
     while True:
         _forget_dead_postmaster(folder)
         try:
-            return run_tool("pg_ctl", command, folder, cluster_version(folder))
+            return run_tool("pg_ctl", command, folder, cluster_version(folder), inside=True)
         except EmbeddedServerFailed:
             # Children of a postmaster that was killed live on for a moment, and PostgreSQL rightly refuses to start
             # beside them. A server that fails for another reason has said so and is not tried again.
             leftovers = ("lock file", "pre-existing shared memory block")
-            tail = (folder / "log").read_text(errors="replace").splitlines()[-3:]
+            log = folder / "log"
+            tail = log.read_text(errors="replace").splitlines()[-3:] if log.exists() else []
             if time.monotonic() > deadline or not any(word in line for line in tail for word in leftovers):
                 raise
             time.sleep(0.1)

@@ -14,12 +14,15 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from dyda.embedded import SOCKET, EmbeddedServer, socket_folder
+from dyda.embedded import SOCKET, EmbeddedServer, EmbeddedServerFailed, socket_folder
 from dyda.errors import DydaError
 from dyda.project import Project
 from dyda.warehouse import Warehouse
 from tests.integration.security.conftest import Role
 from tests.integration.sources.conftest import Ground
+
+NAME = "o'b \"; touch ran; $(touch ran) `touch ran` \\ ; touch ran; # {0} %s"
+"""A source may be called anything, and its folder is called like it."""
 
 PROBE = """
 import os, socket, sys
@@ -32,7 +35,7 @@ socket.socket(socket.AF_UNIX).connect(sys.argv[1])
 def embedded() -> Iterator[Path]:
     # Not below pytest's own folder, which every start of pytest closes to others, the server's account among them.
     project = Path(tempfile.mkdtemp(prefix="dyda-t-", dir="/tmp"))
-    folder = Project.create(project).server_folder("example")
+    folder = Project.create(project).server_folder(NAME)
     try:
         EmbeddedServer.ensure(folder)
         yield folder
@@ -50,6 +53,7 @@ def test_an_embedded_server_is_its_owners_alone(embedded: Path) -> None:
     connection.close()
     for place in (embedded, embedded / "data", socket_folder(embedded.resolve())):
         assert stat.S_IMODE(place.stat().st_mode) & 0o077 == 0, place
+    assert not [*embedded.rglob("ran"), *Path("/").glob("ran")], "no shell has read its name"
     if os.geteuid() == 0:  # root can be somebody else for a moment
         for parent in embedded.parents:
             assert parent.stat().st_mode & stat.S_IXOTH, "the way there is open: it is the folder that keeps others out"
@@ -74,3 +78,8 @@ def test_a_schema_that_somebody_else_has_prepared_in_the_warehouse_is_not_used(
         warehouse.upgrade()
         warehouse.upgrade()
     assert ground.run("SELECT count(*) > 5 FROM pg_tables WHERE schemaname = 'dyda'") == [(True,)]
+
+
+def test_a_folder_whose_name_has_a_line_break_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(EmbeddedServerFailed, match="line break"):
+        EmbeddedServer.ensure(tmp_path / "a\nb")
