@@ -29,9 +29,10 @@ view_columns = [
 def daemon_command(until_idle: bool) -> None:
     """Run maintenance until SIGTERM or Ctrl-C.
 
-    SIGTERM finishes or abandons the running unit; nothing is lost. With --until-idle it ends with 0 when nothing
-    that can run is pending, and with 1 when a source or the warehouse stays out of reach. It keeps the settings it
-    started with: restart it when dyda.toml changes.
+    One daemon works on a project. A second one waits, says who works, and takes over within seconds when that one ends
+    or dies. SIGTERM finishes or abandons the running unit; nothing is lost. With --until-idle it ends with 0 when
+    nothing that can run is pending, and with 1 when a source or the warehouse stays out of reach. It keeps the settings
+    it started with: restart it when dyda.toml changes.
     """
     from dyda import commands
 
@@ -53,7 +54,12 @@ def status_command() -> None:
         return
     daemon = answer["daemon"]
     since = f" since {daemon['since']}" if daemon.get("since") else ""
-    say(f"daemon: running, pid {daemon['pid']}{since}" if daemon["running"] else "daemon: not running")
+    where = f" on {daemon['host']}" if daemon.get("host") else ""
+    state = f"running, pid {daemon['pid']}{where}{since}" if daemon["running"] else "not running"
+    waiting = daemon.get("waiting")
+    say(
+        f"daemon: {state}" + (f"; {waiting} more {'waits' if waiting == 1 else 'wait'} to take over" if waiting else "")
+    )
     if daemon.get("error"):
         say(f"it cannot go on: {daemon['error']}")
     say("")
@@ -80,5 +86,7 @@ def stop_command() -> None:
         show_json(answer)
         return
     say("daemon stopped" if answer["daemon"] else "no daemon was running")
+    if answer.get("waiting"):
+        say(f"daemons stopped that waited: {answer['waiting']}")
     for name in answer["servers"]:
         say(f"server {name} stopped")

@@ -2,77 +2,93 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from dyda.commands.apply import execute_apply
 from dyda.commands.decisions import DECISIONS
 from dyda.commands.views import execute_resync
+from dyda.commands.waiting import PATIENCE, wait_for_turn
 from dyda.embedded import EmbeddedServer
-from dyda.errors import DydaError, Fenced, WarehouseUnreachable
+from dyda.errors import DydaError, Fenced, ProjectBusy, WarehouseUnreachable
 from dyda.house import House
 from dyda.maintenance import Maintainer, Outcome
 from dyda.passwords import hidden
 from dyda.project import Project
 from dyda.settings import EMBEDDED
+from dyda.warehouse import Worker
 
 __all__ = ["run_daemon", "stop"]
 
-PATIENCE = 30.0
-"""Seconds that `--until-idle` waits for a source or the warehouse to come back."""
-
 
 def run_daemon(folder: Path, until_idle: bool, log: Callable[[str], None]) -> int:
-    """Maintain the project's views until told to stop; the exit code."""
+    """Maintain the project's views until told to stop; the exit code.
+
+    One process works on a project. If that is another one, this one waits for its turn. If another one took over from
+    this one, whose session was lost, it has written nothing since, and waits like any other.
+    """
     with _stop_signals() as stopping:
-        deadline = time.monotonic() + PATIENCE
+        seen_at = time.monotonic()
         while not stopping.is_set():
             try:
-                return _serve(folder, until_idle, log, stopping)
+                try:
+                    with House.open(folder) as house, house.warehouse.lock(role="daemon") as worker:
+                        try:
+                            return _serve(folder, house, worker, until_idle, log, stopping)
+                        finally:
+                            seen_at = time.monotonic()
+                except ProjectBusy:
+                    seen_at = time.monotonic()
+                    code = wait_for_turn(folder, until_idle, log, stopping)
+                    if code is not None:
+                        return code
+                except Fenced as error:
+                    log(str(error))
             except WarehouseUnreachable as error:
                 log(str(error))
-                if until_idle and time.monotonic() > deadline:
+                if until_idle and time.monotonic() - seen_at > PATIENCE:
                     return 1
                 stopping.wait(1.0)
     return 0
 
 
-def _serve(folder: Path, until_idle: bool, log: Callable[[str], None], stopping: threading.Event) -> int:
-    with House.open(folder) as house, house.warehouse.lock(role="daemon") as worker:
-        maintainer = Maintainer(house, worker, log)
-        settings = house.project.settings.maintenance
-        log(f"maintaining {len(maintainer.known.views)} views, consistency {settings.consistency}")
-        pause, blocked_since = settings.poll_min, None
-        while not stopping.is_set():
-            asked = _serve_request(folder, maintainer, log)
-            try:
-                outcome = maintainer.cycle()
-            except (Fenced, WarehouseUnreachable):
-                raise
-            except DydaError as error:  # nobody's view or source: said, and tried again
-                outcome = maintainer.blocked(error)
-            _note_obstacle(maintainer, outcome, log)
-            if outcome is Outcome.WORKED or asked:
-                pause, blocked_since = settings.poll_min, None
-                continue
-            if outcome is Outcome.BLOCKED:
-                blocked_since = blocked_since or time.monotonic()
-                if until_idle and time.monotonic() - blocked_since > PATIENCE:
-                    log(str(maintainer.obstacle or "something needed stays out of reach"))
-                    return 1
-            else:
-                blocked_since = None
-                if until_idle and outcome is Outcome.IDLE:
-                    return 0
-            stopping.wait(pause)
-            pause = min(pause * 2, settings.poll_max)
+def _serve(
+    folder: Path, house: House, worker: Worker, until_idle: bool, log: Callable[[str], None], stopping: threading.Event
+) -> int:
+    maintainer = Maintainer(house, worker, log)
+    settings = house.project.settings.maintenance
+    log(f"maintaining {len(maintainer.known.views)} views, consistency {settings.consistency}")
+    pause, blocked_since = settings.poll_min, None
+    while not stopping.is_set():
+        asked = _serve_request(folder, maintainer, log)
+        try:
+            outcome = maintainer.cycle()
+        except (Fenced, WarehouseUnreachable):
+            raise
+        except DydaError as error:  # nobody's view or source: said, and tried again
+            outcome = maintainer.blocked(error)
+        _note_obstacle(maintainer, outcome, log)
+        if outcome is Outcome.WORKED or asked:
+            pause, blocked_since = settings.poll_min, None
+            continue
+        if outcome is Outcome.BLOCKED:
+            blocked_since = blocked_since or time.monotonic()
+            if until_idle and time.monotonic() - blocked_since > PATIENCE:
+                log(str(maintainer.obstacle or "something needed stays out of reach"))
+                return 1
+        else:
+            blocked_since = None
+            if until_idle and outcome is Outcome.IDLE:
+                return 0
+        stopping.wait(pause)
+        pause = min(pause * 2, settings.poll_max)
     return 0
 
 
@@ -125,7 +141,7 @@ def _serve_request(folder: Path, maintainer: Maintainer, log: Callable[[str], No
     return True
 
 
-@contextmanager
+@contextlib.contextmanager
 def _stop_signals() -> Iterator[threading.Event]:
     """SIGTERM and SIGINT ask for an end between units: the running one is finished or left, nothing is lost."""
     stopping = threading.Event()
@@ -142,17 +158,37 @@ def _stop_signals() -> Iterator[threading.Event]:
 
 
 def stop(folder: Path) -> dict[str, Any]:
-    """Stop the daemon, then the embedded servers of this project."""
+    """Stop the daemon and those that wait for its place, then the embedded servers of this project."""
     project = Project.load(folder)
     settings = project.settings
     urls = {"warehouse": settings.warehouse.url} | {name: entry.url for name, entry in settings.sources.items()}
     embedded = [name for name, url in urls.items() if url == EMBEDDED]
-    stopped = False
+    stopped, waiting = False, 0
     if "warehouse" not in embedded or EmbeddedServer.running(project.server_folder("warehouse")):
         with House.open(folder) as house:
+            waiting = _stop_waiting(house)  # first: otherwise one of them would take over
             stopped = _stop_daemon(house)
     servers = [name for name in embedded if EmbeddedServer.stop(project.server_folder(name))]
-    return {"daemon": stopped, "servers": servers}
+    return {"daemon": stopped, "waiting": waiting, "servers": servers}
+
+
+def _stop_waiting(house: House) -> int:
+    """The number of those that were told to stop."""
+    waiting = house.warehouse.waiting()
+    away = [record for record in waiting if record.host != socket.gethostname()]
+    if away:
+        raise DydaError(
+            f"a daemon on {away[0].host} (pid {away[0].pid}) waits and would take over",
+            f"Run `dyda stop` on {away[0].host} first.",
+        )
+    for record in waiting:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(record.pid, signal.SIGTERM)
+    _until(
+        lambda: not {record.pid for record in house.warehouse.waiting()} & {record.pid for record in waiting},
+        DydaError("daemons that wait did not stop within a minute", "End them: kill -9 (they have nothing to lose)."),
+    )
+    return len(waiting)
 
 
 def _stop_daemon(house: House) -> bool:
@@ -165,12 +201,19 @@ def _stop_daemon(house: House) -> bool:
         os.kill(daemon.pid, signal.SIGTERM)
     except ProcessLookupError:
         return False
-    deadline = time.monotonic() + 60
-    while house.warehouse.holder().running:
-        if time.monotonic() > deadline:
-            raise DydaError(
-                f"the daemon (process {daemon.pid}) did not stop within a minute",
-                f"It may be in a long build. Wait, or end it: kill -9 {daemon.pid} (nothing is lost by that).",
-            )
-        time.sleep(0.1)
+    _until(
+        lambda: house.warehouse.holder().fence != daemon.fence,
+        DydaError(
+            f"the daemon (process {daemon.pid}) did not stop within a minute",
+            f"It may be in a long build. Wait, or end it: kill -9 {daemon.pid} (nothing is lost by that).",
+        ),
+    )
     return True
+
+
+def _until(done: Callable[[], bool], otherwise: DydaError) -> None:
+    deadline = time.monotonic() + 60
+    while not done():
+        if time.monotonic() > deadline:
+            raise otherwise
+        time.sleep(0.1)

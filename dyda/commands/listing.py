@@ -22,16 +22,19 @@ def status(folder: Path) -> dict[str, Any]:
     with House.open(folder) as house:
         now = house.warehouse.status()
         aborted, seconds = house.warehouse.aborts()
+        unshown = house.warehouse.unshown()
         return {
             "daemon": {
                 "running": now.daemon.running and now.daemon.role == "daemon",
                 "pid": now.daemon.pid,
                 "since": time_text(now.daemon.since),
                 "error": now.daemon.obstacle,
+                "host": now.daemon.host,
+                "waiting": len(now.waiting),
             },
             "sources": [_source(record) for record in now.sources],
             "aborts": {"units": aborted, "seconds": seconds},
-            "views": [_view(record) for record in now.views],
+            "views": [_view(record, unshown.get(record.name)) for record in now.views],
             "blocked_by": [
                 {
                     "pid": b.pid,
@@ -73,7 +76,8 @@ def sources(folder: Path) -> list[dict[str, Any]]:
 def views(folder: Path) -> list[dict[str, Any]]:
     """Every view, with its state."""
     with House.open(folder) as house:
-        return [_view(record) for record in house.warehouse.views()]
+        unshown = house.warehouse.unshown()
+        return [_view(record, unshown.get(record.name)) for record in house.warehouse.views()]
 
 
 def views_show(folder: Path, name: str) -> dict[str, Any]:
@@ -81,7 +85,7 @@ def views_show(folder: Path, name: str) -> dict[str, Any]:
     with House.open(folder) as house:
         record = house.warehouse.view(name)
         return {
-            **_view(record),
+            **_view(record, house.warehouse.unshown().get(name)),
             "sql": record.sql,
             "file": record.file_text,
             "preferences": _preferences(house, name),
@@ -121,11 +125,13 @@ def _source(record: SourceRecord) -> dict[str, Any]:
     }
 
 
-def _view(record: ViewRecord) -> dict[str, Any]:
+def _view(record: ViewRecord, unshown: str | None) -> dict[str, Any]:
+    """A view whose readers do not get its rows is broken for them, however well it is maintained."""
+    shown = record.stored_state != "live" or unshown is None
     return {
         "name": record.name,
-        "state": record.state,
-        "reason": record.reason,
+        "state": record.state if shown else "broken",
+        "reason": record.reason if shown else unshown,
         "version": record.version,
         "rows": record.rows,
         "fresh_at": time_text(record.fresh_at),

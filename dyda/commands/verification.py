@@ -44,7 +44,10 @@ def verify_view(house: House, name: str) -> dict[str, Any]:
                 return {**answer, "reason": f"{record.stored_state}: {record.reason}"}
             if name not in known.views:
                 return {**answer, "reason": "the view was dropped meanwhile"}
-            found = _verify_once(house, known, known.views[name])
+            view = known.views[name]
+            if view.record.stored_state == "resync":
+                return {**answer, "result": "unverifiable", "reason": f"it is to be built again: {view.record.reason}"}
+            found = _verify_once(house, known, view)
             if found is not None:
                 return {**answer, **found}
         return {**answer, "result": "unverifiable", "reason": "the view keeps moving on while it is being verified"}
@@ -114,6 +117,14 @@ def _compare(
                 reason = f"what step {number + 1} keeps is not what it should be ({kept.missing} rows are missing,"
                 return {"result": "different", "reason": f"{reason} {kept.extra} are too many)"}
     names = [column.name for column in view.record.columns]
+    if comparison.forged and not (comparison.missing or comparison.extra):
+        reason = f"{comparison.forged} row(s) were changed by hand, so that later changes would miss them"
+        return {"result": "different", "reason": reason}
+    if comparison.equal and not frozen.shows(view.name, house.warehouse.schema):
+        reason = (
+            f"its rows are right, but {house.warehouse.schema}.{view.name}, which readers query, is not as DyDa made it"
+        )
+        return {"result": "different", "reason": reason}
     return {
         "result": "equal" if comparison.equal else "different",
         "missing": comparison.missing,

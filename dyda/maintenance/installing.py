@@ -98,16 +98,16 @@ def installation(
     phases: Phases,
     built: set[str],
     *,
-    final: bool = True,
+    with_sources: bool = True,
 ) -> Installation:
-    """Everything that one transaction installs. What is known of the sources comes with the `final` one of a run."""
+    """Everything that one transaction installs. What is known of the sources comes with the first one of a run."""
     messages = unit.messages if unit else ()
     evolved = evolved_knowledge(known, builder.described, builder.gone)
     unread = builder.gone - _read_after(known, changes)
     return Installation(
         changes=tuple(changes),
         done=tuple(queued.number for queued in covered(polled.queue, positions)),
-        sources=tuple(_source_state(house, known, polled, name, built) for name in polled.snapshots if final),
+        sources=tuple(_source_state(known, polled, name) for name in polled.snapshots if with_sources),
         relations=(
             *(
                 RelationState(relation, polled.snapshots[relation.name.source].fingerprints.get(relation.name))
@@ -188,17 +188,11 @@ def covered(queue: Iterable[Queued], positions: Positions) -> Iterator[Queued]:
             yield queued
 
 
-def _source_state(house: House, known: Known, polled: Poll, name: str, built: set[str]) -> SourceState:
-    """What is now known of a source. Its identity and its gaps count as seen once every reader is built anew."""
-    readers = {view.name for view in known.views.values() if name in view.positions}
-    record = known.sources.get(name)
-    if record is not None and record.gap is not None and not readers <= built:
-        return SourceState(name)
-    snapshot, source = polled.snapshots[name], house.source(name)
-    return SourceState(
-        name,
-        identity=snapshot.identity,
-        gap=snapshot.gap if snapshot.gap_settled else UNSETTLED,
-        capture=source.capture_state(),
-        order=source.order(),
-    )
+def _source_state(known: Known, polled: Poll, name: str) -> SourceState:
+    """What is now known of a source. What happens to its identity and its gaps later is a drift, see there."""
+    record, snapshot = known.sources.get(name), polled.snapshots[name]
+    state = SourceState(name, capture=snapshot.capture, order=snapshot.order, mark=snapshot.mark)
+    if record is not None and record.gap is not None:
+        return state
+    gap = snapshot.gap if snapshot.gap_settled else UNSETTLED
+    return replace(state, identity=snapshot.identity, gap=gap)

@@ -34,6 +34,7 @@ from dyda.errors import (
 from dyda.house import House
 from dyda.maintenance.approval import Approval
 from dyda.maintenance.building import Builder, Progress
+from dyda.maintenance.drift import account_for, listen_again
 from dyda.maintenance.evolving import KnowledgeWatch
 from dyda.maintenance.installing import (
     Phases,
@@ -122,6 +123,10 @@ class Maintainer:
                         self.planner.forget()
                     self._note_sources(polled)
                     movement = find_movement(polled, self.known)
+                    listen_again(self.house, self.worker, movement.deaf, self.log)
+                    if account_for(self.worker, self.known, polled, movement, self.log):
+                        self.reload()
+                        continue
                     again = {
                         name: self._again(name, reason)
                         for name, reason in {**self.known.unreadable, **movement.again}.items()
@@ -141,7 +146,7 @@ class Maintainer:
                                 self.worker.record_abort((), error.what, phases.total)
                                 raise
                         return self._work(polled, movement.waiting, progress, phases)
-                self.recovery.heal({relation for name in again for relation in self._record(name).relations})
+                self.recovery.heal(self._to_attach(polled, again))
                 healed |= set(again)
         except (BrokenUnit, PositionMoved) as error:
             self.log(f"unit abandoned: {error.what}")
@@ -169,6 +174,12 @@ class Maintainer:
         except BaseException:
             self._abandon()
             raise
+
+    def _to_attach(self, polled: Poll, again: Iterable[str]) -> set[RelationName]:
+        """What these views read; all that was captured where nothing is captured any more."""
+        bare = [source for source, snapshot in polled.snapshots.items() if not snapshot.attached]
+        mine = {relation for name in again for relation in self._record(name).relations}
+        return mine | {relation for source in bare for relation in self.known.captured.get(source, {})}
 
     def _record(self, name: str) -> ViewRecord:
         view = self.known.views.get(name)
@@ -357,9 +368,19 @@ class Maintainer:
         known = self.known
         for unit, changes in computed:
             positions: Positions = positions_after(known, changes)
-            last = unit is units[-1]
             self.worker.install(
-                installation(self.house, known, polled, unit, changes, builder, positions, phases, set(), final=last)
+                installation(
+                    self.house,
+                    known,
+                    polled,
+                    unit,
+                    changes,
+                    builder,
+                    positions,
+                    phases,
+                    set(),
+                    with_sources=unit is units[0],
+                )
             )
             phases.done("install")
             self.worker.note_phases(self.worker.last_unit, phases.after_installing())
@@ -405,8 +426,9 @@ class Maintainer:
     def _check(self, polled: Poll, described: Collection[RelationName] = ()) -> None:
         """R2: the schemas are what they were before the snapshots. P2: what was read cannot be lost any more."""
         polled.compare(described, scanned=True)
-        for snapshot in polled.snapshots.values():
-            snapshot.make_durable()
+        for source, snapshot in polled.snapshots.items():
+            record = self.known.sources.get(source)
+            snapshot.make_durable(record.mark if record is not None else None)
 
     def _poisoned(
         self,

@@ -1,20 +1,36 @@
 """Which views must be read again, because something moved that neither a row image nor a message shows.
 
 The causes: a fingerprint that is not the one the view was planned with and that no logged schema change explains (R2,
-C5); a gap in the log; a source that is not the one it was (P2). The views concerned are built again where their
-definition still holds, and frozen as broken where it does not; until then their rows stay what they were. Logged
-schema changes and truncations are no movement: they are messages, and the schedule has a place for them.
+C5); capture or its log gone or changed by hand; a gap in the log; a source that is not the one it was, or has lost
+what is installed here (P2). The views concerned owe a build: they are built again where their definition still holds,
+and frozen as broken where it does not; until then their rows stay what they were. Logged schema changes and
+truncations are no movement: they are messages, and the schedule has a place for them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dyda.maintenance.live import Known, LiveView
 from dyda.maintenance.poll import Poll
 from dyda.model.relation import RelationName
+from dyda.sources import SourceSnapshot
+from dyda.sources.catalog import UNCAPTURED
+from dyda.warehouse import SourceRecord
 
-__all__ = ["Movement", "find_movement"]
+__all__ = ["Drift", "Movement", "find_movement"]
+
+READ_AGAIN = "it is read again by itself"
+WAITS = "it is read again when the transactions that made them have ended"
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Something happened to a source that concerns all who read it. `lost`: it is not the history that we know."""
+
+    source: str
+    reason: str
+    lost: bool = False
 
 
 @dataclass(frozen=True)
@@ -23,6 +39,10 @@ class Movement:
 
     again: dict[str, str]
     waiting: dict[str, str]
+    drifts: tuple[Drift, ...] = ()
+    """What has to be accounted for before anything is built."""
+    deaf: tuple[str, ...] = field(default=())
+    """Sources whose event triggers are gone: schema changes are found on polls only, as if there had been none."""
 
 
 def find_movement(poll: Poll, known: Known) -> Movement:
@@ -33,22 +53,26 @@ def find_movement(poll: Poll, known: Known) -> Movement:
     """
     again: dict[str, str] = {}
     waiting: dict[str, str] = {}
+    drifts = []
+    deaf = []
     for source, snapshot in poll.snapshots.items():
         record = known.sources.get(source)
-        readers = [view for view in known.views.values() if source in view.positions]
-        if record is None or not readers:
+        if record is None:
             continue
-        if record.identity is not None and record.identity != snapshot.identity:
-            reason = f"source {source} is not the server it was: restored, promoted or replaced"
-            again |= {view.name: reason for view in readers}
-        ahead = [view for view in readers if view.positions[source].xmax > snapshot.position.xmax]
-        again |= {view.name: f"source {source} is older than this view: restored from a backup" for view in ahead}
-        if record.gap is not None and record.gap != snapshot.gap:
-            reason = f"source {source} has changes that were not captured"
-            (again if snapshot.gap_settled else waiting).update({view.name: reason for view in readers})
+        readers = [view for view in known.views.values() if source in view.positions]
+        if snapshot.attached and not snapshot.event_triggers and record.capture == "attached":
+            deaf.append(source)
+        drift = _drift(source, snapshot, record, readers)
+        if drift is None:
+            continue
+        if snapshot.gap_settled:
+            drifts.append(drift)
+            again |= {view.name: f"{drift.reason}; {READ_AGAIN}" for view in readers}
+        else:
+            waiting |= {view.name: f"{drift.reason}; {WAITS}" for view in readers}
     for view in known.views.values():
         if view.record.stored_state == "resync":
-            again.setdefault(view.name, view.record.reason or "a resync is due")
+            again[view.name] = view.record.reason or "a resync is due"
         for relation in sorted(view.definition.relations):
             if relation.source not in poll.snapshots or view.name in again:
                 continue
@@ -56,8 +80,39 @@ def find_movement(poll: Poll, known: Known) -> Movement:
             expected = record_of_relation.fingerprint if record_of_relation else None
             found = poll.snapshots[relation.source].fingerprints.get(relation)
             if found != expected and not _explained(poll, view, relation):
-                again[view.name] = f"{relation} is not as it was, and no logged change explains it"
-    return Movement({name: reason for name, reason in again.items() if name not in waiting}, waiting)
+                again[view.name] = f"{_what_happened(relation, found)}; {READ_AGAIN}"
+    again = {name: reason for name, reason in again.items() if name not in waiting}
+    return Movement(again, waiting, tuple(drifts), tuple(deaf))
+
+
+def _drift(source: str, snapshot: SourceSnapshot, record: SourceRecord, readers: list[LiveView]) -> Drift | None:
+    if not snapshot.attached:
+        if record.gap is None:
+            return None
+        return Drift(
+            source,
+            f"capture at source {source} is not in order: schema dyda or a part of it was dropped or changed, or came"
+            " here with a dump of another database",
+        )
+    if record.identity is not None and record.identity != snapshot.identity:
+        return Drift(source, f"source {source} is not the server it was: restored, promoted or replaced", lost=True)
+    standing = [view for view in readers if view.record.stored_state != "resync"]
+    ahead = any(view.positions[source].xmax > snapshot.position.xmax for view in standing)
+    if ahead or (record.mark is not None and record.mark not in snapshot.marks):
+        reason = f"source {source} has lost transactions that are installed here: it was put back to an older state"
+        return Drift(source, reason, lost=True)
+    if record.gap is not None and record.gap != snapshot.gap:
+        return Drift(
+            source,
+            f"source {source} has changes that were not captured: its log was full, locked or changed by hand",
+        )
+    return None
+
+
+def _what_happened(relation: RelationName, found: str | None) -> str:
+    if found is not None and found.startswith(UNCAPTURED):
+        return f"{relation} was not captured for a while: its triggers were dropped, disabled or changed"
+    return f"{relation} is not as it was, and no logged change explains it"
 
 
 def _explained(poll: Poll, view: LiveView, relation: RelationName) -> bool:

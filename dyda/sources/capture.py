@@ -81,6 +81,7 @@ def release(sessions: Sessions, relations: Iterable[Relation]) -> None:
         for relid in members:
             _patiently(sessions, partial(_release, relid=relid))
         with sessions.transaction(WRITING) as cursor:
+            cursor.execute("SET LOCAL dyda.quiet = 'on'")
             for table in ("watched", "holder", "described", "log"):
                 cursor.execute(f"DELETE FROM dyda.{table} WHERE root = %s", (relation.oid,))
 
@@ -132,8 +133,6 @@ def _install(sessions: Sessions, project: str) -> None:
                 ) from None
         complete = is_complete(cursor)
         cursor.execute(load_sql("tables"))
-        if not complete:  # what was missing may have cost rows that not even a gap could tell of
-            cursor.execute("SELECT nextval('dyda.gap')")
         cursor.execute("SELECT project FROM dyda.consumer")
         found = cursor.fetchone()
         if found is not None and found[0] != project:
@@ -148,9 +147,11 @@ def _install(sessions: Sessions, project: str) -> None:
                 {"limit": sessions.settings.log_limit},
             )
         cursor.execute(load_sql("capture"))
+        if not complete:  # what was missing may have cost rows that not even a gap could tell of
+            cursor.execute("SELECT dyda.forward_gap()")
         for name, signature in SHARED.items():
             cursor.execute(_shared(name, signature))
-        for part in ("observing", "events", "reading"):
+        for part in ("observing", "events", "guarding", "reading"):
             cursor.execute(load_sql(part))
     # At a source that an older DyDa attached, writers may keep the log from changing hands: next time, then.
     with contextlib.suppress(MissingRights, SourceBusy):

@@ -17,7 +17,7 @@ __all__ = ["check", "grants"]
 READING = (
     "dyda.state(), dyda.entries(pg_snapshot), dyda.schema_entries(pg_snapshot), dyda.changed_relations(),"
     " dyda.schema_changed(pg_snapshot), dyda.watched_relations(), dyda.acknowledge(text, pg_snapshot),"
-    " dyda.shrink(bigint)"
+    " dyda.shrink(bigint), dyda.standing(), dyda.leave_mark(text, text)"
 )
 
 
@@ -80,7 +80,7 @@ def _dyda_rights(cursor: Any, role: str, database: str, project: str) -> tuple[C
         "SELECT count(*), count(*) FILTER (WHERE has_function_privilege(p.oid, 'EXECUTE')) FROM pg_proc p"
         " WHERE p.pronamespace = 'dyda'::regnamespace"
         " AND p.proname IN ('state', 'entries', 'schema_entries', 'schema_changed', 'changed_relations',"
-        " 'watched_relations', 'acknowledge', 'shrink')"
+        " 'watched_relations', 'acknowledge', 'shrink', 'standing', 'leave_mark')"
     )
     functions, allowed = cursor.fetchone()
     if allowed < functions:

@@ -25,7 +25,7 @@ MADE = "made by DyDa"
 """The comment on a role that we created, and may drop again."""
 
 RELATIONS = (
-    *("log", "consumer", "watched", "holder", "member", "described"),
+    *("log", "consumer", "watched", "holder", "member", "described", "mark"),
     *("log_sequence", "gap", "gap_until", "key"),
 )
 ATTACHING = ("capture_table", "release_table")
@@ -45,6 +45,7 @@ FUNCTIONS = (
     *("tree", "shown", "describe", "follow", "look_at", "lasting", "remember", "observe", "replaced"),
     *("command_ended", "object_dropped", "table_rewritten", "state", "entries", "schema_entries", "changed_relations"),
     *("schema_changed", "watched_relations", "acknowledge", "shrink"),
+    *("home", "standing", "leave_mark", "log_changed", "forward_gap"),
 )
 
 

@@ -78,14 +78,11 @@ class PostgresSource:
 
     def capture_state(self) -> str:
         """`attached`, `polling` (no event triggers: schemas are compared on every poll) or `detached`."""
-        state = self.state()
-        if not state.attached:
-            return "detached"
-        return "attached" if state.event_triggers else "polling"
+        return self.state().capture
 
     def order(self) -> str:
         """How transactions of one poll are ordered: by `commit` time, or by each one's last log `sequence` (P4)."""
-        return "commit" if self.state().commit_order else "sequence"
+        return self.state().order
 
     def open(
         self,

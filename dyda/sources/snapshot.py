@@ -64,6 +64,7 @@ class SourceSnapshot:
         """Tables that were read since the schemas were last compared (`fingerprint_again`)."""
         self.scanned: set[RelationName] = set()
         """Tables that Spark's tasks may be reading at any time until the unit is over."""
+        self.mark: str | None = None
         self._sessions = sessions
         self._relations = tuple(sorted(relations))
         self._oids = dict(relations) if isinstance(relations, Mapping) else {}
@@ -158,6 +159,31 @@ class SourceSnapshot:
     def held(self) -> bool:
         """Whether the snapshot is still open."""
         return self._holder is not None
+
+    @property
+    def attached(self) -> bool:
+        """Whether capture is in place as it was put there."""
+        return self._state.attached
+
+    @property
+    def capture(self) -> str:
+        """As `PostgresSource.capture_state` says it."""
+        return self._state.capture
+
+    @property
+    def order(self) -> str:
+        """As `PostgresSource.order` says it."""
+        return self._state.order
+
+    @property
+    def event_triggers(self) -> bool:
+        """Whether schema changes are logged by their own transactions."""
+        return self._state.event_triggers
+
+    @property
+    def marks(self) -> frozenset[str]:
+        """The marks that the source has; see `make_durable`."""
+        return self._state.marks
 
     @property
     def gap_settled(self) -> bool:
@@ -364,12 +390,23 @@ class SourceSnapshot:
             raise BrokenUnit(self.source, frozenset(moved & same), "tables moved while they were read")
         return {name: self._lasting(now[name]) for name in names}
 
-    def make_durable(self) -> None:
-        """Force everything that this snapshot shows to the source's disk (P2): a commit that waits for its WAL."""
+    def make_durable(self, known: str | None = None) -> None:
+        """Force everything that this snapshot shows to the source's disk (P2): a commit that waits for its WAL.
+
+        The transaction leaves a mark, `self.mark`, for the installation to remember in the place of `known`. Should
+        the source be put back to a state from before it, the mark is gone, also when the transaction ids of what
+        was lost have been given to others by then.
+        """
         with self._sessions.transaction(WRITING) as cursor:
             # `local`: a promoted standby has another timeline, so waiting for one proves nothing more.
             cursor.execute("SET LOCAL synchronous_commit = local")
-            cursor.execute("SELECT pg_logical_emit_message(true, 'dyda', '')")
+            if self._state.attached:
+                mark = uuid.uuid4().hex
+                cursor.execute("SELECT dyda.leave_mark(%s, %s)", (known, mark))
+            else:
+                mark = None
+                cursor.execute("SELECT pg_logical_emit_message(true, 'dyda', '')")
+        self.mark = mark
 
     def close(self) -> None:
         if self._holder is not None:

@@ -16,6 +16,7 @@ __all__ = ["CaptureState", "is_complete", "read_state"]
 class CaptureState:
     """`gap` counts the failures of capture; `unsettled` while a transaction that failed to be captured is open.
 
+    `marks` are those that installations have left (`SourceSnapshot.make_durable`), the last ones.
     `log_file` changes when the log is truncated or made anew.
     `watched` maps the oid of each watched relation to (schema, table).
     """
@@ -28,34 +29,57 @@ class CaptureState:
     event_triggers: bool = False
     commit_order: bool = False
     log_file: int = 0
+    marks: frozenset[str] = frozenset()
     watched: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def capture(self) -> str:
+        """`attached`, `polling` (no event triggers: schemas are compared on every poll) or `detached`."""
+        if not self.attached:
+            return "detached"
+        return "attached" if self.event_triggers else "polling"
+
+    @property
+    def order(self) -> str:
+        """How transactions of one poll are ordered: by `commit` time, or by each one's last log `sequence` (P4)."""
+        return "commit" if self.commit_order else "sequence"
 
     def watched_names(self, source: str) -> Iterator[RelationName]:
         return (RelationName(source, schema, table) for schema, table in self.watched.values())
 
 
 def is_complete(cursor: Any) -> bool:
-    """Whether every table, sequence and function of capture is there."""
+    """Whether every table, sequence and function of capture is there, and the log's guards are on duty."""
     cursor.execute(
-        "SELECT bool_and(to_regclass(t) IS NOT NULL) AND bool_and(to_regprocedure(f) IS NOT NULL) FROM (VALUES"
+        "SELECT (SELECT count(*) = 3 FROM pg_trigger WHERE tgrelid = to_regclass('dyda.log') AND tgenabled = 'A'"
+        "        AND tgfoid = to_regprocedure('dyda.log_changed()'))"
+        " AND bool_and(to_regclass(t) IS NOT NULL) AND bool_and(to_regprocedure(f) IS NOT NULL) FROM (VALUES"
         " ('dyda.log', 'dyda.state()'), ('dyda.gap', 'dyda.capture()'), ('dyda.consumer', 'dyda.entries(pg_snapshot)'),"
         " ('dyda.watched', 'dyda.watched_relations()'), ('dyda.member', 'dyda.mark_gap()'),"
         " ('dyda.log_sequence', 'dyda.acknowledge(text, pg_snapshot)'), ('dyda.gap_until', 'dyda.mark_gap()'),"
         " ('dyda.described', 'dyda.schema_entries(pg_snapshot)'),"
         " ('dyda.holder', 'dyda.changed_relations()'), ('dyda.log_schema', 'dyda.observe(oid, text, oid[], oid[])'),"
-        " ('dyda.described', 'dyda.schema_changed(pg_snapshot)')) AS needed (t, f)"
+        " ('dyda.described', 'dyda.schema_changed(pg_snapshot)'), ('dyda.mark', 'dyda.standing()'),"
+        " ('dyda.mark', 'dyda.leave_mark(text, text)')) AS needed (t, f)"
     )
     return bool(cursor.fetchone()[0])
 
 
 def read_state(cursor: Any) -> CaptureState:
-    """What `dyda.state()` says, or that nothing is attached. The transaction must be a fresh one."""
+    """What `dyda.state()` says, or that nothing is attached. The transaction must be a fresh one.
+
+    What a dump brought along from another database is not attached here.
+    """
+    nothing = CaptureState(False, SourceIdentity("unknown", "unknown"))
     if not is_complete(cursor):
-        return CaptureState(False, SourceIdentity("unknown", "unknown"))
+        return nothing
+    cursor.execute("SELECT * FROM dyda.standing()")
+    at_home, marks = cursor.fetchone()
+    if not at_home:
+        return nothing
     cursor.execute("SELECT * FROM dyda.state()")
     project, gap, unsettled, system, timeline, events, order, log_file = cursor.fetchone()
     cursor.execute("SELECT root, schema_name, table_name FROM dyda.watched_relations()")
     watched = {root: (schema, table) for root, schema, table in cursor.fetchall()}
-    return CaptureState(
-        True, SourceIdentity(system, timeline), project, gap, unsettled, events, order, log_file, watched
-    )
+    identity = SourceIdentity(system, timeline)
+    return CaptureState(True, identity, project, gap, unsettled, events, order, log_file, frozenset(marks), watched)

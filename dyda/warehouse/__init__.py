@@ -32,6 +32,7 @@ from dyda.warehouse.records import (
     ViewColumn,
     ViewRecord,
     ViewVersion,
+    WaitingRecord,
 )
 from dyda.warehouse.sets import SetComparison
 from dyda.warehouse.sink import StagingSink
@@ -72,6 +73,7 @@ __all__ = [
     "ViewColumn",
     "ViewRecord",
     "ViewVersion",
+    "WaitingRecord",
     "Warehouse",
     "Worker",
     "hold_extent",

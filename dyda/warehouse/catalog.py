@@ -19,7 +19,7 @@ from dyda.warehouse.codec import (
     states_from_json,
     view_columns_from_json,
 )
-from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, load
+from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, WAITING_LOCK, load
 from dyda.warehouse.records import (
     AbortRecord,
     Blocker,
@@ -33,6 +33,7 @@ from dyda.warehouse.records import (
     UnitRecord,
     VersionRecord,
     ViewRecord,
+    WaitingRecord,
 )
 
 __all__ = [
@@ -47,12 +48,14 @@ __all__ = [
     "units",
     "versions",
     "views",
+    "waiting",
 ]
 
 POLLED_WITHIN = 10.0
 """Seconds within which every source must have been polled for a view to count as fresh."""
 
 PROJECT = {"class": ADVISORY_CLASS, "key": PROJECT_LOCK}
+WAITING = {"class": ADVISORY_CLASS, "key": WAITING_LOCK}
 
 
 def _all(connection: Connection, name: str, parameters: Mapping[str, Any] | None = None) -> list[Row[Any]]:
@@ -173,6 +176,7 @@ def sources(connection: Connection) -> list[SourceRecord]:
             row.error,
             row.pending,
             row.lag_seconds,
+            row.mark,
         )
         for row in _all(connection, "sources.sql")
     ]
@@ -221,6 +225,23 @@ def holder(connection: Connection) -> DaemonRecord:
         return DaemonRecord(running=False)
     row = rows[0]
     return DaemonRecord(True, row.role, row.pid, row.host, row.since, row.fence, row.obstacle)
+
+
+def waiting(connection: Connection) -> list[WaitingRecord]:
+    return [WaitingRecord(**row._mapping) for row in _all(connection, "waiting.sql", WAITING)]
+
+
+def unshown(connection: Connection, schema: str) -> dict[str, str]:
+    """Views whose rows readers do not see, because of what somebody did to theirs; in words."""
+    found = {}
+    for row in _all(connection, "unshown.sql", {"schema": schema}):
+        name = row.name
+        if row.replaced:
+            what = f"{schema}.{name} was replaced by something that is not DyDa's"
+            found[name] = f"{what}; rename or drop that, then: dyda views resync {name}"
+        else:
+            found[name] = f"{schema}.{name} was dropped; put it back with: dyda views resync {name}"
+    return found
 
 
 def blockers(connection: Connection) -> list[Blocker]:

@@ -24,13 +24,21 @@ __all__ = ["PROJECT_LOCK", "connect", "load", "short", "translated", "without_pa
 ADVISORY_CLASS = 0x44794461  # "DyDa": keeps our advisory locks apart from those of other programs in the database
 PROJECT_LOCK = 1
 UPGRADE_LOCK = 2
+WAITING_LOCK = 3  # held in common by those who wait for the project's
 STAGING_CLASS = 0x44794473  # the second key is the staging table's number
+
+
+KEEPALIVES = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+"""Seconds after which a warehouse whose machine is gone is noticed. session.sql asks the same of its side: the lock of
+a machine that is gone is free for another one then."""
 
 
 def connect(url: str, application: str) -> Any:
     """A psycopg2 connection with pinned settings, in transaction mode."""
     try:
-        connection = psycopg2.connect(url, application_name=application)
+        said = psycopg2.extensions.parse_dsn(url)
+        keepalives = {name: value for name, value in KEEPALIVES.items() if name not in said}
+        connection = psycopg2.connect(url, application_name=application, **keepalives)
     except (psycopg2.Error, UnicodeError) as error:
         raise WarehouseUnreachable(
             f"the warehouse cannot be reached: {without_password(str(error), url)}",

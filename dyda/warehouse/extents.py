@@ -25,16 +25,18 @@ __all__ = ["Comparison", "Extent", "check_types"]
 class Comparison:
     """What `verify` finds: rows that the extent lacks, rows it has too many, and a few of them.
 
+    `forged` rows say the right thing under a wrong digest: later changes would miss them.
     A sample is (difference, canonical texts): +1 is missing once, -2 is there twice too often.
     """
 
     missing: int
     extra: int
     samples: tuple[tuple[int, tuple[str | None, ...]], ...] = ()
+    forged: int = 0
 
     @property
     def equal(self) -> bool:
-        return self.missing == 0 and self.extra == 0
+        return self.missing == 0 and self.extra == 0 and self.forged == 0
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,21 @@ class Extent:
         return change
 
     def replace(self, cursor: Any, entries: sql.Composable) -> int:
-        """Makes the extent equal to the bag by writing only what differs. Returns the change in rows."""
-        return self._merge(cursor, "found_for_replace.sql", entries)
+        """Makes the extent equal to the bag by writing only what differs. Returns the rows that there are then."""
+        # A row that somebody changed by hand has another row's digest, by which it would be taken for that one.
+        cursor.execute(sql.SQL("DELETE FROM {} AS e WHERE {}").format(self.identifier, self._forged))
+        self._merge(cursor, "found_for_replace.sql", entries)
+        cursor.execute(sql.SQL("SELECT coalesce(sum(count), 0)::bigint FROM {}").format(self.identifier))
+        return int(cursor.fetchone()[0])
+
+    def forged(self, cursor: Any) -> int:
+        """How many rows do not have their own digest: changed by hand."""
+        cursor.execute(sql.SQL("SELECT count(*) FROM {} AS e WHERE {}").format(self.identifier, self._forged))
+        return int(cursor.fetchone()[0])
+
+    @property
+    def _forged(self) -> sql.Composable:
+        return sql.SQL("e.hash <> sha256(convert_to(ROW({})::text, 'UTF8'))").format(self._each("e.{0}"))
 
     def compare(self, cursor: Any, entries: sql.Composable, samples: int) -> Comparison:
         """How the extent differs from the bag it should be."""
@@ -98,10 +113,12 @@ class Extent:
             ).format(column, sql.SQL(type_))
             for column, type_ in zip(self._columns, self.types, strict=True)
         )
-        self._execute(cursor, load("compare.sql"), entries, shown=shown, limit=sql.Literal(samples))
+        minima = self._each("(array_agg({0}))[1] AS {0}")  # of one digest they are all the same
+        self._execute(cursor, load("compare.sql"), entries, shown=shown, limit=sql.Literal(samples), minima=minima)
         found = cursor.fetchall()
         missing, extra = found[0][:2]
-        return Comparison(missing, extra, tuple((row[2], tuple(row[3:])) for row in found if row[2] is not None))
+        shown_rows = tuple((row[2], tuple(row[3:])) for row in found if row[2] is not None)
+        return Comparison(missing, extra, shown_rows, self.forged(cursor))
 
     def projected(self, places: Sequence[int]) -> sql.Composable:
         """Entries (c1 … cn text, n) of these columns, as a subquery: rows that fall together are not added up yet."""

@@ -21,6 +21,7 @@ from dyda.model.position import Position
 from dyda.warehouse.codec import view_columns_from_json
 from dyda.warehouse.connection import connect, load, translated
 from dyda.warehouse.extents import Comparison, Extent
+from dyda.warehouse.reader import Reader
 from dyda.warehouse.staging import Staging
 from dyda.warehouse.states import stored_state
 
@@ -60,6 +61,12 @@ class FrozenWarehouse:
         extent = self._known(view)[1]
         self._cursor.execute(sql.SQL("SELECT coalesce(sum(count), 0)::bigint FROM {}").format(extent.identifier))
         return int(self._cursor.fetchone()[0])
+
+    def shows(self, view: str, schema: str) -> bool:
+        """Whether what readers query is what was put there for them."""
+        self._cursor.execute(load("known_view.sql"), (view,))
+        columns = view_columns_from_json(self._cursor.fetchone()[2])
+        return Reader(schema, view).shows(self._cursor, self._known(view)[1], [column.name for column in columns])
 
     def compare(self, view: str, staging: Staging, samples: int = 10) -> Comparison:
         """How the extent differs from the rows in `staging`."""

@@ -203,7 +203,19 @@ class _Installer:
             assert known is not None
             assert known.extent is not None
             self._save_version(change.version, known.extent)
-        self._save_view(self._new_rows(), absolute=False)
+        absolute = change.mode == "replace" and change.has_rows
+        self._save_view(self._new_rows(), absolute=absolute)
+        if absolute and self.publication is None:
+            self._show_again()
+
+    def _show_again(self) -> None:
+        """A view that is built anew is what readers see afterwards, whatever became of theirs meanwhile."""
+        assert self.known is not None
+        assert self.known.extent is not None
+        columns = self.change.version.columns if self.change.version is not None else self.known.columns
+        names = tuple(column.name for column in columns)
+        if not self.reader.shows(self.cursor, self.known.extent, names):
+            self.publication = Publication(self.reader, self.known.extent, names, self.known.extent)
 
     def _known(self) -> _Known | None:
         self.cursor.execute(load("known_view.sql"), (self.change.view,))
@@ -255,7 +267,7 @@ class _Installer:
         return installer.make(wanted, self._next())
 
     def _new_rows(self) -> int:
-        """Rows into the extent that is there; returns the change in their number."""
+        """Rows into the extent that is there; the change in their number, or the number where they are all there is."""
         known = self.known
         assert known is not None
         if not self.change.has_rows:
@@ -371,6 +383,7 @@ def save_source(cursor: Any, state: SourceState) -> None:
             "reachable": state.reachable,
             "error": state.error,
             "polled": state.polled,
+            "mark": state.mark,
         },
     )
 

@@ -6,7 +6,7 @@ view ── view_version ── extent        definitions and the tables that ho
    └─── position           which transactions are in the extent, per view and source (P5)
 message                    the update message queue
 unit, abort                what was done, and what had to be given up
-request, daemon            what was asked for, who works
+request, daemon, waiting   what was asked for, who works, who waits
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ __all__ = [
     "unit",
     "view",
     "view_version",
+    "waiting",
 ]
 
 SCHEMA = "dyda"
@@ -102,6 +103,7 @@ source = Table(
     _moment("polled_at"),
     Column("reachable", Boolean),
     Column("error", Text),
+    Column("mark", Text),
 )
 
 relation = Table(
@@ -238,4 +240,13 @@ daemon = Table(
     _moment("since", nullable=False, now=True),
     _moment("seen_at", nullable=False, now=True),
     Column("obstacle", Text),
+)
+
+waiting = Table(
+    "waiting",
+    metadata,
+    Column("backend", Integer, primary_key=True, autoincrement=False),
+    Column("pid", Integer, nullable=False),
+    Column("host", Text, nullable=False),
+    _moment("since", nullable=False, now=True),
 )

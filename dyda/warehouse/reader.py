@@ -106,6 +106,21 @@ class Reader:
         cursor.execute(load("reader_extents.sql"), (self.schema, self.name))
         return {number for (number,) in cursor.fetchall()}
 
+    def shows(self, cursor: Any, extent: Extent, names: Sequence[str]) -> bool:
+        """Whether readers see the extent under these names, exactly as `show` would let them."""
+        cursor.execute(load("reader_definition.sql"), (self.schema, self.name))
+        row = cursor.fetchone()
+        if row is None:
+            return False
+        cursor.execute("SAVEPOINT showing")
+        # PostgreSQL prints definitions in its own words: ours is put beside the other to be printed alike.
+        likeness = sql.Identifier("pg_temp", "dyda likeness")
+        cursor.execute(self._selecting(sql.SQL("CREATE VIEW {}").format(likeness), extent, names))
+        cursor.execute("SELECT pg_get_viewdef('pg_temp.\"dyda likeness\"'::regclass)")
+        (wanted,) = cursor.fetchone()
+        cursor.execute("ROLLBACK TO SAVEPOINT showing; RELEASE SAVEPOINT showing")
+        return bool(row[0] == wanted)
+
     def holders(self, cursor: Any) -> list[int]:
         """The sessions that have a lock on it."""
         cursor.execute(load("lock_holders.sql"), (self.schema, self.name))
@@ -143,16 +158,17 @@ class Reader:
         return [name for (name,) in cursor.fetchall()]
 
     def _definition(self, command: str, extent: Extent, names: Sequence[str]) -> sql.Composable:
+        return self._selecting(sql.SQL("{} {}").format(sql.SQL(command), self.identifier), extent, names)
+
+    def _selecting(self, created: sql.Composable, extent: Extent, names: Sequence[str]) -> sql.Composable:
         items = [
             sql.SQL("e.{} AS {}").format(sql.Identifier(f"c{i}"), sql.Identifier(name))
             for i, name in enumerate(names, start=1)
         ]
         return sql.SQL(
-            "{} {} AS SELECT {} FROM {} AS e CROSS JOIN LATERAL generate_series(1, e.count) AS copies"
+            "{} AS SELECT {} FROM {} AS e CROSS JOIN LATERAL generate_series(1, e.count) AS copies"
             " WHERE dyda.extent_visible({})"
-        ).format(
-            sql.SQL(command), self.identifier, sql.SQL(", ").join(items), extent.identifier, sql.Literal(extent.number)
-        )
+        ).format(created, sql.SQL(", ").join(items), extent.identifier, sql.Literal(extent.number))
 
     def _try_replace(self, cursor: Any, extent: Extent, names: Sequence[str]) -> bool:
         """CREATE OR REPLACE keeps everything that hangs on the view, but allows new columns only at the end."""

@@ -31,6 +31,7 @@ __all__ = [
     "ViewColumn",
     "ViewRecord",
     "ViewVersion",
+    "WaitingRecord",
 ]
 
 
@@ -178,9 +179,9 @@ class Identity:
 
 @dataclass(frozen=True)
 class SourceState:
-    """News of a source. Fields left None stay as they are; an `error` of '' clears it; `polled` stamps the time.
+    """News of a source. Fields left None stay as they are; an `error` or `mark` of '' clears it.
 
-    `identity` is anything with `system_identifier` and `timeline`.
+    `polled` stamps the time; `identity` is anything with `system_identifier` and `timeline`.
     """
 
     name: str
@@ -191,6 +192,7 @@ class SourceState:
     reachable: bool | None = None
     error: str | None = None
     polled: bool = False
+    mark: str | None = None
 
 
 @dataclass(frozen=True)
@@ -207,6 +209,8 @@ class SourceRecord:
     error: str | None
     pending: int
     lag_seconds: float
+    mark: str | None = None
+    """What the last installation left there; a source that does not have it any more has lost what was read."""
 
 
 @dataclass(frozen=True)
@@ -298,6 +302,15 @@ class DaemonRecord:
 
 
 @dataclass(frozen=True)
+class WaitingRecord:
+    """A daemon that waits until the one who works has ended."""
+
+    pid: int
+    host: str
+    since: datetime.datetime
+
+
+@dataclass(frozen=True)
 class Blocker:
     """A session whose lock an installation waits for."""
 
@@ -316,3 +329,4 @@ class Status:
     sources: tuple[SourceRecord, ...]
     views: tuple[ViewRecord, ...]
     blockers: tuple[Blocker, ...] = ()
+    waiting: tuple[WaitingRecord, ...] = ()

@@ -38,10 +38,12 @@ from dyda.warehouse.records import (
     UnitRecord,
     VersionRecord,
     ViewRecord,
+    WaitingRecord,
 )
 from dyda.warehouse.sets import SetComparison, compare_sets
 from dyda.warehouse.staging import Staging, collect_garbage
 from dyda.warehouse.stagings import Stagings, own_stagings
+from dyda.warehouse.turn import Turn, waiting_turn
 from dyda.warehouse.upgrade import upgrade
 from dyda.warehouse.worker import Worker
 
@@ -115,6 +117,12 @@ class Warehouse:
             if time.monotonic() >= deadline:
                 raise _busy(self.holder())
             time.sleep(0.05)
+
+    @contextmanager
+    def turn(self) -> Iterator[Turn]:
+        """Wait for the lock, for the length of the block: `status` counts those who do."""
+        with waiting_turn(self.url) as turn:
+            yield turn
 
     # --- reading
 
@@ -211,6 +219,16 @@ class Warehouse:
         with self._reading() as connection:
             return catalog.holder(connection)
 
+    def waiting(self) -> list[WaitingRecord]:
+        """The daemons that wait for the one who works to end, in the order in which they came."""
+        with self._reading() as connection:
+            return catalog.waiting(connection)
+
+    def unshown(self) -> dict[str, str]:
+        """Views whose rows readers do not see, and why."""
+        with self._reading() as connection:
+            return catalog.unshown(connection, self.schema)
+
     def blockers(self) -> list[Blocker]:
         """Whom the one who works waits for."""
         with self._reading() as connection:
@@ -224,6 +242,7 @@ class Warehouse:
                 tuple(catalog.sources(connection)),
                 tuple(catalog.views(connection)),
                 tuple(catalog.blockers(connection)),
+                tuple(catalog.waiting(connection)),
             )
 
     # --- verifying, beside a running daemon
@@ -290,7 +309,7 @@ class Warehouse:
     ) -> Any:
         """The request's result when it is done. RequestFailed: it failed, or nobody is there to do it."""
         shown: Any = None
-        alive_check = alive_check or (lambda: self.holder().running)
+        alive_check = alive_check or (lambda: self.holder().running or bool(self.waiting()))
         while True:
             alive = alive_check()
             request = self.request(number)

@@ -232,6 +232,24 @@ class Worker:
             for state in states:
                 save_source(cursor, state)
 
+    def account_for(
+        self, owing: Mapping[str, str], held: Iterable[str], sources: Sequence[SourceState], void: Iterable[str]
+    ) -> None:
+        """What drifted is written down as a debt, once: the views `owing` are to be built, each for its reason, and so
+        are the `held` ones when they are let go. From now on the sources count as seen as they are. The queue of those
+        that lost transactions speaks of what never happened: it is void."""
+        with self._writing() as cursor:
+            for view, reason in owing.items():
+                cursor.execute("UPDATE dyda.view SET state = 'resync', reason = %s WHERE name = %s", (reason, view))
+            cursor.execute(
+                "UPDATE dyda.view_version w SET details = w.details || '{\"behind\": true}' FROM dyda.view v"
+                " WHERE v.name = ANY(%s) AND w.view = v.name AND w.version = v.version",
+                (list(held),),
+            )
+            for state in sources:
+                save_source(cursor, state)
+            cursor.execute("DELETE FROM dyda.message WHERE source = ANY(%s)", (list(void),))
+
     def save_relations(self, states: Sequence[RelationState]) -> None:
         with self._writing() as cursor:
             for state in states:

@@ -41,6 +41,15 @@ EXCEPTION WHEN OTHERS THEN
 END
 $body$;
 
+-- A gap that nobody marked: its number is one that was never there, not even in a history that a backup has undone.
+CREATE OR REPLACE FUNCTION dyda.forward_gap() RETURNS void
+LANGUAGE sql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+    SELECT setval('dyda.gap', greatest((SELECT g.last_value + 1 FROM dyda.gap g),
+                                       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))
+$body$;
+
 -- A table's column names, in the order of their numbers (null: dropped), as PostgreSQL itself knows them at this moment.
 -- Under REPEATABLE READ, pg_attribute shows an older state than the rows that are written.
 CREATE OR REPLACE FUNCTION dyda.names_now(relation oid) RETURNS text[]

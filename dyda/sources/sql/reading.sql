@@ -94,8 +94,10 @@ BEGIN
     IF NOT EXISTS (SELECT FROM dyda.consumer c WHERE c.project = acknowledge.consumer) THEN
         RAISE EXCEPTION 'this log belongs to another project' USING ERRCODE = '55006';
     END IF;
+    PERFORM set_config('dyda.quiet', 'on', true);  -- see dyda.log_changed
     DELETE FROM dyda.log l WHERE l.xid < pg_snapshot_xmax(done) AND pg_visible_in_snapshot(l.xid, done);
     GET DIAGNOSTICS deleted = ROW_COUNT;
+    PERFORM set_config('dyda.quiet', '', true);
     size := pg_table_size('dyda.log'::regclass);
 END
 $body$;
@@ -119,7 +121,9 @@ BEGIN
     IF EXISTS (SELECT FROM dyda.log) THEN
         RETURN false;
     END IF;
+    PERFORM set_config('dyda.quiet', 'on', true);
     TRUNCATE dyda.log;
+    PERFORM set_config('dyda.quiet', '', true);
     RETURN true;
 EXCEPTION WHEN lock_not_available THEN
     RETURN false;

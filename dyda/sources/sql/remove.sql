@@ -10,8 +10,10 @@ DROP FUNCTION IF EXISTS
     dyda.command_ended(), dyda.object_dropped(), dyda.table_rewritten(),
     dyda.state(), dyda.entries(pg_snapshot), dyda.schema_entries(pg_snapshot), dyda.changed_relations(),
     dyda.schema_changed(pg_snapshot), dyda.watched_relations(),
-    dyda.acknowledge(text, pg_snapshot), dyda.shrink(bigint);
-DROP TABLE IF EXISTS dyda.log, dyda.consumer, dyda.watched, dyda.holder, dyda.member, dyda.described;
+    dyda.acknowledge(text, pg_snapshot), dyda.shrink(bigint),
+    dyda.home(), dyda.standing(), dyda.leave_mark(text, text), dyda.forward_gap();
+DROP TABLE IF EXISTS dyda.log, dyda.mark, dyda.consumer, dyda.watched, dyda.holder, dyda.member, dyda.described;
+DROP FUNCTION IF EXISTS dyda.log_changed();
 DROP SEQUENCE IF EXISTS dyda.log_sequence, dyda.gap, dyda.gap_until, dyda.key;
 DO $do$
 BEGIN

@@ -60,6 +60,13 @@ CREATE TABLE IF NOT EXISTS dyda.described (
     unseen      boolean NOT NULL DEFAULT false
 );
 
+-- What installations leave here (dyda.leave_mark): a source that does not have the last one any more has lost what
+-- was read from it. At most a few rows.
+CREATE TABLE IF NOT EXISTS dyda.mark (
+    mark   text PRIMARY KEY,
+    number bigint NOT NULL DEFAULT nextval('dyda.log_sequence')
+);
+
 -- op: I row inserted, D row deleted, T truncated, S schema changed.
 -- shape stands in the first row of each statement: [attnums as the watched relation has them (0: none), names, type oids].
 -- image: the row as text; for S a json object, see dyda.observe.
@@ -105,9 +112,13 @@ BEGIN
         CREATE TABLE dyda.consumer (
             project     text NOT NULL,
             log_limit   bigint NOT NULL,
-            attached_at timestamptz NOT NULL DEFAULT now()
+            attached_at timestamptz NOT NULL DEFAULT now(),
+            home        text  -- dyda.home() of the database that was attached
         );
         CREATE UNIQUE INDEX consumer_is_one ON dyda.consumer ((true));
+    ELSIF NOT EXISTS (SELECT FROM pg_attribute a
+                      WHERE a.attrelid = 'dyda.consumer'::regclass AND a.attname = 'home') THEN
+        ALTER TABLE dyda.consumer ADD COLUMN home text;  -- an older DyDa attached
     END IF;
 END
 $do$;

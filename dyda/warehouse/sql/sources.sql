@@ -1,5 +1,5 @@
 -- sources: every source with the state of its part of the queue.
-SELECT s.name, s.system_identifier, s.timeline, s.gap, s.capture, s.capture_order, s.polled_at, s.reachable, s.error,
+SELECT s.name, s.system_identifier, s.timeline, s.gap, s.capture, s.capture_order, s.polled_at, s.reachable, s.error, s.mark,
        count(m.id) AS pending,
        greatest(0, coalesce(extract(epoch FROM clock_timestamp() - min(coalesce(m.committed_at, m.received_at))), 0))
            ::double precision AS lag_seconds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 from dyda import faults
 from dyda.errors import Fenced, ProjectBusy, WarehouseUnreachable
 from dyda.warehouse import Installation, SourceState, ViewChange, Warehouse, Worker
-from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK
+from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, connect
+from tests.conftest import Server
 from tests.integration.warehouse.conftest import NEXT, START, add, create, entries, version
 
 Query = Callable[..., list[tuple[Any, ...]]]
@@ -174,3 +176,68 @@ def test_abandoned_units_leave_no_staging_tables(worker: Worker, query: Query) -
         worker.staging(1)
     worker.discard_stagings()
     assert query("SELECT count(*) FROM pg_class WHERE relname LIKE 'staging\\_%' AND relkind = 'r'") == [(0,)]
+
+
+def test_who_waits_is_known_as_long_as_its_session_lives(warehouse: Warehouse, query: Query) -> None:
+    assert warehouse.waiting() == []
+    with warehouse.lock(role="daemon"), warehouse.turn() as turn, warehouse.turn():
+        holder = turn.holder()
+        assert (holder.running, holder.role, holder.pid) == (True, "daemon", os.getpid())
+        assert [(record.pid, record.host) for record in warehouse.waiting()] == [(os.getpid(), holder.host)] * 2
+        assert len(warehouse.status().waiting) == 2
+        query("SELECT pg_terminate_backend(min(backend)) FROM dyda.waiting")
+        while len(warehouse.waiting()) == 2:
+            pass
+        query("SELECT pg_terminate_backend(backend) FROM dyda.waiting")
+        with pytest.raises(WarehouseUnreachable):
+            turn.holder()
+    with warehouse.turn() as turn:
+        assert not turn.holder().running
+        assert query("SELECT count(*) FROM dyda.waiting") == [(1,)], "who is gone is forgotten"
+
+
+def test_a_command_waits_for_the_daemon_that_is_about_to_take_over(warehouse: Warehouse) -> None:
+    request = warehouse.submit("apply", {})
+    with warehouse.turn():
+        takeover = threading.Timer(0.5, lambda: _do(warehouse, request))
+        takeover.start()
+        assert warehouse.wait(request) == "done"
+        takeover.join()
+
+
+def _do(warehouse: Warehouse, request: int) -> None:
+    with warehouse.lock(wait=20) as worker:
+        assert worker.take_request() is not None
+        worker.finish(request, "done")
+
+
+def answers(address: str) -> bool:
+    try:
+        psycopg2.connect(host=address, user="postgres", dbname="postgres").close()
+        return True
+    except psycopg2.OperationalError:
+        return False  # the server has yet to read its rules again
+
+
+def test_the_lock_of_a_machine_that_is_gone_is_free_within_seconds(new_server: Callable[..., Server]) -> None:
+    """The server itself asks whether our machine is still there, also in the middle of a statement."""
+    number = os.getpid()
+    address = f"127.{number // 65536 % 100 + 1}.{number // 256 % 256}.{number % 256}"  # nobody else's port there
+    server = new_server(listen_addresses=address, fsync="off")
+    with open(server.folder / "data" / "pg_hba.conf", "a") as rules:
+        rules.write("host all all 127.0.0.0/8 trust\n")
+    with closing(psycopg2.connect(server.url())) as own:
+        own.cursor().execute("SELECT pg_reload_conf()")
+    until = time.monotonic() + 30
+    while not (there := answers(address)) and time.monotonic() < until:
+        pass
+    assert there
+    with closing(connect(f"postgresql://postgres@{address}:5432/postgres", "dyda")) as connection:
+        cursor = connection.cursor()
+        names = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout")
+        found = []
+        for name in (*names, "client_connection_check_interval"):
+            cursor.execute("SELECT current_setting(%s)", (name,))
+            found.append(cursor.fetchone()[0])
+        assert found == ["5", "2", "3", "15000", "5s"]
+        assert connection.info.dsn_parameters["keepalives_idle"] == "5"

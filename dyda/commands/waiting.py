@@ -1,0 +1,92 @@
+"""`dyda daemon` where another process works already: wait, and take over when that one ends, dies or vanishes."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from dyda.house import House
+from dyda.warehouse import DaemonRecord, Warehouse
+
+__all__ = ["PATIENCE", "wait_for_turn"]
+
+PATIENCE = 30.0
+"""Seconds that `--until-idle` waits for a source or the warehouse to come back."""
+
+LOOK_AGAIN = 0.25
+"""Seconds between two looks at whether the one who works is still there."""
+
+
+def wait_for_turn(folder: Path, until_idle: bool, log: Callable[[str], None], stopping: threading.Event) -> int | None:
+    """Return None when nobody works any more, else the exit code.
+
+    With `until_idle` there is nothing left to wait for when the daemon that works has done everything.
+    """
+    with House.open(folder) as house, house.warehouse.turn() as turn:
+        others = _OthersWork(house.warehouse)
+        told: str | None = None
+        while not stopping.is_set():
+            holder = turn.holder()
+            if not holder.running:
+                log("nobody works on this project any more: this process takes over")
+                return None
+            who = describe(holder)
+            if who != told:
+                log(f"{who} works on this project; this process waits and takes over when it ends")
+                told = who
+            if until_idle and holder.role == "daemon":
+                code = others.done(log)
+                if code is not None:
+                    return code
+            stopping.wait(LOOK_AGAIN)
+    return 0
+
+
+def describe(holder: DaemonRecord) -> str:
+    """Who works, where and since when."""
+    if holder.pid is None or holder.since is None:
+        return "another process"  # it has the lock and has yet to say who it is
+    who = "the daemon" if holder.role == "daemon" else f"dyda {holder.role}"
+    since = holder.since.astimezone(datetime.UTC)
+    return f"{who} (pid {holder.pid} on {holder.host}, since {since:%Y-%m-%d %H:%M:%S} UTC)"
+
+
+class _OthersWork:
+    """Whether another daemon has nothing left to do, as far as the catalog tells.
+
+    A source's `polled_at` is written after what the poll found is in the queue. When it has moved twice, a poll
+    has been made that began after we did: everything that was committed before us is known.
+    """
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+        self._polls: dict[str, list[datetime.datetime | None]] = {}
+        self._away_since: float | None = None
+
+    def done(self, log: Callable[[str], None]) -> int | None:
+        """0: everything is done; 1: something that is needed stays out of reach; None: not yet."""
+        status = self._warehouse.status()
+        maintained = [view for view in status.views if view.stored_state in ("live", "resync")]
+        needed = {source for view in maintained for source in view.positions}
+        away = [source for source in status.sources if source.name in needed and not source.reachable]
+        if away:
+            self._away_since = self._away_since or time.monotonic()
+            if time.monotonic() - self._away_since > PATIENCE:
+                log(away[0].error or f"source {away[0].name} stays out of reach")
+                return 1
+            return None
+        self._away_since = None
+        for source in status.sources:
+            seen = self._polls.setdefault(source.name, [source.polled_at])
+            if source.polled_at != seen[-1]:
+                seen.append(source.polled_at)
+        if any(len(self._polls.get(source, ())) < 3 for source in needed):
+            return None
+        busy = any(
+            view.stored_state in ("building", "resync") or (view.stored_state == "live" and view.state == "stale")
+            for view in status.views
+        )
+        return None if busy else 0

@@ -1,0 +1,70 @@
+"""What drifted is written down before anything is done about it.
+
+Whoever reads a source that drifted owes a build, and says so: views that are maintained as `resync` with the reason,
+held ones as `behind`, to be built when they are let go. In the same transaction the source counts as seen as it is. So
+what is owed is known by view: one whose other source is away does not make the others be built again and again, and
+a crash forgets nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dyda.errors import SourceBusy
+from dyda.house import House
+from dyda.maintenance.live import Known
+from dyda.maintenance.movement import Movement
+from dyda.maintenance.poll import Poll
+from dyda.warehouse import SourceState, Worker
+
+__all__ = ["account_for", "listen_again"]
+
+
+def account_for(worker: Worker, known: Known, polled: Poll, movement: Movement, log: Callable[[str], None]) -> bool:
+    """Write down what is new in `movement`; whether there was anything, so that the poll is to be made again."""
+    owing = {name: reason for name, reason in movement.again.items() if not _owes(known, name)}
+    drifted = {drift.source for drift in movement.drifts}
+    held = [
+        name
+        for name, record in known.frozen.items()
+        if record.stored_state == "held" and not record.behind and drifted & set(record.positions)
+    ]
+    states = [state for source in sorted(drifted) if (state := _state(known, polled, source)) is not None]
+    void = [drift.source for drift in movement.drifts if drift.lost]
+    if not owing and not held and not states:
+        return False
+    for drift in movement.drifts:
+        log(drift.reason)
+    for name, reason in owing.items():
+        log(f"view {name} is read again: {reason}")
+    worker.account_for(owing, held, states, void)
+    return True
+
+
+def _owes(known: Known, name: str) -> bool:
+    return known.views[name].record.stored_state == "resync"
+
+
+def _state(known: Known, polled: Poll, source: str) -> SourceState | None:
+    """The source as it is now, if that is news. Where capture is not attached it is that first, and tells more then."""
+    snapshot, record = polled.snapshots[source], known.sources[source]
+    if not snapshot.attached:
+        return None if record.capture == snapshot.capture else SourceState(source, capture=snapshot.capture)
+    marked = record.mark is None or record.mark in snapshot.marks
+    if marked and record.identity == snapshot.identity and record.gap == snapshot.gap:
+        return None
+    return SourceState(source, identity=snapshot.identity, gap=snapshot.gap, capture=snapshot.capture, mark="")
+
+
+def listen_again(house: House, worker: Worker, sources: tuple[str, ...], log: Callable[[str], None]) -> None:
+    """Put event triggers back that were dropped or disabled. What they missed, the fingerprints tell (C5)."""
+    for name in sources:
+        source = house.source(name)
+        try:
+            source.attach([])
+        except SourceBusy:
+            continue  # at the next poll
+        capture = source.capture_state()
+        now = "they are back" if capture == "attached" else "schema changes are found on each poll from now on"
+        log(f"source {name}: event triggers were dropped or disabled; {now}")
+        worker.save_sources([SourceState(name, capture=capture)])

@@ -1,0 +1,85 @@
+-- guarding: how we notice that somebody laid hands on the log, or that the database is not the one that was attached.
+-- Run by attach, after sql/capture.sql. Idempotent: triggers that are right are left alone, for making one locks the log.
+
+-- Which database this is, whatever it is called: a dump that is restored elsewhere brings our tables along, with
+-- transaction ids and oids that mean nothing there.
+CREATE OR REPLACE FUNCTION dyda.home() RETURNS text
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    RETURN (SELECT s.system_identifier::text FROM pg_control_system() s) || '/'
+        || (SELECT d.oid::text FROM pg_database d WHERE d.datname = current_database());
+EXCEPTION WHEN insufficient_privilege THEN
+    RETURN (SELECT d.oid::text FROM pg_database d WHERE d.datname = current_database());
+END
+$body$;
+
+-- Whether this is the database that was attached, and the marks that it has.
+CREATE OR REPLACE FUNCTION dyda.standing(OUT at_home boolean, OUT marks text[])
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+    SELECT coalesce((SELECT c.home = dyda.home() FROM dyda.consumer c), false),
+           ARRAY(SELECT m.mark FROM dyda.mark m)
+$body$;
+
+-- A new mark. Those before `known`, the last one that an installation has remembered, are of no use any more.
+CREATE OR REPLACE FUNCTION dyda.leave_mark(known text, new text) RETURNS void
+LANGUAGE sql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+    DELETE FROM dyda.mark m WHERE m.number < (SELECT k.number FROM dyda.mark k WHERE k.mark = known);
+    INSERT INTO dyda.mark (mark) VALUES (new);
+$body$;
+
+-- Entries that anybody but dyda.acknowledge takes away are rows that nobody will hear of: a gap.
+CREATE OR REPLACE FUNCTION dyda.log_changed() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    IF coalesce(current_setting('dyda.quiet', true), '') <> 'on' THEN
+        PERFORM dyda.mark_gap();
+    END IF;
+    RETURN NULL;
+END
+$body$;
+
+DO $do$
+DECLARE
+    event text;
+BEGIN
+    FOREACH event IN ARRAY ARRAY['DELETE', 'UPDATE', 'TRUNCATE'] LOOP
+        IF NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = 'dyda.log'::regclass AND t.tgenabled = 'A'
+                       AND t.tgname = 'guard_' || lower(event) AND t.tgfoid = 'dyda.log_changed()'::regprocedure) THEN
+            EXECUTE format('DROP TRIGGER IF EXISTS guard_%s ON dyda.log', lower(event));
+            EXECUTE format('CREATE TRIGGER guard_%s AFTER %s ON dyda.log FOR EACH STATEMENT'
+                           ' EXECUTE FUNCTION dyda.log_changed()', lower(event), event);
+            EXECUTE format('ALTER TABLE dyda.log ENABLE ALWAYS TRIGGER guard_%s', lower(event));
+        END IF;
+    END LOOP;
+END
+$do$;
+
+-- Somewhere else than where it was attached, everything that speaks of transactions and oids is void.
+DO $do$
+BEGIN
+    PERFORM set_config('dyda.quiet', 'on', true);
+    IF EXISTS (SELECT FROM dyda.consumer c WHERE c.home <> dyda.home()) THEN
+        DELETE FROM dyda.log;
+        DELETE FROM dyda.watched;
+        DELETE FROM dyda.holder;
+        DELETE FROM dyda.member;
+        DELETE FROM dyda.described;
+        DELETE FROM dyda.mark;
+        PERFORM dyda.forward_gap();
+    END IF;
+    UPDATE dyda.consumer SET home = dyda.home() WHERE home IS DISTINCT FROM dyda.home();
+END
+$do$;
+
+REVOKE ALL ON TABLE dyda.mark FROM PUBLIC;
+REVOKE ALL ON FUNCTION
+    dyda.home(), dyda.standing(), dyda.leave_mark(text, text), dyda.log_changed(), dyda.forward_gap()
+    FROM PUBLIC;
