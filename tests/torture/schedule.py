@@ -85,10 +85,12 @@ class Torture:
         schema_changes: float = 0.02,
         consistency: str = "strong",
         command: str = "",
+        views: Sequence[str] = (),
     ) -> None:
         self.seed, self.say, self.pause, self.schema_changes = seed, say, pause, schema_changes
         self.consistency = consistency
         self.command = command
+        self.views = all_views(views)
         self.kinds = list(kinds or KINDS)
         self.random = random.Random(f"{seed} schedule")
         self.summary = Summary(seed)
@@ -150,7 +152,7 @@ class Torture:
         self._ancient_transaction = under_way
         for name, place in self.places.sources.items():
             begin(self.history, name, place.url)
-        for name, text in all_views().items():
+        for name, text in self.views.items():
             self.places.view(name, text)
         self.note("views are built")
         self.places.run("apply", "--yes", timeout=900)
@@ -174,10 +176,9 @@ class Torture:
 
     def _start_readers(self) -> None:
         kinds = (("one", "READ COMMITTED", 1), ("two", "REPEATABLE READ", 3), ("three", "SERIALIZABLE", 2))
-        views = list(all_views())
         url = self.places.warehouse.url
         self.readers = [
-            Reader(self.history, name, url, views, isolation, statements, pause=0.3, seed=self.seed)
+            Reader(self.history, name, url, list(self.views), isolation, statements, pause=0.3, seed=self.seed)
             for name, isolation, statements in kinds
         ]
         for reader in self.readers:

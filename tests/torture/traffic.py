@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Collection
 
 import psycopg2
 
@@ -28,14 +29,12 @@ def beacon_view(source: str) -> str:
     return f"beacon_{source}"
 
 
-def all_views() -> dict[str, str]:
-    """The workload's views, and one per source that reads nothing but its beacon."""
+def all_views(names: Collection[str] = ()) -> dict[str, str]:
+    """The workload's views, or those of these names, one per source that reads nothing but its beacon, and one that a
+    reader holds."""
     beacons = {beacon_view(source): f"SELECT b.number FROM {source}.beacon b" for source in SOURCES}
-    accounts = {
-        f"accounts_{source}": f"SELECT a.id, a.amount FROM {source}.account a WHERE a.amount > 0"
-        for source in ("crm", "people")
-    }
-    return {**VIEWS, **beacons, **accounts}
+    held = {"accounts_people": "SELECT a.id, a.amount FROM people.account a WHERE a.amount > 0"}
+    return {**{name: text for name, text in VIEWS.items() if not names or name in names}, **beacons, **held}
 
 
 def fixed_tables() -> list[str]:
