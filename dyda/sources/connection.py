@@ -33,6 +33,8 @@ class Sessions:
         self.settings = settings
         self._idle: list[Any] = []
         self._guard = threading.Lock()
+        self._still = False
+        """Whether the server stood still when it was last asked; a new session that works shows that it does not."""
 
     @contextlib.contextmanager
     def transaction(self, begin: str, relations: Iterable[object] = ()) -> Iterator[Any]:
@@ -60,10 +62,12 @@ class Sessions:
                 try:
                     with connection.cursor() as cursor:
                         cursor.execute(begin)
+                    self._still = self._still and reused
                     return connection
                 except BaseException as error:
+                    self._note_still(connection)
                     connection.close()
-                    if not (reused and _lost(error)):
+                    if not reused or connection.given_up or not _lost(error):
                         raise
 
     @staticmethod
@@ -82,7 +86,11 @@ class Sessions:
     def give_back(self, connection: Any) -> None:
         """End whatever transaction is open and keep the session, if it still works."""
         try:
+            self._note_still(connection)
             if connection.closed:
+                return
+            if self._still:
+                connection.close()  # nobody would answer
                 return
             if connection.info.transaction_status != psycopg2.extensions.TRANSACTION_STATUS_IDLE:
                 with connection.cursor() as cursor:
@@ -91,6 +99,12 @@ class Sessions:
                 self._idle.append(connection)
         except psycopg2.Error:
             connection.close()
+
+    def _note_still(self, connection: Any) -> None:
+        """One session was given up because the server stands still: the others need not each find out."""
+        if connection.given_up and not self._still:
+            self._still = True
+            self.close()
 
     def close(self) -> None:
         with self._guard:

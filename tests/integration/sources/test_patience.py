@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 
 import psycopg2
@@ -49,6 +50,23 @@ def test_a_frozen_server_is_given_up_and_found_again(new_server: Callable[..., S
     ):
         cursor.execute("SELECT 1")
     assert source.capture_state() == "detached"
+    source.close()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_one_session_finds_out_for_all(new_server: Callable[..., Server]) -> None:
+    server = new_server()
+    source = PostgresSource(SourceSettings("crm", server.url()), "project")
+    sessions = source._sessions
+    held = [sessions.begin(FRESH) for _ in range(8)]
+    for connection in held[1:]:
+        sessions.give_back(connection)
+    with frozen(server):
+        begun = time.monotonic()
+        with pytest.raises(SourceUnreachable, match="stands still"):
+            source.state()
+        sessions.give_back(held[0])
+        assert time.monotonic() - begun < 8, "each of eight would take a second and more"
     source.close()
 
 
