@@ -129,7 +129,7 @@ MUTANTS = (
         "P2",
         "lost-with-the-server",
         "dyda/maintenance/maintainer.py",
-        "            snapshot.make_durable()\n",
+        "            snapshot.make_durable(record.mark if record is not None else None)\n",
         "            pass\n",
     ),
     _one(
