@@ -30,6 +30,7 @@ __all__ = [
     "UnknownView",
     "UnsupportedSql",
     "ValueDoesNotFit",
+    "ValueTooLarge",
     "WarehouseUnreachable",
 ]
 
@@ -194,6 +195,19 @@ class ValueDoesNotFit(DydaError):
         super().__init__(
             f"{relation}.{column}: the value {shown!r} has no exact counterpart in Spark's {spark_type}",
             "Correct the row at the source, or cast the column to STRING in the view if it need not compute.",
+        )
+        self.relation = relation
+        self.column = column
+
+
+class ValueTooLarge(ValueDoesNotFit):
+    """A value that would take more of Spark's memory than one value may: its message is quarantined."""
+
+    def __init__(self, relation: str, column: str, size: int, most: int) -> None:
+        DydaError.__init__(
+            self,
+            f"{relation}.{column}: a value of {size} bytes is larger than {most}, the most that a view can read",
+            "Shorten it at the source, or leave the column out of the view.",
         )
         self.relation = relation
         self.column = column

@@ -36,7 +36,7 @@ class Project:
 
     @classmethod
     def load(cls, folder: Path | str, environment: Mapping[str, str] = os.environ) -> Project:
-        folder = Path(folder).resolve()
+        folder = _resolved(folder)
         file = folder / "dyda.toml"
         if not file.is_file():
             raise ConfigurationError(
@@ -58,7 +58,7 @@ class Project:
     @classmethod
     def create(cls, folder: Path | str) -> Project:
         """A new project that runs as it is: an embedded warehouse and one embedded source."""
-        folder = Path(folder).resolve()
+        folder = _resolved(folder)
         if (folder / "dyda.toml").exists():
             raise ConfigurationError(f"{folder} is a DyDa project already", "Choose another folder.")
         try:
@@ -103,6 +103,17 @@ def _with_passwords(settings: Settings, folder: Path, environment: Mapping[str, 
         warehouse=complete(settings.warehouse, "warehouse"),
         sources={name: complete(entry, f"sources.{name}") for name, entry in settings.sources.items()},
     )
+
+
+def _resolved(folder: Path | str) -> Path:
+    """The folder's whole name, whether or not it is there."""
+    try:
+        found = Path(folder).resolve()
+        (found / "dyda.toml").exists()
+        return found
+    except (OSError, RuntimeError) as error:  # a loop of symbolic links, a name that is too long
+        why = getattr(error, "strerror", None) or str(error)
+        raise ConfigurationError(f"{str(folder)[:200]} cannot be a project: {why}", "Choose another folder.") from None
 
 
 def _view_files(folder: Path) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 import traceback
@@ -39,6 +41,9 @@ def cli() -> None:
 FRAMES = 4000
 """Python's stack of calls: a parenthesis in a view costs about twenty, and people generate views."""
 
+UNWRITABLE = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
+"""How standard output refuses what is written to it."""
+
 # In the order in which a user meets them, which is the order of `dyda --help`.
 for command in (
     demo_command,
@@ -59,9 +64,11 @@ for command in (
 
 def main() -> NoReturn:
     """Runs the command line and exits."""
+    _prepare_streams()
     output = sys.stdout
     sys.setrecursionlimit(max(sys.getrecursionlimit(), FRAMES))
     try:
+        _refuse_unreadable_arguments()
         code = cli.main(prog_name="dyda", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
@@ -73,15 +80,43 @@ def main() -> NoReturn:
         code = _failed("interrupted", 130)
     except BrokenPipeError:
         code = _reader_gone()
+    except OSError as error:
+        if error.filename is not None or error.errno not in UNWRITABLE:
+            code = _unexpected(error)
+        else:
+            _reader_gone()
+            code = _failed(f"the answer cannot be written: {error.strerror}\nMake room, or write it elsewhere.", 1)
     except SystemExit as end:
         # click ends with 1 when it writes to a reader that has gone, and puts a wrapper around the output.
         code = end.code if sys.stdout is output else _reader_gone()
     except Exception as error:
-        if os.environ.get("DYDA_DEBUG"):
-            click.echo(hidden(traceback.format_exc()), err=True)
-        message = hidden(f"unexpected {type(error).__name__}: {error}".strip())
-        code = _failed(f"{message}\nThis is a fault in DyDa. With DYDA_DEBUG=1 it shows where it happened.", 1)
+        code = _unexpected(error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _prepare_streams() -> None:
+    """A stream that was closed is one that nobody reads; a terminal that cannot show a letter shows its number."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the program runs
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _refuse_unreadable_arguments() -> None:
+    """Bytes that are no text in this locale come as lone surrogates, which neither a database nor a file takes."""
+    for argument in sys.argv[1:]:
+        if any("\ud800" <= character <= "\udfff" for character in argument):
+            shown = argument.encode("utf-8", "backslashreplace").decode()
+            raise click.UsageError(f"the argument {shown[:200]!r} is no text here: use UTF-8 (LANG=C.UTF-8)")
+
+
+def _unexpected(error: Exception) -> int:
+    if os.environ.get("DYDA_DEBUG"):
+        click.echo(hidden(traceback.format_exc()), err=True)
+    message = hidden(f"unexpected {type(error).__name__}: {error}".strip())
+    return _failed(f"{message}\nThis is a fault in DyDa. With DYDA_DEBUG=1 it shows where it happened.", 1)
 
 
 def _reader_gone() -> int:

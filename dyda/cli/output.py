@@ -75,7 +75,9 @@ def log(text: str) -> None:
 
 
 def show_json(value: Any) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+    # Where a letter cannot be written it is escaped as JSON does it, not as the terminal would.
+    readable = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
+    click.echo(json.dumps(value, ensure_ascii=not readable, indent=2, default=str))
 
 
 def state_text(value: Any) -> Text:

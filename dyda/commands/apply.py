@@ -94,27 +94,48 @@ def execute_apply(maintainer: Maintainer, project: Project, progress: Progress) 
             definitions[name] = texts.read(name, project.view_files[name])
             house.engine.analyse(definitions[name])
             read_as_rendered(definitions[name], house.engine.numeric)
-    for name in plan.drop:
-        maintainer.worker.drop_view(name)
-        maintainer.reload()
+    # What reads a source that the project no longer has cannot come along with a build: it goes first. The others go
+    # when everything else has succeeded, so that a view that cannot be built costs nobody another one.
+    records = {record.name: record for record in house.warehouse.views()}
+    lost = [name for name in plan.drop if set(records[name].positions) - set(house.sources)]
+    _drop(maintainer, lost)
     read = [scan.relation for definition in definitions.values() for scan in scans(definition.tree)]
-    attach(maintainer, [*read, *(knowledge.relations if knowledge else ())], progress)
-    if knowledge is not None:
-        knowledge.keep(maintainer.worker)
-        maintainer.reload()
-    targets = [
-        Target(name, definitions[name].sql, project.view_files[name], reason) for name, reason in reasons.items()
-    ]
-    for name in plan.recover:
-        found = recover(maintainer, maintainer.known.frozen[name], project.view_files[name])
-        if found is not None:
-            attach(maintainer, [scan.relation for scan in scans(found[1].tree)], progress)
-            targets.append(found[0])
-    if targets:
-        with _announced(maintainer, plan.create):
-            bring_about(maintainer, targets, progress)
+    with _given_back(maintainer):
+        attach(maintainer, [*read, *(knowledge.relations if knowledge else ())], progress)
+        if knowledge is not None:
+            knowledge.keep(maintainer.worker)
+            maintainer.reload()
+        targets = [
+            Target(name, definitions[name].sql, project.view_files[name], reason) for name, reason in reasons.items()
+        ]
+        for name in plan.recover:
+            found = recover(maintainer, maintainer.known.frozen[name], project.view_files[name])
+            if found is not None:
+                attach(maintainer, [scan.relation for scan in scans(found[1].tree)], progress)
+                targets.append(found[0])
+        if targets:
+            with _announced(maintainer, plan.create):
+                bring_about(maintainer, targets, progress)
+    _drop(maintainer, [name for name in plan.drop if name not in lost])
     release(maintainer)
     return _answer(house.warehouse, plan)
+
+
+def _drop(maintainer: Maintainer, names: Iterable[str]) -> None:
+    for name in names:
+        maintainer.worker.drop_view(name)
+        maintainer.reload()
+
+
+@contextmanager
+def _given_back(maintainer: Maintainer) -> Iterator[None]:
+    """Capture that was attached for views which cannot be built after all is taken away again."""
+    try:
+        yield
+    except DydaError:
+        with suppress(DydaError):  # what the views could not be built for is what is to be told
+            release(maintainer)
+        raise
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,14 @@ from dyda.project import Project
 __all__ = ["init", "sources_check", "sources_detach"]
 
 
+CREATED = (".gitignore", "dyda.toml")
+
+
 def init(folder: Path) -> dict[str, Any]:
     """A new project folder that runs as it is."""
-    before = set(folder.rglob("*")) if folder.exists() else set()
+    before = {name for name in CREATED if os.path.lexists(folder / name)}
     project = Project.create(folder)
-    return {"created": sorted(str(path) for path in set(project.folder.rglob("*")) - before if path.is_file())}
+    return {"created": [str(project.folder / name) for name in CREATED if name not in before]}
 
 
 def sources_check(folder: Path) -> list[dict[str, Any]]:

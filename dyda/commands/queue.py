@@ -26,6 +26,7 @@ __all__ = ["FORMATS", "Queue", "pending", "pending_graph", "pending_picture", "p
 
 FORMATS = ("text", "dot", "svg", "png")
 SHOWN_ROWS = 100
+SHOWN_CHARACTERS = 1000
 
 ASIDE = ("skipped", "quarantined", "broken")
 """States of messages that are taken out of the order: whoever has yet to see them is held or rebuilt."""
@@ -206,7 +207,7 @@ def _rows(house: House, record: MessageRecord) -> list[dict[str, Any]]:
     if not columns:
         return []
     with house.source(record.source).open(list(columns)) as snapshot:
-        tables = snapshot.changes(columns, None)
+        tables = snapshot.changes(columns, None, xids=[record.xid])
         return [row for name, table in tables.items() for row in _samples(name, columns[name], table, record.xid)]
 
 
@@ -218,10 +219,17 @@ def _samples(relation: RelationName, columns: list[str], table: Any, xid: int) -
         {
             "relation": str(relation),
             "op": "insert" if count > 0 else "delete",
-            "values": {column: values[index][row] for index, column in enumerate(columns)},
+            "values": {column: _cut(values[index][row]) for index, column in enumerate(columns)},
         }
         for row, count in enumerate(counts)
     ]
+
+
+def _cut(value: str | None) -> str | None:
+    """A value as it is shown: nobody reads megabytes."""
+    if value is None or len(value) <= SHOWN_CHARACTERS:
+        return value
+    return f"{value[:SHOWN_CHARACTERS]}… ({len(value)} characters)"
 
 
 def _change(change: Change) -> dict[str, Any]:

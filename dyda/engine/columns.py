@@ -14,7 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dyda.errors import ValueDoesNotFit
+from dyda.errors import ValueDoesNotFit, ValueTooLarge
 
 __all__ = ["FrameColumnLike", "arrow_type", "typed_column", "typed_table"]
 
@@ -31,6 +31,11 @@ _TYPES = {
     "TIMESTAMP": pa.timestamp("us", tz="UTC"),
     "BINARY": pa.binary(),
 }
+
+
+LARGEST_VALUE = 64 * 2**20
+"""Bytes of one value's text. Spark has it in memory several times at once: at its default of 1 GB the driver ends with
+one of 110 MB, whoever the value belonged to, and again at each attempt."""
 
 
 class FrameColumnLike(Protocol):
@@ -68,6 +73,9 @@ def typed_table(texts: pa.Table, frame: Sequence[FrameColumnLike], relation: str
 def typed_column(texts: pa.ChunkedArray, spark_type: str | None, relation: str, column: str) -> pa.ChunkedArray:
     """One column; `relation` and `column` are for the error."""
     target = arrow_type(spark_type)
+    largest = pc.max(pc.binary_length(texts)).as_py() or 0
+    if largest > LARGEST_VALUE:
+        raise ValueTooLarge(relation, column, largest, LARGEST_VALUE)
     if pa.types.is_string(target):
         return texts
     try:

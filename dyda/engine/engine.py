@@ -211,7 +211,10 @@ class Engine:
         """Spark's own number of jobs in this application, exact at once (the status tracker lags)."""
         if not self._sessions.alive:
             return 0
-        return int(self._sessions.context._jsc.sc().dagScheduler().numTotalJobs())
+        try:
+            return int(self._sessions.context._jsc.sc().dagScheduler().numTotalJobs())
+        except (Py4JError, OSError, EOFError):
+            return 0  # it is just ending: whoever asked has an error that says so, and this must not take its place
 
     def _require_spark(self, error: Exception) -> None:
         """After a failure: a JVM that is gone is cleared away, so that the next use starts another."""

@@ -48,6 +48,8 @@ DEFAULTS = {
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "1000",
+    # The rows of one transaction, however many, travel with the tasks that compute over them.
+    "spark.rpc.message.maxSize": "1024",
 }
 
 LOCAL = {

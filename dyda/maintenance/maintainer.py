@@ -34,6 +34,7 @@ from dyda.errors import (
 from dyda.house import House
 from dyda.maintenance.approval import Approval
 from dyda.maintenance.building import Builder, Progress
+from dyda.maintenance.culprit import culprit
 from dyda.maintenance.drift import account_for, listen_again
 from dyda.maintenance.evolving import KnowledgeWatch
 from dyda.maintenance.installing import (
@@ -449,16 +450,21 @@ class Maintainer:
             return
         numbers = [queued.number for queued in unit.messages]
         for view in views:
-            builder = Builder(self.house, self.worker, polled, self.known, refresh, progress)
-            work = UnitWork(self.house, builder, polled, self.known, refresh, unit)
+
+            def compute(over: Refresh, view: LiveView = view) -> None:
+                builder = Builder(self.house, self.worker, polled, self.known, over, progress)
+                UnitWork(self.house, builder, polled, self.known, over, unit).changes([view], lambda phase: None)
+
             try:
-                work.changes([view], lambda phase: None)
+                compute(refresh)
             except (ValueDoesNotFit, EvaluationFailed) as own:
+                row = culprit(refresh, unit, view.definition.relations, compute) if unit.kind is UnitKind.DATA else None
+                what = f"{own.what} [{row}]" if row else own.what
                 told = ", ".join(map(str, numbers))
                 which = f"messages {told} are" if len(numbers) > 1 else f"message {told} is"
-                reason = f"{which} quarantined: {own.what}"
+                reason = f"{which} quarantined: {what}"
                 self.log(f"view {view.name} is held: {reason}")
-                self.worker.mark_messages(numbers, "quarantined", own.what)
+                self.worker.mark_messages(numbers, "quarantined", what)
                 self.worker.set_state(view.name, "held", reason)
         self.worker.discard_stagings()
         self.planner.forget()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from functools import partial
 from typing import Protocol
 
@@ -118,6 +119,17 @@ class Refresh:
             tables = {self.known_as.get(name, name): meant[name] for name in relations}
             images = self.poll.snapshots[source].changes(asked, self.poll.after.get(source), tables)
             self._images |= {meant[name]: images[self.known_as.get(name, name)] for name in relations}
+
+    @property
+    def images(self) -> dict[Relation, pa.Table]:
+        """The images read so far, by the relation as its reader knows it, with `#xid` and `#count`."""
+        return dict(self._images)
+
+    def over(self, images: Mapping[Relation, pa.Table]) -> Refresh:
+        """The same poll, as if these were all the images that it shows: to look for a row that cannot be computed."""
+        other = copy(self)
+        other._images = dict(images)
+        return other
 
     def _has(self, relation: Relation, columns: Iterable[str]) -> bool:
         return relation in self._images and set(columns) <= set(self._read_columns(relation))
