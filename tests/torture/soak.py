@@ -297,6 +297,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true", help="keep the folder with the daemon's log")
     chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and load are cleared away
     folder = Path(tempfile.mkdtemp(prefix="dyda-soak-"))
     os.chmod(folder, 0o755)
     servers = servers_for([*SOURCES, "warehouse", "judge"], {"wal_level": "logical"})

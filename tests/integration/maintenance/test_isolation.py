@@ -249,7 +249,8 @@ def test_capture_ends_with_its_last_view(two: Town) -> None:
     two.apply()
     (two.folder / "views" / "other.sql").unlink()
     two.apply()
-    assert not printed(two.sources["two"], "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal")
+    of_users = "tgrelid NOT IN (SELECT oid FROM pg_class WHERE relnamespace = 'dyda'::regnamespace)"
+    assert not printed(two.sources["two"], f"SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND {of_users}")
 
 
 def test_a_source_removed_from_the_settings_takes_its_views_along(two: Town) -> None:
