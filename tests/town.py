@@ -65,6 +65,16 @@ class Town:
         finally:
             connection.close()
 
+    def in_warehouse(self, *statements: str) -> None:
+        """One transaction in the warehouse, behind DyDa's back."""
+        connection = psycopg2.connect(self.warehouse)
+        try:
+            with connection, connection.cursor() as cursor:
+                for statement in statements:
+                    cursor.execute(statement)
+        finally:
+            connection.close()
+
     def connect(self, name: str) -> psycopg2.extensions.connection:
         return psycopg2.connect(self.sources[name])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from dyda import faults
 from dyda.errors import MissingRights, SourceBusy, SourceUnreachable
@@ -34,24 +35,22 @@ class Poll:
     """What this poll itself has met."""
     queue: list[Queued] = field(default_factory=list)
     after: dict[str, Position | None] = field(default_factory=dict)
-    _sorted_out: tuple[int, list[Queued], dict[str, list[int]]] | None = field(default=None, repr=False)
 
-    @property
-    def moving(self) -> Sequence[Queued]:
+    @cached_property
+    def moving(self) -> list[Queued]:
         """Those of the queue that are more than row images: few among many, and asked for again and again."""
-        if self._sorted_out is None or self._sorted_out[0] != len(self.queue):
-            moving = [queued for queued in self.queue if queued.message.kind != "data"]
-            xids: dict[str, list[int]] = {}
-            for queued in self.queue:
-                xids.setdefault(queued.message.source, []).append(queued.message.xid)
-            self._sorted_out = (len(self.queue), moving, xids)
-        return self._sorted_out[1]
+        return [queued for queued in self.queue if queued.message.kind != "data"]
+
+    @cached_property
+    def _xids(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for queued in self.queue:
+            found.setdefault(queued.message.source, []).append(queued.message.xid)
+        return found
 
     def xids(self, source: str) -> Sequence[int]:
         """The transactions of one source, in arrival order."""
-        _ = self.moving
-        assert self._sorted_out is not None
-        return self._sorted_out[2].get(source, ())
+        return self._xids.get(source, ())
 
     def compare(self, others: Collection[RelationName] = (), *, scanned: bool = False) -> None:
         """R2: the schemas of all that was read since the last comparison are what they were before the snapshots; with

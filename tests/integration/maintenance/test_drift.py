@@ -88,16 +88,6 @@ def run(town: Town, source: str, transactions: Sequence[str]) -> None:
         town.execute(source, statement)
 
 
-def warehouse(town: Town, *statements: str) -> None:
-    connection = psycopg2.connect(town.warehouse)
-    try:
-        with connection, connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
-    finally:
-        connection.close()
-
-
 def extent_table(town: Town, view: str) -> str:
     (number,) = printed(town.warehouse, f"SELECT extent FROM dyda.view_version WHERE view = '{view}'")
     return f"dyda.extent_{number}"
@@ -515,7 +505,7 @@ EDITS = [
 def test_an_extent_edited_by_hand_is_found_by_verify_and_repaired_by_resync(two: Town, edit: str) -> None:
     two.execute("one", "DELETE FROM r WHERE k IN (4, 5)", "INSERT INTO r VALUES (4, 1), (5, 0)")
     two.settle()
-    warehouse(two, edit.format(extent=extent_table(two, "plain")))
+    two.in_warehouse(edit.format(extent=extent_table(two, "plain")))
     (answer,) = commands.verify(two.folder, ["plain"], engine=two.engine)
     assert answer["result"] == "different", answer
     edited = two.extent("plain")
@@ -531,7 +521,7 @@ def test_an_extent_edited_by_hand_is_noticed_when_a_change_touches_it(two: Town)
     """The change would take away what is not there: nothing of it is installed, and the view is built again."""
     two.execute("one", "INSERT INTO r VALUES (90, 0)")
     two.settle()
-    warehouse(two, f"DELETE FROM {extent_table(two, 'plain')} WHERE c1 = 90")
+    two.in_warehouse(f"DELETE FROM {extent_table(two, 'plain')} WHERE c1 = 90")
     two.execute("one", "DELETE FROM r WHERE k = 90")
     is_noticed_and_repaired(two, "less than zero times", ["plain"])
 
@@ -542,7 +532,7 @@ def test_what_operators_keep_edited_by_hand_is_found_by_verify_and_repaired_by_r
         two.warehouse,
         "SELECT s ->> 'extent' FROM dyda.view_version, jsonb_array_elements(states) s WHERE view = 'sums'",
     )
-    warehouse(two, edit.format(state=f"dyda.extent_{number}"))
+    two.in_warehouse(edit.format(state=f"dyda.extent_{number}"))
     (answer,) = commands.verify(two.folder, ["sums"], engine=two.engine)
     assert answer["result"] == "different"
     assert "keeps is not what it should be" in answer["reason"]
@@ -559,7 +549,7 @@ def test_what_operators_keep_edited_by_hand_is_found_by_verify_and_repaired_by_r
     ],
 )
 def test_what_readers_query_replaced_by_hand_is_noticed(two: Town, edit: str, words: str | None) -> None:
-    warehouse(two, edit.format(extent=extent_table(two, "plain")))
+    two.in_warehouse(edit.format(extent=extent_table(two, "plain")))
     (answer,) = commands.verify(two.folder, ["plain"], engine=two.engine)
     assert answer["result"] == "different"
     assert "public.plain, which readers query, is not as DyDa made it" in answer["reason"]
@@ -571,6 +561,6 @@ def test_what_readers_query_replaced_by_hand_is_noticed(two: Town, edit: str, wo
     if words == "was replaced":
         with pytest.raises(DydaError, match="not DyDa's"):
             commands.views_resync(two.folder, "plain", engine=two.engine)
-        warehouse(two, "DROP VIEW public.plain")
+        two.in_warehouse("DROP VIEW public.plain")
     commands.views_resync(two.folder, "plain", engine=two.engine)
     is_right(two)

@@ -24,19 +24,9 @@ def two(town: Town) -> Town:
     return town
 
 
-def warehouse(town: Town, *statements: str) -> None:
-    connection = psycopg2.connect(town.warehouse)
-    try:
-        with connection, connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
-    finally:
-        connection.close()
-
-
 def test_a_users_view_that_depends_on_ours_holds_only_that_view(two: Town) -> None:
     two.apply()
-    warehouse(two, "CREATE VIEW public.mine AS SELECT k FROM public.plain")
+    two.in_warehouse("CREATE VIEW public.mine AS SELECT k FROM public.plain")
     two.execute("one", "ALTER TABLE r ALTER COLUMN k TYPE bigint")
     two.execute("two", "INSERT INTO s VALUES (2)")
     two.settle()
@@ -48,7 +38,7 @@ def test_a_users_view_that_depends_on_ours_holds_only_that_view(two: Town) -> No
     two.settle()
     assert two.state("plain")["state"] == "held"
     assert two.extent("plain") == Counter({"1": 1})
-    warehouse(two, "DROP VIEW public.mine")
+    two.in_warehouse("DROP VIEW public.mine")
     two.settle()
     assert two.state("plain")["state"] == "fresh"
     two.check()
@@ -67,7 +57,7 @@ def test_a_value_that_the_warehouse_cannot_hold_holds_only_its_view(two: Town) -
 def test_an_extent_edited_by_hand_is_noticed_and_built_again(two: Town) -> None:
     two.apply()
     extent = printed(two.warehouse, "SELECT extent FROM dyda.view_version WHERE view = 'plain'")
-    warehouse(two, f"DELETE FROM dyda.extent_{next(iter(extent))}")
+    two.in_warehouse(f"DELETE FROM dyda.extent_{next(iter(extent))}")
     assert [answer["result"] for answer in commands.verify(two.folder, ["plain"], engine=two.engine)] == ["different"]
     two.execute("one", "DELETE FROM r WHERE k = 1")
     two.execute("two", "INSERT INTO s VALUES (2)")
