@@ -43,7 +43,8 @@ def analyse_blocks(session: SparkSession, blocks: Sequence[JoinBlock]) -> list[O
     except PySparkException as error:
         # Constant expressions are evaluated during analysis: 1 / 0, CAST('x' AS INT).
         raise UnsupportedSql(block.view, _restore_names(blocks, short_message(error))) from None
-    _refuse_undefined(block, plan._jdf.queryExecution().analyzed())
+    written = session._jvm.org.apache.spark.sql.catalyst.expressions.Cast.USER_SPECIFIED_CAST()  # type: ignore[union-attr]
+    _refuse_undefined(block, plan._jdf.queryExecution().analyzed(), written)
     outputs = []
     for place, (item, spark_type) in enumerate(zip(block.items, types, strict=True)):
         passed = {_passed(one, place) for one in blocks}
@@ -114,9 +115,10 @@ def _restore_names(blocks: Sequence[JoinBlock], message: str) -> str:
     return message
 
 
-def _refuse_undefined(block: JoinBlock, plan: Any) -> None:
-    """What Spark accepts but two evaluations need not agree on, and products that it would round silently."""
+def _refuse_undefined(block: JoinBlock, plan: Any, written: Any) -> None:
+    """What Spark accepts but two evaluations need not agree on, and decimals that it would round silently."""
     for expression in _expressions(plan):
+        _refuse_rounding(block, expression, written)
         if not expression.deterministic() and all(child.deterministic() for child in _items(expression.children())):
             raise UnsupportedSql(
                 block.view,
@@ -132,6 +134,20 @@ def _refuse_undefined(block: JoinBlock, plan: Any) -> None:
                 f"a product of decimals with {scales[0]} and {scales[1]} digits after the point would be rounded",
                 "Cast the factors first, for example CAST(x AS DECIMAL(19,4)) * CAST(y AS DECIMAL(19,4)).",
             )
+
+
+def _refuse_rounding(block: JoinBlock, expression: Any, written: Any) -> None:
+    """Two decimals meet in a type that holds the digits before the point of both. Where that leaves too few behind it,
+    Spark rounds: 1.4 = 1 would hold, for it and not for the sources. What `written` marks stands in the view's text."""
+    if expression.getClass().getSimpleName() != "Cast" or expression.getTagValue(written).isDefined():
+        return
+    before, after = _scale(expression.child().dataType()), _scale(expression.dataType())
+    if before is not None and after is not None and after < before:
+        raise UnsupportedSql(
+            block.view,
+            f"a decimal with {before} digits after the point would be rounded to {after} beside a longer one",
+            "Cast one of the two, for example CAST(x AS DECIMAL(19,4)).",
+        )
 
 
 def _expressions(plan: Any) -> Iterator[Any]:

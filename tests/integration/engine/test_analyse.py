@@ -74,6 +74,37 @@ def test_a_product_that_keeps_every_digit_is_accepted(engine: Engine) -> None:
     assert outputs(engine, "r.n * r.p").spark_type == "decimal(38,28)"
 
 
+WIDE = "CAST(r.i AS DECIMAL(38,0))"
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        f"r.n = {WIDE}",
+        f"r.n <=> {WIDE}",
+        f"r.n > {WIDE}",
+        f"coalesce(r.n, {WIDE})",
+        f"r.n IN (1, {WIDE})",
+        "r.p > 1e30BD",
+    ],
+)
+def test_decimals_that_meet_in_a_type_that_would_round_one_are_refused(engine: Engine, item: str) -> None:
+    """1.4 = 1 would hold on Spark, while no source would find the row."""
+    with pytest.raises(UnsupportedSql, match=r"digits after the point would be rounded to"):
+        outputs(engine, item)
+
+
+def test_the_terms_of_a_union_are_not_rounded_either(engine: Engine) -> None:
+    blocks = [engine.block(view("v", {"r": R}, [], {"o": item})) for item in ("r.n + 0", WIDE)]
+    with pytest.raises(UnsupportedSql, match="18 digits after the point would be rounded to 0"):
+        engine.types(*blocks)
+
+
+@pytest.mark.parametrize("item", [f"CAST(r.n AS DECIMAL(38,0)) = {WIDE}", "r.n = r.p", "r.n = r.i", "r.n > 1.25"])
+def test_decimals_that_meet_without_loss_are_accepted(engine: Engine, item: str) -> None:
+    assert outputs(engine, item).spark_type == "boolean"
+
+
 def test_a_condition_must_be_one(engine: Engine) -> None:
     with pytest.raises(UnsupportedSql, match=r"BOOLEAN|boolean"):
         outputs(engine, "r.i", ("r.i + 1",))
