@@ -27,10 +27,13 @@ RULES = {
     "readers": "a statement sees one commit; so does a transaction from REPEATABLE READ up; nobody goes back",
     "nothing lost": "at rest every transaction is in every view, the queue is empty, and so are the sources' logs",
     "frozen": "a view that is not maintained keeps its rows",
+    "counts": "the product never finds itself about to install a row less than zero times",
     "evolution": "a definition that replaces what was dropped keeps the rows, as its owner asks",
     "one writer": "whoever commits holds the project's lock",
 }
 MAINTAINED = "live"
+BELOW_ZERO = "less than zero times"
+"""So ends what the product says of a view whose counts do not add up. Building it anew hides what went wrong."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,7 @@ class _Checker:
                 yield from self._forward(commit, name, earlier, view)
                 yield from self._possible(commit, name, earlier, view)
                 yield from self._frozen(commit, name, earlier, view)
+                yield from self._counts(commit, name, view)
                 yield from self._correct(commit, name, earlier, view)
                 yield from self._promise(commit, name, earlier, view)
             yield from self._agreement(before, commit, apart)
@@ -156,6 +160,10 @@ class _Checker:
                 f"view {name} is {view.state}, and its rows changed: {_difference(bags[view.rows], bags[earlier.rows])}"
             )
             yield from self._violation("frozen", what, commit, name)
+
+    def _counts(self, commit: Commit, name: str, view: ViewState) -> Iterator[Violation]:
+        if BELOW_ZERO in (view.reason or ""):
+            yield from self._violation("counts", f"view {name} is {view.state}: {view.reason}", commit, name)
 
     def _correct(self, commit: Commit, name: str, earlier: ViewState | None, view: ViewState) -> Iterator[Violation]:
         if view.state != MAINTAINED and earlier is not None and _same(earlier, view):

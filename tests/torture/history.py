@@ -94,13 +94,15 @@ class Transaction:
 
 @dataclass(frozen=True)
 class ViewState:
-    """A view in one commit. `rows` is the digest of its bag; `History.bags` has the bag."""
+    """A view in one commit. `rows` is the digest of its bag; `History.bags` has the bag. `reason`: why it is no longer
+    maintained, in the product's own words."""
 
     state: str
     version: int
     definition: str
     positions: Mapping[str, str]
     rows: str
+    reason: str | None = None
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -308,7 +309,7 @@ def test_a_view_that_waits_is_not_at_rest(judged: Judged) -> None:
     assert only(judged(hand), "nothing lost").text == "view join is still resync"
 
 
-# --- frozen, one writer
+# --- frozen, counts, one writer
 
 
 def test_a_broken_view_keeps_the_rows_that_it_broke_with(judged: Judged) -> None:
@@ -323,6 +324,17 @@ def test_a_broken_view_keeps_the_rows_that_it_broke_with(judged: Judged) -> None
     told = judged(history(OLD["join"]))
     assert "view join is broken, and its rows changed: 1 row(s) missing: (1,c,10)" in told[0].text
     assert told[0].rule == "frozen"
+
+
+def test_counts_that_do_not_add_up_are_told_although_the_view_is_built_anew(judged: Judged) -> None:
+    hand = moving()
+    waiting = hand.view(NEW["join"], 102, 100, JOIN, state="resync")
+    reason = "view join: 1 row(s) of a state would be there less than zero times, as (7)"
+    hand.commit(join=replace(waiting, reason="rows moved unseen"), count=hand.view(NEW["count"], 102))
+    assert not judged(hand)
+    hand.commit(join=replace(waiting, reason=reason), count=hand.view(NEW["count"], 102))
+    hand.commit(join=hand.view(NEW["join"], 102, 100, JOIN), count=hand.view(NEW["count"], 102))
+    assert only(judged(hand), "counts").text == f"view join is resync: {reason}"
 
 
 def test_whoever_commits_holds_the_lock(judged: Judged) -> None:
