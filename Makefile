@@ -8,7 +8,8 @@ SEED ?= 1
 EXAMPLES ?= 200
 CASES ?= 2000
 RATE ?= 500
-.PHONY: help demo test properties nightly churn torture soak mutants check format clean
+PROFILE ?= quick
+.PHONY: help demo test bench properties nightly churn torture soak mutants check format clean
 .DELETE_ON_ERROR:
 
 help:
@@ -20,6 +21,7 @@ help:
 	@echo "make soak        a steady load on four databases with schema changes: SECONDS=1200 SEED=1 RATE=500"
 	@echo "make mutants     break each rule on purpose and see that the checker notices; about 15 minutes"
 	@echo "make torture     random changes, readers and every kind of fault, judged by PostgreSQL: SECONDS=1800 SEED=1"
+	@echo "make bench       measure against refresh, recompute and the limit: BENCHMARKS='six …' PROFILE=quick|full"
 	@echo "make check       format, lint, types, import contracts, and advisories about dependencies"
 	@echo "make format      let ruff format and fix the code"
 	@echo "make clean       remove $(VENV) and caches"
@@ -29,6 +31,9 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready-dev
 	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
+
+bench: $(VENV)/.ready-bench
+	$(VENV)/bin/python -m benchmarks $(BENCHMARKS) --profile $(PROFILE)
 
 properties: $(VENV)/.ready-dev
 	DYDA_EXAMPLES=$(EXAMPLES) $(VENV)/bin/python -m pytest tests/properties
@@ -85,5 +90,11 @@ $(VENV)/.ready: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.ready-dev: pyproject.toml $(VENV)/.ready | $(VENV)/bin/python
 	@echo "installing the tools for tests and checks"
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' || \
+	  { echo "the packages could not be installed: pip must reach a package index (see its message above)" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.ready-bench: pyproject.toml $(VENV)/.ready-dev | $(VENV)/bin/python
+	@echo "installing what the benchmarks compare with"
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]' || \
 	  { echo "the packages could not be installed: pip must reach a package index (see its message above)" >&2; exit 1; }
 	@touch $@

@@ -74,6 +74,11 @@ class Engine:
         self.stop()
 
     @property
+    def bulk_session(self) -> SparkSession:
+        """The session for whole relations, for who has a query of its own."""
+        return self._sessions.bulk
+
+    @property
     def numeric(self) -> str:
         """The Spark type in which numeric without precision computes."""
         return self._settings.numeric

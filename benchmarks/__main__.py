@@ -1,0 +1,44 @@
+"""`python -m benchmarks [NAME …] [--profile quick|full] [--into FOLDER]`: all of them unless some are named."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from benchmarks.report import machine, save, show
+
+BENCHMARKS = {
+    "six": "a join view over six relations on three servers (paper 001, Section 7.1)",
+}
+"""Each is the module of that name, which has `run(profile) -> Report`."""
+
+
+def _listed() -> str:
+    return "\n".join(f"  {name:<12} {what}" for name, what in BENCHMARKS.items())
+
+
+@click.command(help="Measure, check and compare.\n\n\b\n" + _listed())
+@click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)))
+@click.option("--profile", type=click.Choice(["quick", "full"]), default="quick", show_default=True)
+@click.option("--into", type=click.Path(file_okay=False, path_type=Path), default=Path("benchmarks/results"))
+def main(names: tuple[str, ...], profile: str, into: Path) -> None:
+    console = Console()
+    missed = 0
+    for name in names or BENCHMARKS:
+        ran_on = machine()
+        console.print(f"[bold]{name}[/] ({profile}): {BENCHMARKS[name]}")
+        report = importlib.import_module(f"benchmarks.{name}").run(profile)
+        report.ran_on = {**ran_on, "profile": profile, **report.ran_on}
+        show(report, console)
+        for path in save(report, into):
+            console.print(f"  wrote {path}", style="dim")
+        missed += sum(not bar.met for bar in report.bars)
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""Six relations (paper 001, Section 7.1): batches of k changes over all of them, followed by DyDa and by the others.
+
+The others but the limit recompute everything: k does not matter to them, so each of them runs once a round.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg2
+
+from benchmarks.following import Follower
+from benchmarks.limit import Limit
+from benchmarks.measuring import Sample
+from benchmarks.relations import SOURCES, VIEW, Changes, created
+from benchmarks.report import Bar, Plot, Report
+from benchmarks.servers import Server, fdw_binaries, servers
+from benchmarks.yardsticks import InProcess, OnSpark, Refresh, execute
+from dyda.engine import Engine
+from dyda.settings import SparkSettings
+from tests.town import Town
+
+__all__ = ["run"]
+
+SIZES = {"quick": (100_000,), "full": (100_000, 1_000_000)}
+BATCHES = (1, 10, 100, 1_000, 10_000)
+ROUNDS = 5
+
+
+@dataclass
+class Stage:
+    """One size of relations: the sources, the warehouse, a copy of everything in one database, and the contenders."""
+
+    rows: int
+    town: Town
+    follower: Follower
+    limit: Limit
+    others: dict[str, Callable[[], float]]
+    changes: Changes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.changes = Changes(self.rows)
+
+    def change(self, k: int) -> None:
+        """The same batch at the sources and in the copy."""
+        for source, statements in self.changes.batch(k).items():
+            self.town.execute(source, *statements)
+            execute(self.limit.url, *statements)
+
+    def require_right(self) -> None:
+        """A fast wrong answer is a failure: every contender's rows are those of the view over the copy."""
+        if not self.limit.right():
+            raise AssertionError("the limit's rows are wrong")
+        with closing(psycopg2.connect(self.limit.url)) as connection, connection.cursor() as cursor:
+            expected = _digest(cursor, "SELECT i1, b1, c2, c3, b4, b5, c6 FROM kept, generate_series(1, count)")
+        with closing(psycopg2.connect(self.town.warehouse)) as connection, connection.cursor() as cursor:
+            if _digest(cursor, "SELECT i1, b1, c2, c3, b4, b5, c6 FROM public.six") != expected:
+                raise AssertionError("DyDa's rows are wrong")
+
+
+def _digest(cursor: psycopg2.extensions.cursor, query: str) -> tuple[object, ...]:
+    cursor.execute(f"SELECT count(*), sum(hashtextextended(v::text, 0)::numeric) FROM ({query}) AS v")
+    return tuple(cursor.fetchone())
+
+
+@contextmanager
+def stage(rows: int, engine: Engine, machines: dict[str, Server]) -> Iterator[Stage]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        town = Town(folder, lambda hint: machines["warehouse"].database(f"{hint}_{rows}"), engine)
+        for name, tables in SOURCES.items():
+            statements = [text for table in tables for text in created(table, rows)]
+            town.source(name, *statements, url=machines[name].database(f"{name}_{rows}"))
+        town.view("six", VIEW)
+        town.apply()
+        copy = machines["warehouse"].database(f"copy_{rows}")
+        execute(copy, *[text for tables in SOURCES.values() for table in tables for text in created(table, rows)])
+        limit = Limit(copy)
+        over_fdw = fdw_binaries() is not None
+        refresh = Refresh(
+            machines["warehouse"].database(f"refresh_{rows}") if over_fdw else copy, town.sources if over_fdw else None
+        )
+        spark = OnSpark(engine.bulk_session, town.database("spark"), town.sources, rows)
+        in_process = InProcess(town.database("in_process"), town.sources)
+        others = {
+            "refresh, concurrently": refresh.concurrently,
+            "refresh, plain": refresh.plainly,
+            "recompute on Spark": spark.recompute,
+            "recompute in process": in_process.recompute,
+        }
+        follower = stack.enter_context(Follower(town))
+        yield Stage(rows, town, follower, limit, others)
+
+
+def measure(stage: Stage, batches: Sequence[int], rounds: int) -> dict[str, Sample]:
+    """DyDa and the limit for each k, and the others, in turn. The first round warms up."""
+    found: dict[str, list[float]] = {}
+    for number in range(rounds + 1):
+        turns: list[tuple[str, float]] = []
+        for k in batches:
+            stage.change(k)
+            turns.append((f"DyDa {k}", stage.follower.follow(f"{stage.rows}/{k}" if number else None)))
+            turns.append((f"limit {k}", stage.limit.follow()))
+        turns += [(name, contender()) for name, contender in stage.others.items()]
+        if number:
+            for name, seconds in turns:
+                found.setdefault(name, []).append(seconds)
+        stage.require_right()
+    return {name: Sample(tuple(seconds)) for name, seconds in found.items()}
+
+
+def run(profile: str) -> Report:
+    report = Report("six", "six relations, milliseconds per batch: median (middle half)", [])
+    sizes = SIZES[profile]
+    report.columns = ["contender", *(f"{rows:,} rows" for rows in sizes)]
+    found: dict[int, dict[str, Sample]] = {}
+    phases: dict[str, dict[str, float]] = {}
+    with ExitStack() as stack:
+        machines = stack.enter_context(servers([*SOURCES, "warehouse"]))
+        engine = stack.enter_context(Engine(SparkSettings(master="local[2]")))
+        report.ran_on["postgres"] = machines["warehouse"].version
+        for rows in sizes:
+            with stage(rows, engine, machines) as one:
+                found[rows] = measure(one, BATCHES, ROUNDS)
+                phases |= one.follower.phases
+    if fdw_binaries() is None:
+        report.notes.append("postgres_fdw is missing here: refreshes read copies inside one database.")
+    names = list(found[sizes[0]])
+    report.rows = [[name, *(str(found[rows][name]) for rows in sizes)] for name in names]
+    report.bars = _bars(found)
+    report.plots = [_plot(rows, found[rows]) for rows in sizes]
+    report.data = {
+        "seconds": {str(rows): {name: one.seconds for name, one in samples.items()} for rows, samples in found.items()},
+        "phases": phases,
+    }
+    for key, spent in phases.items():
+        rows_, k = key.split("/")
+        told = ", ".join(f"{name} {seconds * 1000:.0f}" for name, seconds in spent.items())
+        report.notes.append(f"{int(rows_):,} rows, k = {k}: {told} ms")
+    return report
+
+
+def _bars(found: dict[int, dict[str, Sample]]) -> list[Bar]:
+    """Of several k, the one that stands worst."""
+
+    def ratio(rows: int, name: str, batches: Sequence[int]) -> float:
+        samples = found[rows]
+        return min(samples[name].median / samples[f"DyDa {k}"].median for k in batches)
+
+    small, large = 100_000, 1_000_000
+    upto = (1, 10, 100, 1_000)
+    bars = [
+        Bar("refresh ÷ DyDa, 100,000 rows, k ≤ 100", ratio(small, "refresh, concurrently", upto[:3]), least=6),
+        Bar("Spark recompute ÷ DyDa, 100,000 rows, k ≤ 1,000", ratio(small, "recompute on Spark", upto), least=8),
+        Bar("in-process recompute ÷ DyDa, 100,000 rows", ratio(small, "recompute in process", upto), least=1.5),
+        Bar(
+            "DyDa ÷ the limit, k = 10,000",
+            found[small]["DyDa 10000"].median / found[small]["limit 10000"].median,
+            most=2,
+        ),
+    ]
+    if large in found:
+        bars += [
+            Bar("refresh ÷ DyDa, 1,000,000 rows, k ≤ 1,000", ratio(large, "refresh, concurrently", upto), least=40),
+            Bar("in-process recompute ÷ DyDa, 1,000,000 rows", ratio(large, "recompute in process", upto), least=12),
+            Bar(
+                "DyDa at 1,000,000 ÷ at 100,000, k = 1,000",
+                found[large]["DyDa 1000"].median / found[small]["DyDa 1000"].median,
+                most=1.2,
+            ),
+        ]
+    return bars
+
+
+def _plot(rows: int, samples: dict[str, Sample]) -> Plot:
+    lines: dict[str, list[tuple[float, ...]]] = {}
+    for label in ("DyDa", "limit"):
+        points = [(k, samples[f"{label} {k}"]) for k in BATCHES]
+        lines[label] = [(k, s.median * 1000, s.spread[0] * 1000, s.spread[1] * 1000) for k, s in points]
+    for name, sample in samples.items():
+        if not name.startswith(("DyDa", "limit")):
+            lines[name] = [(k, sample.median * 1000) for k in (BATCHES[0], BATCHES[-1])]
+    return Plot(f"six relations × {rows:,}", "changes in a batch", "milliseconds", lines, "xy")
