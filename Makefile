@@ -29,7 +29,7 @@ help:
 demo: $(VENV)/.ready
 	@$(VENV)/bin/python -m dyda demo
 
-test: $(VENV)/.ready-dev
+test: $(VENV)/.ready-dev $(VENV)/spark-classes.jsa
 	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 bench: $(VENV)/.ready-bench
@@ -98,3 +98,7 @@ $(VENV)/.ready-bench: pyproject.toml $(VENV)/.ready-dev | $(VENV)/bin/python
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]' || \
 	  { echo "the packages could not be installed: pip must reach a package index (see its message above)" >&2; exit 1; }
 	@touch $@
+
+$(VENV)/spark-classes.jsa: $(VENV)/.ready-dev
+	@echo "letting Java keep Spark's classes: the tests start many JVMs"
+	@$(VENV)/bin/python -m tests.classes $@

@@ -26,8 +26,13 @@ from psycopg2 import sql
 from dyda import embedded
 from dyda.engine import Engine
 from dyda.settings import SparkSettings
+from tests.classes import share_classes
 
 VERSION = int(os.environ.get("DYDA_TEST_POSTGRES_VERSION", embedded.VERSION))
+
+
+def pytest_configure() -> None:
+    share_classes()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

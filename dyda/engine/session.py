@@ -27,6 +27,9 @@ from dyda.errors import ConfigurationError
 
 __all__ = ["Sessions", "SparkSettingsLike"]
 
+OPTIONS = "spark.driver.extraJavaOptions"
+QUIET = Path(__file__).resolve().parent / "log4j2.properties"
+
 REQUIRED = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "true",
@@ -61,8 +64,7 @@ LOCAL = {
     # Half the processor time until the first result, and no loss in a join of millions of rows: Spark generates its
     # code anew for each query, which the optimizing compiler seldom gets to know.
     # Out of memory, Spark gives up its context and lets whoever asked wait for ever: a process that ends is noticed.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -XX:-UsePerfData"
-    " -XX:+ExitOnOutOfMemoryError",
+    OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -XX:-UsePerfData -XX:+ExitOnOutOfMemoryError",
 }
 
 AT_LAUNCH = ("spark.master", "spark.app.name", "spark.driver.", "spark.jars", "spark.submit.", "spark.archives")
@@ -174,10 +176,10 @@ class Sessions:
         values |= {key: str(value) for key, value in settings.config.items()}
         values |= self._session_settings()
         values["spark.master"] = settings.master
-        # First on the class path, this folder's log4j2.properties wins over Spark's own.
-        quiet = str(Path(__file__).parent)
-        given = values.get("spark.driver.extraClassPath")
-        values["spark.driver.extraClassPath"] = f"{quiet}{os.pathsep}{given}" if given else quiet
+        # By its address and not on the class path, where a folder would keep Java from sharing its classes (CDS). What
+        # the project gives itself comes later and wins.
+        quiet = f"-Dlog4j2.configurationFile={QUIET.as_uri()}"
+        values[OPTIONS] = f"{quiet} {values.get(OPTIONS, '')}".rstrip()
         return values
 
     def _start(self) -> SparkSession:
