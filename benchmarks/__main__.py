@@ -13,6 +13,8 @@ from benchmarks.report import machine, save, show
 
 BENCHMARKS = {
     "six": "a join view over six relations on three servers (paper 001, Section 7.1)",
+    "messages": "maintenance queries of SWEEP, Nested SWEEP and batches (paper 003, Table 1)",
+    "planning": "what planning a queue takes, and its share of a drain",
 }
 """Each is the module of that name, which has `run(profile) -> Report`."""
 

@@ -1,36 +1,50 @@
-"""How many queries a change costs, by the number n of occurrences: `python -m benchmarks.messages`.
+"""How many queries a change costs, by the number n of relations: paper 003, Table 1, counted.
 
-Paper 003, Table 1: SWEEP is linear in n where C-strobe is factorial. Counted here for joins of four shapes, by sweeping
-relations in which every row meets every other one, so that no sweep ends early: one changed occurrence costs n − 1
-queries, and a batch that changes all of them 2(n − 1), whatever it holds. No database and no Spark.
+SWEEP is linear in n where C-strobe is factorial. Counted here for joins of four shapes, by sweeping relations in which
+every row meets every other one, so that no sweep ends early. Each relation changes once, all at the same time:
+
+    SWEEP           one update after the other, those that wait taken out of the answers       n − 1 queries per update
+    Nested SWEEP    what arrives while keys travel is absorbed; no key is asked for twice      2(n − 1) for all at most
+    a batch         all of it in one unit, under a snapshot                                    2(n − 1) for all
+
+No database and no Spark. Each relation holds one row twice and gets it once more: the view must grow by 3ⁿ − 2ⁿ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from benchmarks.report import Bar, Plot, Report
 from dyda.model.bag import Bag
 from dyda.model.parse import parse_view
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
 from vm import JoinBlock, flatten, plan_sweep, sweep
+from vm.arrival import ArrivalOrder, nested_sweep
+from vm.sweep import NEW, OLD
+from vm.worlds import Whole, Worlds
 
-__all__ = ["SHAPES", "SIZES", "Cost", "costs", "main"]
+__all__ = ["SHAPES", "SIZES", "Cost", "costs", "run"]
 
-SIZES = range(2, 9)
+SIZES = range(2, 13)
 SHAPES = ("chain", "star", "tree", "cycle")
+HELD = 2
+"""How often a relation holds its row before it changes."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Queries of one join: for a change of each single occurrence, and for changes of all of them at once."""
+    """Queries of one join: SWEEP for each relation's update, Nested SWEEP and a batch for the updates of all."""
 
     shape: str
     n: int
-    one_update: tuple[int, ...]
+    sweep: tuple[int, ...]
+    nested: int
     batch: int
 
 
@@ -40,17 +54,137 @@ def costs(sizes: Collection[int] = SIZES, shapes: Collection[str] = SHAPES) -> l
     for shape in shapes:
         for n in sizes:
             block = _block(shape, n)
-            aliases = list(block.by_alias)
-            one_update = tuple(_queries(block, [alias]) for alias in aliases)
-            found.append(Cost(shape, n, one_update, _queries(block, aliases)))
+            found.append(Cost(shape, n, _swept(block), _nested(block), _batch(block)))
     return found
 
 
-def main() -> None:
-    print(f"{'join':<8}{'n':>3}{'one update':>12}{'n - 1':>7}{'batch':>7}{'2(n - 1)':>10}")
-    for cost in costs():
-        worst = max(cost.one_update)
-        print(f"{cost.shape:<8}{cost.n:>3}{worst:>12}{cost.n - 1:>7}{cost.batch:>7}{2 * (cost.n - 1):>10}")
+def run(profile: str) -> Report:
+    """Both profiles are the same: nothing is timed, and counting takes seconds."""
+    table = costs()
+    report = Report(
+        "messages",
+        "maintenance queries for updates of all n relations at once",
+        ["join", "n", "SWEEP", "per update", "Nested SWEEP", "per update", "batch", "per update"],
+        data={"costs": [asdict(cost) for cost in table]},
+    )
+    report.rows = [
+        [cost.shape, str(cost.n)]
+        + [text for asked in (sum(cost.sweep), cost.nested, cost.batch) for text in (str(asked), f"{asked / cost.n:g}")]
+        for cost in table
+    ]
+    report.bars = [
+        Bar(
+            "SWEEP, queries per update: furthest from n − 1",
+            max(abs(one - (cost.n - 1)) for cost in table for one in cost.sweep),
+            most=0,
+        ),
+        Bar(
+            "Nested SWEEP, queries for all ÷ 2(n − 1), worst",
+            max(cost.nested / (2 * (cost.n - 1)) for cost in table),
+            most=1,
+        ),
+        Bar(
+            "batch, queries for all: furthest from 2(n − 1)",
+            max(abs(cost.batch - 2 * (cost.n - 1)) for cost in table),
+            most=0,
+        ),
+    ]
+    report.plots = [_plot([cost for cost in table if cost.shape == SHAPES[0]])]
+    report.notes.append(
+        "Linear per update, as Table 1 says of SWEEP and Nested SWEEP, for chains, stars, trees and cycles alike. "
+        "Where updates are concurrent, Nested SWEEP and batches ask for all of them what SWEEP asks for two; Nested "
+        "SWEEP asks less where several relations meet one over the same column: it remembers answers. C-strobe's n! "
+        f"would be {math.factorial(SIZES[-1]):,} for n = {SIZES[-1]}."
+    )
+    return report
+
+
+def _plot(table: Sequence[Cost]) -> Plot:
+    lines: dict[str, list[tuple[float, ...]]] = {
+        "SWEEP": [(cost.n, sum(cost.sweep)) for cost in table],
+        "Nested SWEEP": [(cost.n, cost.nested) for cost in table],
+        "batch": [(cost.n, cost.batch) for cost in table],
+    }
+    return Plot("all relations of a chain change at once", "relations", "maintenance queries", lines)
+
+
+class _Sources:
+    """Every relation's row, as often as it is held by now; answers are counted. `interfering` relations change when
+    they are asked for the first time, and say so to `arrival` before they answer."""
+
+    def __init__(self, block: JoinBlock, interfering: Collection[str] = ()) -> None:
+        self.block = block
+        self.asked = 0
+        self.interfering = set(interfering)
+        self.changed = set(block.by_alias) - self.interfering
+        self.arrival = ArrivalOrder(block, self.ask)
+
+    def ask(self, alias: str, columns: Sequence[str], key: Sequence[str], values: pa.Table) -> Bag:
+        self.asked += 1
+        if alias in self.interfering - self.changed:
+            self.change(alias)
+        return _row(columns, HELD + (alias in self.changed))
+
+    def change(self, alias: str) -> None:
+        self.changed.add(alias)
+        relation = self.block.by_alias[alias].relation
+        self.arrival.receive(relation.name, _row([column.name for column in relation.columns]))
+
+
+def _swept(block: JoinBlock) -> tuple[int, ...]:
+    """SWEEP: the sources show all of the changes, and those after the one that is swept are compensated."""
+    found = []
+    grown = 0
+    deltas = _deltas(block)
+    aliases = list(deltas)
+    for number, alias in enumerate(aliases):
+        sources = _Sources(block)
+        later = {other: deltas[other] for other in aliases[number + 1 :]}
+        grown += _growth(sweep(plan_sweep(block), {alias: deltas[alias]}, later, sources.ask))
+        found.append(sources.asked)
+    _require_right(block, grown)
+    return tuple(found)
+
+
+def _nested(block: JoinBlock) -> int:
+    """Nested SWEEP: one relation changes, and each of the others while it is asked on account of that."""
+    first, *others = block.by_alias
+    sources = _Sources(block, others)
+    sources.change(first)
+    nested = nested_sweep(plan_sweep(block), sources.arrival)
+    _require_right(block, _growth(nested.worlds))
+    return sources.asked
+
+
+def _batch(block: JoinBlock) -> int:
+    sources = _Sources(block)
+    _require_right(block, _growth(sweep(plan_sweep(block), _deltas(block), {}, sources.ask)))
+    return sources.asked
+
+
+def _growth(worlds: Mapping[str, Worlds | Whole]) -> int:
+    """How many rows the view gains: every row meets every other one, so numbers of rows multiply."""
+    old = new = 1
+    for world in worlds.values():
+        if isinstance(world, Whole):
+            raise AssertionError("a relation of one row is scanned")
+        old *= pc.sum(world.table.column(OLD)).as_py()
+        new *= pc.sum(world.table.column(NEW)).as_py()
+    return new - old
+
+
+def _require_right(block: JoinBlock, grown: int) -> None:
+    n = len(block.occurrences)
+    if grown != (HELD + 1) ** n - HELD**n:
+        raise AssertionError(f"a view of {n} relations grew by {grown} rows")
+
+
+def _deltas(block: JoinBlock) -> dict[str, Bag]:
+    return {alias: _row(occurrence.columns) for alias, occurrence in block.by_alias.items()}
+
+
+def _row(columns: Sequence[str], times: int = 1) -> Bag:
+    return Bag.of(columns, {("1",) * len(columns): times})
 
 
 def _edges(shape: str, n: int) -> list[tuple[int, int]]:
@@ -76,23 +210,3 @@ def _relation(source: str, schema: str | None, table: str) -> Relation:
     integer = PgType("integer", "integer")
     columns = (Column("x", integer, 1), Column("y", integer, 2))
     return Relation(RelationName(source, schema or "public", table), 1, columns, estimated_rows=1_000_000)
-
-
-def _queries(block: JoinBlock, changed: Collection[str]) -> int:
-    asked = []
-
-    def ask(alias: str, columns: Sequence[str], key: Sequence[str], values: pa.Table) -> Bag:
-        asked.append(alias)
-        return _row(columns)
-
-    deltas = {alias: _row(block.by_alias[alias].columns) for alias in changed}
-    sweep(plan_sweep(block), deltas, {}, ask)
-    return len(asked)
-
-
-def _row(columns: Sequence[str]) -> Bag:
-    return Bag.of(columns, {("1",) * len(columns): 1})
-
-
-if __name__ == "__main__":
-    main()

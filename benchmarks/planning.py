@@ -1,31 +1,36 @@
-"""How long planning takes: `python -m benchmarks.planning`.
+"""What planning takes: by the length of the queue, while a queue is drained, and as a share of real units.
 
-Two questions. Does doubling a queue of 50,000 messages over 200 relations, one in a hundred a schema change, at most
-2.3-fold planning time? And what does planning cost while 20,000 messages are drained, every schema change rewriting
-the views it concerns? The queue to plan drops columns everywhere, so that most of it is one cycle; the queue to drain
-renames columns of one source, so that nothing merges and every rename makes a new plan necessary. Medians of several
-runs, in processor time; no database and no Spark, the pure scheduler only.
+The queue to plan, 200 relations with one message in a hundred a schema change, drops columns everywhere, so that most
+of it is one cycle; the queue to drain renames columns of one source, so that nothing merges and every rename makes a
+new plan necessary. Both are the pure scheduler's, in processor time. What share of a drain planning is, real units tell
+(`benchmarks.draining`).
 """
 
 from __future__ import annotations
 
 import random
-import statistics
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 
+from benchmarks import draining
+from benchmarks.measuring import Sample, shown
+from benchmarks.report import Bar, Plot, Report
 from dyda.model.message import Change, DataUpdate, SchemaChange, UpdateMessage
 from dyda.model.relation import RelationName
-from scheduler import Consistency, Effect, Queued, Schedule, ViewReads, effect_of
+from scheduler import Consistency, Queued, Schedule, ViewReads
+from tests.unit.scheduler.builders import effect
+from tests.unit.scheduler.naive import legal_order, pair_graph
 
-__all__ = ["Drain", "drain", "main", "planning_seconds", "queue", "views"]
+__all__ = ["Drain", "drain", "planning_seconds", "queue", "run", "views"]
 
 SOURCES = 4
 RELATIONS = 200
 VIEWS = 100
 COLUMNS = tuple(f"c{index}" for index in range(10))
-SECONDS_PER_UNIT = 0.2
-"""What a small unit takes in a warm session: its sweep, one Spark job and the installation."""
+LENGTHS = (12_500, 25_000, 50_000, 100_000)
+ROUNDS = 5
+DRAINED = {"quick": (5_000, 10_000), "full": (5_000, 10_000, 20_000)}
 
 
 def relation(index: int) -> RelationName:
@@ -44,36 +49,26 @@ def views(seed: int) -> list[ViewReads]:
     return found
 
 
-def queue(length: int, seed: int, command: str) -> list[Queued]:
-    """Data updates of one or two relations; one message in a hundred drops a column, or renames one in source 0."""
+def queue(length: int, seed: int, command: str, share: float = 0.01) -> list[Queued]:
+    """Data updates of one or two relations; a share of the messages drops a column, or renames one in source 0."""
     chance = random.Random(seed)
     renamed: dict[tuple[int, str], str] = {}
     messages = []
     for number in range(length):
         first = chance.randrange(RELATIONS)
         changes: tuple[Change, ...] = (DataUpdate(relation(first), 3, 1),)
-        if chance.random() < 0.01:
+        if chance.random() < share:
             first = first if command == "DROP" else first - first % SOURCES
             column = chance.choice(COLUMNS)
             old = renamed.get((first, column), column)
             renamed[first, column] = f"{column}_{number}"
-            changes = (SchemaChange(relation(first), command, f"{old} {column}_{number}"),)
+            told = f"DROP {old}" if command == "DROP" else f"RENAME {old} {column}_{number}"
+            changes = (SchemaChange(relation(first), told),)
         elif chance.random() < 0.2:
             second = (first + SOURCES * chance.randrange(1, RELATIONS // SOURCES)) % RELATIONS
             changes += (DataUpdate(relation(second), 1, 0),)
         messages.append(Queued(number, UpdateMessage(relation(first).source, number, number, changes)))
     return messages
-
-
-def effect(change: Change) -> Effect | None:
-    """A drop concerns one column; a rename concerns two names of one column, and following it reads nothing."""
-    if not isinstance(change, SchemaChange):
-        return effect_of(change)
-    old, new = change.ddl.split()
-    if change.command == "DROP":
-        return Effect(change.relation, frozenset({old}), "drops")
-    columns = frozenset({old, new})
-    return Effect(change.relation, columns, f"renames to {new}", metadata_only=True, renamed_column=(old, new))
 
 
 def planning_seconds(length: int, seed: int = 0) -> float:
@@ -94,17 +89,13 @@ class Drain:
     plans: int
     seconds: float
 
-    @property
-    def share(self) -> float:
-        """Planning's part of the drain, if every unit takes `SECONDS_PER_UNIT`."""
-        return self.seconds / (self.seconds + self.units * SECONDS_PER_UNIT)
-
 
 def drain(length: int, consistency: Consistency, seed: int = 0) -> Drain:
     """Drain a queue of data updates and renames; the views follow each rename, so that planning starts anew."""
     current = views(seed)
     schedule = Schedule(current, effect=effect)
     messages = queue(length, seed, "RENAME")
+    processed: list[int] = []
     units = 0
     spent = -time.process_time()
     schedule.add(messages)
@@ -112,14 +103,18 @@ def drain(length: int, consistency: Consistency, seed: int = 0) -> Drain:
         schedule.remove(unit.numbers)
         spent += time.process_time()
         units += 1
+        processed += unit.numbers
         for queued in unit.messages:
             for change in queued.message.changes:
                 if isinstance(change, SchemaChange):
-                    old, new = change.ddl.split()
+                    _, old, new = change.command.split()
                     current = [_follow(view, change.relation, old, new) for view in current]
         spent -= time.process_time()
         schedule.change_views(current)
-    return Drain(length, units, schedule.plans, spent + time.process_time())
+    spent += time.process_time()
+    if sorted(processed) != list(range(length)):
+        raise AssertionError("a drain processes every message once")
+    return Drain(length, units, schedule.plans, spent)
 
 
 def _follow(view: ViewReads, name: RelationName, old: str, new: str) -> ViewReads:
@@ -129,20 +124,60 @@ def _follow(view: ViewReads, name: RelationName, old: str, new: str) -> ViewRead
     return replace(view, reads={**view.reads, name: columns - {old} | {new}})
 
 
-def main() -> None:
-    small, large = (
-        statistics.median(planning_seconds(length, seed) for seed in range(5)) for length in (50_000, 100_000)
-    )
-    print(f"planning  50,000 messages: {small * 1000:6.0f} ms")
-    print(f"planning 100,000 messages: {large * 1000:6.0f} ms, {large / small:.2f} times as long (at most 2.3)")
-    for consistency in Consistency:
-        found = drain(20_000, consistency)
-        print(
-            f"draining {found.messages:,} messages, {consistency.value}: {found.units:,} units, {found.plans} plans, "
-            f"{found.seconds:.2f} s of planning, {found.share:.1%} of the drain at {SECONDS_PER_UNIT} s per unit "
-            "(at most 10 %)"
-        )
+def require_legal(length: int = 150, seed: int = 0) -> None:
+    """Definitions 2 to 7 of paper 001 as they stand, pair by pair, say the same of a queue that is short enough."""
+    for command in ("DROP", "RENAME"):
+        schedule = Schedule(views(seed), effect=effect)
+        messages = queue(length, seed, command, share=0.1)
+        schedule.add(messages)
+        planned = [frozenset(unit.numbers) for unit in schedule.units(Consistency.COMPLETE, 1)]
+        if planned != legal_order(pair_graph(messages, views(seed))):
+            raise AssertionError(f"a queue that {command}s columns is not in its legal order")
 
 
-if __name__ == "__main__":
-    main()
+def run(profile: str) -> Report:
+    require_legal()
+    report = Report("planning", "planning, milliseconds (processor time in the pure scheduler)", [])
+    report.columns = ["what", "messages", "units", "plans", "planning", "planning's share"]
+    planned = _planned(range(ROUNDS))
+    for length, sample in planned.items():
+        report.rows.append(["to the first unit", f"{length:,}", "1", "1", str(sample), ""])
+    drains = [(mode, drain(length, mode)) for length in DRAINED[profile] for mode in Consistency]
+    for mode, found in drains:
+        counted = [f"{number:,}" for number in (found.messages, found.units, found.plans)]
+        report.rows.append([f"drain, {mode.value}", *counted, shown(found.seconds), ""])
+    real, report.ran_on["postgres"] = draining.measured(profile)
+    for one in real:
+        counted = [f"{one.messages:,}", str(sum(one.kinds.values())), ""]
+        report.rows.append(["drain of real units", *counted, shown(one.phases["plan"]), f"{one.share:.1%}"])
+    report.bars = [
+        Bar("planning 100,000 messages ÷ 50,000", planned[100_000].median / planned[50_000].median, most=2.3),
+        Bar("planning ÷ a drain of real units, worst", max(one.share for one in real), most=0.1),
+    ]
+    report.plots = [_plot(planned, drains, real)]
+    report.data = {
+        "planned": {str(length): sample.seconds for length, sample in planned.items()},
+        "drained": [{"consistency": mode.value, **asdict(found)} for mode, found in drains],
+        "real": [asdict(one) for one in real],
+    }
+    report.notes += [one.told for one in real]
+    return report
+
+
+def _planned(seeds: Iterable[int]) -> dict[int, Sample]:
+    """One queue of each length per seed, the lengths in turn."""
+    found: dict[int, list[float]] = {length: [] for length in LENGTHS}
+    for seed in seeds:
+        for length in LENGTHS:
+            found[length].append(planning_seconds(length, seed))
+    return {length: Sample(tuple(seconds)) for length, seconds in found.items()}
+
+
+def _plot(planned: dict[int, Sample], drains: list[tuple[Consistency, Drain]], real: list[draining.Drained]) -> Plot:
+    lines: dict[str, list[tuple[float, ...]]] = {
+        "to the first unit": [(n, s.median * 1000, s.spread[0] * 1000, s.spread[1] * 1000) for n, s in planned.items()]
+    }
+    for mode, found in drains:
+        lines.setdefault(f"drain, {mode.value}", []).append((found.messages, found.seconds * 1000))
+    lines["drain of real units"] = [(one.messages, one.phases["plan"] * 1000) for one in real]
+    return Plot("planning", "messages in the queue", "milliseconds of planning", lines, "xy")

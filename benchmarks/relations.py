@@ -7,6 +7,7 @@ A batch is the same SQL wherever it is run, so that a copy of everything in one 
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ _ITEMS = "r1.id AS i1, r1.b AS b1, r2.c AS c2, r3.c AS c3, r4.b AS b4, r5.b AS b
 def view_over(names: dict[str, str]) -> str:
     """The view's text; `names` says what each relation is called where it is read."""
     joined = f"{names['r1']} AS r1"
-    for left, right in zip(TABLES, TABLES[1:], strict=False):
+    for left, right in itertools.pairwise(TABLES):
         joined += f" JOIN {names[right]} AS {right} ON {left}.a = {right}.id"
     return f"SELECT {_ITEMS} FROM {joined}"
 
