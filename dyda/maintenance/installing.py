@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from dyda.house import House
+from dyda.maintenance.at_once import at_once
 from dyda.maintenance.building import Builder
 from dyda.maintenance.evolving import evolved_knowledge
 from dyda.maintenance.live import Known
@@ -77,14 +78,20 @@ def positions_after(known: Known, changes: Iterable[ViewChange]) -> Positions:
     return positions
 
 
-def moved_on(known: Known, changes: Iterable[ViewChange]) -> Known:
-    """The catalog after changes that moved nothing but rows and positions."""
+def moved_on(known: Known, changes: Iterable[ViewChange], polled: Poll) -> Known:
+    """The catalog after an installation that moves nothing but rows and positions."""
     views = dict(known.views)
     for change in changes:
         view = views[change.view]
         at = {source: new for source, (_, new) in change.positions.items() if new is not None}
         views[change.view] = replace(view, record=replace(view.record, positions={**view.positions, **at}))
-    return replace(known, views=views)
+    sources = {
+        name: replace(record, capture=snapshot.capture, order=snapshot.order, mark=snapshot.mark or record.mark)
+        if (snapshot := polled.snapshots.get(name)) is not None
+        else record
+        for name, record in known.sources.items()
+    }
+    return replace(known, views=views, sources=sources)
 
 
 def installation(
@@ -158,11 +165,14 @@ def _read_after(known: Known, changes: Iterable[ViewChange]) -> set[RelationName
 
 def acknowledge(house: House, polled: Poll, positions: Positions, acknowledged: set[str]) -> None:
     """Let the sources forget what every view has. A crash before this is harmless: positions tell."""
-    for source, snapshot in polled.snapshots.items():
-        at = common(positions, source) or snapshot.position
+
+    def tell(source: str) -> None:
+        at = common(positions, source) or polled.snapshots[source].position
         if source not in acknowledged or any(map(at.includes, polled.xids(source))):
             house.source(source).acknowledge(at)
             acknowledged.add(source)
+
+    at_once(tell, polled.snapshots)
 
 
 def common(positions: Positions, source: str) -> Position | None:

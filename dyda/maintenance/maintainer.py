@@ -33,6 +33,7 @@ from dyda.errors import (
 )
 from dyda.house import House
 from dyda.maintenance.approval import Approval
+from dyda.maintenance.at_once import at_once
 from dyda.maintenance.building import Builder, Progress
 from dyda.maintenance.culprit import culprit
 from dyda.maintenance.drift import account_for, listen_again
@@ -93,7 +94,8 @@ class Maintainer:
 
     @property
     def known(self) -> Known:
-        """The catalog; only this process writes it, so it is read again only after a write."""
+        """The catalog; only this process writes it, so it is read again only after a write that changes more than
+        rows and positions."""
         if self._known is None:
             self._known = self._loaded = load(self.house, self._loaded)
         return self._known
@@ -366,29 +368,21 @@ class Maintainer:
         self._check(polled)
         faults.point("unit.checked")
         phases.done("check")
-        known = self.known
+        known, plain = self.known, True
         for unit, changes in computed:
             positions: Positions = positions_after(known, changes)
-            self.worker.install(
-                installation(
-                    self.house,
-                    known,
-                    polled,
-                    unit,
-                    changes,
-                    builder,
-                    positions,
-                    phases,
-                    set(),
-                    with_sources=unit is units[0],
-                )
+            first = unit is units[0]
+            prepared = installation(
+                self.house, known, polled, unit, changes, builder, positions, phases, set(), with_sources=first
             )
+            plain = plain and prepared.moves_rows_alone
+            self.worker.install(prepared)
             phases.done("install")
             self.worker.note_phases(self.worker.last_unit, phases.after_installing())
-            known = moved_on(known, changes)
+            known = moved_on(known, changes, polled)
             self.planner.installed(unit)
             phases = Phases(self.house.engine.jobs, polled.queries)
-        self.forget()
+        self._known = known if plain else None
         self._tidy = None
         self._resting.back(polled.snapshots)
         acknowledge(self.house, polled, positions, self._acknowledged)
@@ -410,14 +404,13 @@ class Maintainer:
         taken = built | {view.name for view in current if unit is not None}
         changes = [*changes, *left_behind(self.house, self.known, polled, builder, taken)]
         positions: Positions = positions_after(self.known, changes)
-        self.worker.install(
-            installation(self.house, self.known, polled, unit, changes, builder, positions, phases, built)
-        )
+        prepared = installation(self.house, self.known, polled, unit, changes, builder, positions, phases, built)
+        self.worker.install(prepared)
         phases.done("install")
         for name, relation in builder.described.items():
             if name not in self.known.relations and polled.snapshots[name.source].stands(relation):
                 self.house.source(name.source).attach([relation])  # the same table, watched under its new name
-        self.forget()
+        self._known = moved_on(self.known, changes, polled) if prepared.moves_rows_alone else None
         self._tidy = None
         self._resting.back(polled.snapshots)
         acknowledge(self.house, polled, positions, self._acknowledged)
@@ -427,9 +420,13 @@ class Maintainer:
     def _check(self, polled: Poll, described: Collection[RelationName] = ()) -> None:
         """R2: the schemas are what they were before the snapshots. P2: what was read cannot be lost any more."""
         polled.compare(described, scanned=True)
-        for source, snapshot in polled.snapshots.items():
-            record = self.known.sources.get(source)
-            snapshot.make_durable(record.mark if record is not None else None)
+        known = self.known.sources
+
+        def make_durable(source: str) -> None:
+            record = known.get(source)
+            polled.snapshots[source].make_durable(record.mark if record is not None else None)
+
+        at_once(make_durable, polled.snapshots)
 
     def _poisoned(
         self,

@@ -14,6 +14,7 @@ from functools import cached_property
 from dyda import faults
 from dyda.errors import MissingRights, SourceBusy, SourceUnreachable
 from dyda.house import House
+from dyda.maintenance.at_once import at_once
 from dyda.maintenance.live import Known
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
@@ -55,11 +56,15 @@ class Poll:
     def compare(self, others: Collection[RelationName] = (), *, scanned: bool = False) -> None:
         """R2: the schemas of all that was read since the last comparison are what they were before the snapshots; with
         `scanned`, also of what Spark's tasks have read."""
-        for source, snapshot in self.snapshots.items():
+
+        def compare(source: str) -> None:
+            snapshot = self.snapshots[source]
             read = snapshot.unchecked | (snapshot.scanned if scanned else set())
             snapshot.compare(read | {name for name in others if name.source == source})
             if scanned:
                 snapshot.scanned.clear()
+
+        at_once(compare, self.snapshots)
 
     @property
     def queries(self) -> int:
@@ -83,22 +88,29 @@ def poll(
     lock_limit = house.project.settings.maintenance.lock_limit
     with ExitStack() as stack:
         found = Poll(unreachable={n: why for n, why in (resting or {}).items() if n in known.captured})
-        for name, relations in sorted(known.captured.items()):
-            if name in house.sources and name not in found.unreachable:
-                try:
-                    locks = [relation for relation in locked if relation.source == name]
-                    found.snapshots[name] = stack.enter_context(
-                        house.source(name).open(relations, lock=locks, lock_limit=lock_limit)
-                    )
-                except (SourceUnreachable, SourceBusy, MissingRights) as error:
-                    found.unreachable[name] = error.what
-                    found.errors.append(error)
+        captured = known.captured
+        asked = [name for name in sorted(captured) if name in house.sources and name not in found.unreachable]
+
+        def opened(name: str) -> SourceSnapshot | SourceUnreachable | SourceBusy | MissingRights:
+            locks = [relation for relation in locked if relation.source == name]
+            try:
+                return stack.enter_context(house.source(name).open(captured[name], lock=locks, lock_limit=lock_limit))
+            except (SourceUnreachable, SourceBusy, MissingRights) as error:
+                return error
+
+        for name, outcome in zip(asked, at_once(opened, asked), strict=True):
+            if isinstance(outcome, SourceSnapshot):
+                found.snapshots[name] = outcome
+            else:
+                found.unreachable[name] = outcome.what
+                found.errors.append(outcome)
         faults.point("unit.snapshots-open")
-        for name, snapshot in found.snapshots.items():
+        for name in found.snapshots:
             found.after[name] = Position.meet(
                 view.positions[name] for view in known.views.values() if name in view.positions
             )
-            messages = snapshot.messages(found.after[name])
+        read = at_once(lambda name: found.snapshots[name].messages(found.after[name]), found.snapshots)
+        for name, messages in zip(found.snapshots, read, strict=True):
             if messages:
                 numbers = worker.receive(name, messages)
                 # What every extent has already, a broken view's too, gets no number.

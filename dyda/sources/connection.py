@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Iterable, Iterator
 from importlib import resources
@@ -143,6 +144,7 @@ def translated(source: str, relations: Iterable[object], sqlstate: str | None, w
     return SourceUnreachable(source, why)
 
 
+@functools.cache
 def load_sql(name: str) -> str:
     """The text of sql/NAME.sql."""
     return resources.files("dyda.sources").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")

@@ -84,6 +84,12 @@ class ViewChange:
             raise ValueError(f"a view's state is one of {', '.join(VIEW_STATES)}, not {self.state!r}")
 
     @property
+    def moves_rows_alone(self) -> bool:
+        """Whether the view is afterwards what it was, with other rows and at other positions."""
+        stays = self.mode == "delta" and self.version is None and self.state is None
+        return stays and all(new is not None for _, new in self.positions.values())
+
+    @property
     def has_rows(self) -> bool:
         return self.delta is not None or self.staging is not None or self.projection is not None
 
@@ -103,6 +109,13 @@ class Installation:
     """The whole knowledge as it has evolved (`render_knowledge`); None leaves it alone."""
     retired: tuple[Mapping[str, Any], ...] = ()
     """Constraints that ended now: each a document of one entry, with its `reason`."""
+
+    @property
+    def moves_rows_alone(self) -> bool:
+        """Whether the catalog says nothing new afterwards but where the views stand and the marks of the sources."""
+        news = self.relations or self.forgotten or self.knowledge is not None or self.retired
+        heard = all(state.identity is None and state.gap is None for state in self.sources)
+        return not news and heard and all(change.moves_rows_alone for change in self.changes)
 
 
 @dataclass(frozen=True)
