@@ -70,6 +70,9 @@ def status_command() -> None:
     table(view_columns, answer["views"], "No views: add views/NAME.sql and run dyda apply.")
     if (aborts := answer.get("aborts")) and aborts["units"]:
         say(f"\nunits voided by schema changes so far: {aborts['units']}, after {aborts['seconds']:.1f} s of work")
+    if (units := answer.get("units")) and units["counted"]:
+        parts = ", ".join(f"{name} {seconds * 1000:.0f}" for name, seconds in units["phases"].items())
+        say(f"\na unit of rows takes {units['seconds'] * 1000:.0f} ms (of the last {units['counted']}): {parts}")
     if blockers := answer.get("blocked_by"):
         say("\nan installation waits for these sessions at the warehouse:")
         columns = ["pid", "user", "application", "since", "query"]

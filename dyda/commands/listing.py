@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,29 @@ from dyda.house import House
 from dyda.maintenance.live import load
 from dyda.model.preferences import Preference
 from dyda.settings import without_password
-from dyda.warehouse import SourceRecord, ViewRecord
+from dyda.warehouse import SourceRecord, UnitRecord, ViewRecord
 from vs import effective_preferences
 
 __all__ = ["sources", "status", "time_text", "views", "views_show"]
+
+RECENT = 20
+"""Units that `status` tells the phases of."""
+
+PHASES = (
+    "capture",
+    "catalog",
+    "plan",
+    "images",
+    "sweep",
+    "check",
+    "to spark",
+    "spark plan",
+    "execute",
+    "to arrow",
+    "install",
+    "acknowledge",
+)
+"""In the order of a unit's life."""
 
 
 def status(folder: Path) -> dict[str, Any]:
@@ -34,6 +55,7 @@ def status(folder: Path) -> dict[str, Any]:
             },
             "sources": [_source(record) for record in now.sources],
             "aborts": {"units": aborted, "seconds": seconds},
+            "units": _where_time_goes(house.warehouse.units(RECENT)),
             "views": [_view(record, unshown.get(record.name)) for record in now.views],
             "blocked_by": [
                 {
@@ -111,6 +133,18 @@ def _preferences(house: House, name: str) -> dict[str, Any] | None:
 
 def _words(preference: Preference) -> list[str]:
     return [word for word in ("dispensable", "replaceable") if getattr(preference, word)]
+
+
+def _where_time_goes(units: Sequence[UnitRecord]) -> dict[str, Any]:
+    """What the last units of rows took, in the middle, phase by phase."""
+    recent = [unit for unit in units if unit.kind == "data"]
+    names = {name for unit in recent for name in unit.phases}
+    known = [name for name in PHASES if name in names]
+    return {
+        "counted": len(recent),
+        "seconds": statistics.median(sum(unit.phases.values()) for unit in recent) if recent else None,
+        "phases": {name: statistics.median(unit.phases.get(name, 0.0) for unit in recent) for name in known},
+    }
 
 
 def _source(record: SourceRecord) -> dict[str, Any]:

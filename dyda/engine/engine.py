@@ -39,6 +39,9 @@ Sink = Callable[[Iterator[pa.RecordBatch]], int]
 Progress = Callable[[int, int], None]
 """progress(done, total): tasks finished and tasks known so far."""
 
+Phase = Callable[[str], None]
+"""phase(name): this part of the work is done now."""
+
 _Question = tuple[Evaluation, pa.Table | None]
 """What Spark is asked, and the combinations that it is asked about; None: it makes them itself."""
 
@@ -119,7 +122,9 @@ class Engine:
             del self._outputs[next(iter(self._outputs))]
         return found
 
-    def evaluate(self, evaluations: Sequence[Evaluation], reader: Reader | None = None) -> list[pa.Table]:
+    def evaluate(
+        self, evaluations: Sequence[Evaluation], reader: Reader | None = None, phase: Phase = lambda name: None
+    ) -> list[pa.Table]:
         """For each evaluation its consolidated rows (c1 … cn text, n bigint not zero), all in one Spark job.
 
         Tagged ones have their rows per transaction, which is a last column `t` (int). Consolidated, ΔV is minimal: no
@@ -137,7 +142,7 @@ class Engine:
         if not asked:
             return results
         try:
-            found = self._collect(list(asked.values()), reader)
+            found = self._collect(list(asked.values()), reader, phase)
         except (PySparkException, Py4JError, OSError, EOFError, pa.ArrowException) as error:
             self._require_spark(error)
             if len(asked) > 1:
@@ -153,9 +158,10 @@ class Engine:
             mine = found.filter(pc.equal(found.column("w"), index)).select([*names, *tags, "n"])
             rows = Bag(mine.rename_columns([*names, *tags, COUNT])).consolidate().table
             results[place] = rows.rename_columns([*names, *tags, "n"]).select([*names, "n", *tags])
+        phase("to arrow")
         return results
 
-    def _collect(self, asked: Sequence[_Question], reader: Reader | None) -> pa.Table:
+    def _collect(self, asked: Sequence[_Question], reader: Reader | None, phase: Phase) -> pa.Table:
         """Rows (w, c1 …, n, maybe t) of all questions; w is the place of the one that a row answers."""
         ready = [(evaluation, table) for evaluation, table in asked if table is not None]
         small = len(ready) == len(asked) and sum(table.num_rows for _, table in ready) <= SMALL_ENTRIES
@@ -176,8 +182,14 @@ class Engine:
                 columns += [f"CAST(NULL AS STRING) AS c{i}" for i in padding]
                 columns += ["n"] + (["t" if evaluation.tagged else "1 AS t"] if tagged else [])
                 queries.append(f"SELECT {index} AS w, {', '.join(columns)} FROM ({query})")
+            phase("to spark")
             union = " UNION ALL ".join(queries)
-            return session.sql(f"SELECT /*+ COALESCE(1) */ * FROM ({union})" if small else union).toArrow()
+            rows = session.sql(f"SELECT /*+ COALESCE(1) */ * FROM ({union})" if small else union)
+            rows._jdf.queryExecution().executedPlan()  # kept by the frame, which runs it next
+            phase("spark plan")
+            found: pa.Table = rows.toArrow()
+            phase("execute")
+            return found
 
     def build(
         self,

@@ -152,9 +152,7 @@ class Refresh:
 
         def evaluate(evaluations: Sequence[Evaluation]) -> list[pa.Table]:
             with scanning():
-                tables = self.house.engine.evaluate(evaluations, read_partition)
-            phase("spark")
-            return tables
+                return self.house.engine.evaluate(evaluations, read_partition, phase)
 
         shared = SharedLookups(self._lookup, needed_columns(block for view in views for block in view.program.blocks))
         with ExitStack() as held:

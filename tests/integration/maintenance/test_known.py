@@ -1,4 +1,4 @@
-"""The catalog in memory: after a unit that moves nothing but rows it is not read again, and is still what is written."""
+"""The catalog in memory: a unit that moves rows alone does not make it be read again; it is still what is written."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 import pytest
 
+from dyda import commands
 from dyda.maintenance import Outcome
 from dyda.maintenance.live import Known, load
 from tests.town import Town
@@ -62,3 +63,19 @@ def test_rows_alone_do_not_make_the_catalog_be_read_again(tmp_path, database, en
         while maintainer.cycle() is not Outcome.IDLE:
             pass
         assert maintainer.known.relations is not relations
+
+
+def test_status_tells_where_the_time_of_a_unit_goes(tmp_path, database, engine):
+    town = Town(tmp_path, database, engine)
+    town.source("crm", "CREATE TABLE customer (id int PRIMARY KEY, name text)")
+    town.view("names", "SELECT upper(name) AS name FROM crm.customer")
+    town.apply()
+    assert commands.status(town.folder)["units"] == {"counted": 0, "seconds": None, "phases": {}}
+    town.execute("crm", "INSERT INTO customer VALUES (1, 'Ann')")
+    town.settle()
+    units = commands.status(town.folder)["units"]
+    assert units["counted"] == 1
+    assert {"capture", "sweep", "to spark", "spark plan", "execute", "to arrow", "install", "acknowledge"} <= set(
+        units["phases"]
+    )
+    assert units["seconds"] == pytest.approx(sum(units["phases"].values()))
