@@ -117,7 +117,11 @@ def installation(
         sources=tuple(_source_state(known, polled, name) for name in polled.snapshots if with_sources),
         relations=(
             *(
-                RelationState(relation, polled.snapshots[relation.name.source].fingerprints.get(relation.name))
+                RelationState(
+                    relation,
+                    polled.snapshots[relation.name.source].fingerprints.get(relation.name),
+                    position=_described_with(known, polled, unit if not built else None, builder, relation.name),
+                )
                 for relation in builder.described.values()
             ),
             *(
@@ -139,6 +143,22 @@ def installation(
             jobs=house.engine.jobs - phases.jobs,
             phases=phases.spent,
         ),
+    )
+
+
+def _described_with(known: Known, polled: Poll, unit: Unit | None, builder: Builder, name: RelationName) -> Position:
+    """The transactions that the relation's new description has in it: the unit's, and those that the old one had. What
+    is built is described as the snapshot shows it."""
+    snapshot = polled.snapshots[name.source].position
+    if unit is None:
+        return snapshot
+    before = builder.refresh.known_as.get(name, name)
+    return snapshot.without(
+        queued.message.xid
+        for queued in polled.moving
+        if queued.message.source == name.source
+        and queued.number not in unit.numbers
+        and not known.is_described_with(before, queued.message.xid)
     )
 
 

@@ -95,6 +95,14 @@ class Known:
     """Those that mean nothing now; whoever replaces the knowledge keeps them (`document_of`)."""
     knowledge_record: KnowledgeRecord = field(default_factory=KnowledgeRecord)
 
+    def is_described_with(self, name: RelationName, xid: int) -> bool:
+        """Whether what the catalog says of the relation has the transaction in it already. The view that brought it may
+        be gone by now, or be held."""
+        record = self.relations.get(name)
+        if record is not None and record.position is not None and record.position.includes(xid):
+            return True
+        return any(view.has(name.source, xid) for view in self.views.values() if name in view.definition.relations)
+
     @property
     def captured(self) -> dict[str, dict[RelationName, int]]:
         """The relations that capture is attached to, by source, each with its oid."""

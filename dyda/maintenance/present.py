@@ -70,13 +70,12 @@ class Present:
         return after
 
     def _changes(self, name: RelationName) -> list[SchemaChange]:
-        """What the unit changes about the relation. What a view has seen already the catalog knows too."""
-        readers = [view for view in self.known.views.values() if name in view.definition.relations]
+        """What the unit changes about the relation: steps are told by names, and none may be taken twice."""
         return [
             change
             for queued in self._messages()
             for change in queued.message.schema_changes
-            if change.relation == name and not any(view.has(name.source, queued.message.xid) for view in readers)
+            if change.relation == name and not self.known.is_described_with(name, queued.message.xid)
         ]
 
     def _mentioned(self, name: RelationName) -> bool:

@@ -185,7 +185,15 @@ def sources(connection: Connection) -> list[SourceRecord]:
 def relations(connection: Connection) -> list[RelationRecord]:
     table = models.relation
     rows = connection.execute(select(table).order_by(table.c.source, table.c.schema, table.c.table))
-    return [RelationRecord(relation_from_json(dict(row._mapping)), row.fingerprint, row.captured) for row in rows]
+    return [
+        RelationRecord(
+            relation_from_json(dict(row._mapping)),
+            row.fingerprint,
+            row.captured,
+            Position.parse(row.position) if row.position is not None else None,
+        )
+        for row in rows
+    ]
 
 
 def knowledge(connection: Connection) -> KnowledgeRecord:

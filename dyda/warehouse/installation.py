@@ -411,6 +411,7 @@ def save_relation(cursor: Any, state: RelationState) -> None:
             "keys": Json(row["keys"]),
             "fingerprint": state.fingerprint,
             "captured": state.captured,
+            "position": str(state.position) if state.position is not None else None,
         },
     )
 

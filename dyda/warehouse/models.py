@@ -118,6 +118,7 @@ relation = Table(
     Column("keys", JSONB, nullable=False),
     _number("estimated_rows"),
     Column("captured", Boolean, nullable=False, server_default=text("false")),
+    Column("position", Text),
 )
 
 view = Table(

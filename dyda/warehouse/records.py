@@ -220,6 +220,8 @@ class RelationState:
     relation: Relation
     fingerprint: str | None = None
     captured: bool = True
+    position: Position | None = None
+    """Which transactions of its source it is described with; None: what is known of that stays."""
 
 
 @dataclass(frozen=True)
@@ -229,6 +231,8 @@ class RelationRecord:
     relation: Relation
     fingerprint: str | None
     captured: bool
+    position: Position | None = None
+    """Which transactions of its source it is described with; None: nobody has said so yet."""
 
 
 @dataclass(frozen=True)

@@ -248,7 +248,9 @@ class Worker:
             )
             for state in sources:
                 save_source(cursor, state)
-            cursor.execute("DELETE FROM dyda.message WHERE source = ANY(%s)", (list(void),))
+            lost = list(void)
+            cursor.execute("DELETE FROM dyda.message WHERE source = ANY(%s)", (lost,))
+            cursor.execute("UPDATE dyda.relation SET position = NULL WHERE source = ANY(%s)", (lost,))
 
     def save_relations(self, states: Sequence[RelationState]) -> None:
         with self._writing() as cursor:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import psycopg2
+import pytest
 
 from dyda import commands, faults
 from tests.town import Town
@@ -146,3 +147,29 @@ def test_a_view_is_built_while_an_operator_holds_the_change(town: Town) -> None:
     settled(town, "late", "early", "ahead")
     assert town.state("late")["reason"] is None
     assert "1\tname1\t30" in town.extent("late")
+
+
+@pytest.mark.parametrize("how", ["held", "broken", "dropped"])
+def test_a_change_that_the_catalog_has_is_not_applied_twice(town: Town, how: str) -> None:
+    """The view that has processed it is not maintained any more when the one that was left behind comes to it, and a
+    later change of the same table waits: what the table is then comes from the log alone."""
+    town.source("b", "CREATE TABLE f (id int, name text, nick text, age int)")
+    town.execute("b", "INSERT INTO f VALUES (1, 'name1', 'nick1', 30), (2, 'name2', 'nick2', 40)")
+    town.source("a", "CREATE TABLE g (id int, x int)", "INSERT INTO g VALUES (1, 1)")
+    town.view("late", "SELECT f.name, g.x FROM b.f f JOIN a.g g ON g.id = f.id")
+    town.view("early", "SELECT f.id, f.name FROM b.f f")
+    town.apply()
+    town.execute("b", *EXCHANGED)
+    without(town, "a")
+    if how == "dropped":
+        (town.folder / "views" / "early.sql").unlink()
+        url = town.sources["a"]
+        town.source_url("a", url.replace("/a_", "/nowhere_"))
+        town.apply()
+        town.source_url("a", url)
+    else:
+        warehouse(town, f"UPDATE dyda.view SET state = '{how}', reason = 'by hand' WHERE name = 'early'")
+    town.execute("a", "INSERT INTO g VALUES (2, 2), (3, 3)")
+    town.execute("b", "ALTER TABLE f ADD COLUMN extra int")
+    settled(town, "late")
+    assert dict(town.extent("late")) == {"name1\t1": 1, "name2\t2": 1, "name3\t3": 1}
