@@ -115,7 +115,7 @@ class Torture:
                     break
                 if time.monotonic() - self.checked > CHECK_AFTER:
                     self.judge()
-            self.judge()
+            self.judge(last=True)
             self.summary.refused = sum(thread.writer.refused for thread in self.traffic)
         return self.summary
 
@@ -268,14 +268,13 @@ class Torture:
 
     # --- the judge
 
-    def judge(self) -> None:
-        """Everything comes to rest; the history so far is judged, and another one begins."""
+    def judge(self, *, last: bool = False) -> None:
+        """Everything comes to rest; the history so far is judged, and another one begins, with all views unless it is
+        the last: those that broke would be looked at no more."""
         self.note("at rest")
         for thread in self.traffic:
             thread.rest()
-        self.require_progress(list(self.places.sources), "at rest")
-        logs = {name: place.url for name, place in self.places.sources.items()}
-        until(lambda: _empty(rest(self.history, self.places.warehouse.url, logs)), "the queue or a log is not empty")
+        self._require_rest()
         for reader in self.readers:
             reader.stop()
         self.observer.commits()
@@ -296,7 +295,29 @@ class Torture:
         self.note(
             f"judged in {time.monotonic() - begun:.0f} s: {report.compared} states, {len(report.violations)} violations"
         )
+        if not last:
+            self._recover()
         self._next_history()
+
+    def _require_rest(self) -> None:
+        self.require_progress(list(self.places.sources), "at rest")
+        logs = {name: place.url for name, place in self.places.sources.items()}
+        until(lambda: _empty(rest(self.history, self.places.warehouse.url, logs)), "the queue or a log is not empty")
+
+    def _recover(self) -> None:
+        """Views that broke are maintained again: what they lack is put back, and their files are applied."""
+        views = max(self.history.commits, key=lambda commit: commit.number).views
+        broken = sorted(name for name, view in views.items() if view.state == "broken")
+        if not broken:
+            return
+        self.note(f"broken views are recovered: {', '.join(broken)}")
+        for thread in self.traffic:
+            with session(thread.place.url) as cursor:
+                for statement in thread.workload.tables[thread.place.name].restore():
+                    cursor.execute(statement)
+        self.places.run("apply", "--yes", timeout=900)
+        self._require_rest()
+        self.observer.commits()
 
     def _next_history(self) -> None:
         before, history = self.history, History(self.seed, self.command, self.consistency)

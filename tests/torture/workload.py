@@ -84,6 +84,20 @@ class Tables:
         for table in drawn.after:
             self.tables[table.base] = table
 
+    def restore(self) -> Iterator[str]:
+        """The statements after which everything is there again, called and typed as in the views' files."""
+        for base, table in list(self.tables.items()):
+            if table.name != base:
+                yield f"ALTER TABLE {table.name} RENAME TO {base}"
+            for column, name in table.columns.items():
+                if name is None:
+                    yield f"ALTER TABLE {base} ADD COLUMN {column} {COLUMNS[column]}"
+                elif name != column:
+                    yield f"ALTER TABLE {base} RENAME COLUMN {name} TO {column}"
+            for column in sorted(table.wide):
+                yield f"ALTER TABLE {base} ALTER COLUMN {column} TYPE {WIDER[column][1]}"
+            self.tables[base] = Known(self.source, base, base)
+
 
 class Workload:
     """Draws transactions. Each thread uses a workload of its own (`child`), over the same tables."""
