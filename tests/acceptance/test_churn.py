@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from tests.torture.churn import Churn
@@ -13,18 +10,15 @@ from tests.town import Town
 pytestmark = pytest.mark.long
 
 
-def test_random_changes_under_kill_9(tmp_path: Path, database: Callable[[str], str]) -> None:
+def test_random_changes_under_kill_9(town: Town) -> None:
     """Nothing lost, nothing twice: every view that is not broken is recomputed by PostgreSQL (Churn.check).
 
-    Three rounds: a cycle that must be merged, a unit that must be void, and whatever the seed brings.
+    Two rounds: a cycle that must be merged, and a unit that must be void. What a seed brings, with a daemon killed in
+    the middle of it, is in test_torture.py.
     """
-    town = Town(tmp_path / "town", database, None)  # type: ignore[arg-type]
-    try:
-        summary = Churn(town, seed=1, say=print).run(rounds=3)
-    finally:
-        town.close()
+    summary = Churn(town, seed=1, say=print).run(rounds=2)
     print(summary)
-    assert summary.kills >= 3
+    assert summary.kills >= 2, "one kills itself in the middle of a unit, one is killed"
     assert summary.schema_changes > 0
     assert summary.merged > 0, "changes that depend on each other in a cycle"
     assert summary.aborts > 0, "a schema that changed under a unit"

@@ -104,7 +104,7 @@ class Summary:
 
 
 class Churn:
-    """One run over a town that has no sources yet."""
+    """One run over a town that has no sources yet. A town with an engine needs a process only for what is killed."""
 
     def __init__(self, town: Town, seed: int, say: Callable[[str], None] = lambda text: None) -> None:
         self.town, self.say = town, say
@@ -130,7 +130,10 @@ class Churn:
             self._execute(table.source, [self._insert(table, 8)])
         for view, text in VIEWS.items():
             self.town.view(view, text)
-        self.town.run("apply", "--yes", timeout=600)
+        if self.town.engine is None:
+            self.town.run("apply", "--yes", timeout=600)
+        else:
+            self.town.apply()
 
     def run(self, rounds: int | None = None, seconds: float | None = None) -> Summary:
         """`rounds` kills, or as many as fit into `seconds`."""
@@ -238,7 +241,10 @@ class Churn:
     def settle(self) -> None:
         """Nothing is written any more: everything is processed, and every view is what it must be."""
         self.note("settle")
-        self.town.run("daemon", "--until-idle", timeout=600)
+        if self.town.engine is None:
+            self.town.run("daemon", "--until-idle", timeout=600)
+        else:
+            self.town.settle()
         self.check()
 
     def check(self) -> None:
