@@ -22,11 +22,18 @@ PINNED = (
 
 def printed(url: str, query: str) -> Counter[str]:
     """The query's rows as PostgreSQL prints them."""
+    (rows,) = all_printed(url, [query])
+    return rows
+
+
+def all_printed(url: str, queries: Iterable[str]) -> list[Counter[str]]:
+    """The rows of several queries, each of them in a transaction of its own."""
     connection = psycopg2.connect(url)
     try:
+        connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute(PINNED)
-            return _printed(cursor, query)
+            return [_printed(cursor, query) for query in queries]
     finally:
         connection.close()
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from dyda import commands
 from dyda.engine import Engine
 from dyda.house import House
 from dyda.maintenance import Maintainer, Outcome
-from tests.judge import Judge, printed
+from tests.judge import Judge, all_printed, printed
 
 
 class Town:
@@ -106,18 +106,18 @@ class Town:
 
     def extent(self, view: str) -> Counter[str]:
         """What a reader of the warehouse sees."""
-        name = '"' + view.replace('"', '""') + '"'
-        return printed(self.warehouse, f"SELECT * FROM public.{name}")
+        return self.extents([view])[view]
+
+    def extents(self, views: Iterable[str]) -> dict[str, Counter[str]]:
+        """What one reader sees of several views, one after the other."""
+        names = {view: '"' + view.replace('"', '""') + '"' for view in views}
+        queries = [f"SELECT * FROM public.{name}" for name in names.values()]
+        return dict(zip(names, all_printed(self.warehouse, queries), strict=True))
 
     def judge(self) -> Judge:
         if self._judge is None:
             self._judge = Judge(self.database("judge"))
         return self._judge
-
-    def expected(self, view: str) -> Counter[str]:
-        """The view recomputed by PostgreSQL over the sources as they are now."""
-        self._copy_sources()
-        return self.judge().recompute((self.folder / "views" / f"{view}.sql").read_text())
 
     def _copy_sources(self) -> None:
         for name, url in self.sources.items():
@@ -130,8 +130,10 @@ class Town:
 
     def check(self, *views: str) -> None:
         """Every extent equals the judge's recomputation over the sources as they are."""
-        for view in views or [path.stem for path in (self.folder / "views").glob("*.sql")]:
-            extent, expected = self.extent(view), self.expected(view)
+        self._copy_sources()
+        chosen = views or [path.stem for path in (self.folder / "views").glob("*.sql")]
+        for view, extent in self.extents(chosen).items():
+            expected = self.judge().recompute((self.folder / "views" / f"{view}.sql").read_text())
             assert extent == expected, f"{view}: extra {extent - expected}, missing {expected - extent}"
 
     def check_definitions(self, *views: str) -> None:

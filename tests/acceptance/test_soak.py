@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.torture.soak import Bounds, Soak
+
+pytestmark = pytest.mark.long
 
 
 def test_a_load_with_schema_changes_is_followed_with_bounded_memory_and_logs(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.torture.report import table
 from tests.torture.schedule import Torture
+
+pytestmark = pytest.mark.long
 
 KINDS = (
     "source frozen",

@@ -157,7 +157,7 @@ def test_listing_tells_what_is_in_force_and_what_has_ended(travel: Town) -> None
 
 
 def test_the_command_line(travel: Town) -> None:
-    travel.run("apply", "--yes")
+    travel.apply()
     assert "active" in travel.run("knowledge").stdout
     assert travel.run("knowledge", "check").returncode == 0
     travel.execute("booking", "INSERT INTO flight_res VALUES ('Eve', 1, 'Asia')")

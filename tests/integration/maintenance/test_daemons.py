@@ -24,6 +24,8 @@ from dyda import commands
 from tests.judge import printed
 from tests.town import Town
 
+pytestmark = pytest.mark.long
+
 PATIENCE = 180.0
 """Seconds for what a busy machine may take; every wait is for a condition."""
 

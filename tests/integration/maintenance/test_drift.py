@@ -23,6 +23,8 @@ from tests.conftest import Server
 from tests.judge import printed
 from tests.town import Town
 
+pytestmark = pytest.mark.long
+
 VIEWS = ("plain", "sums", "other")
 HIT = ("plain", "sums")
 """The views that read the source to which something is done."""

@@ -81,22 +81,20 @@ class Witness:
         self.cursor = self.connection.cursor()
         self.cursor.execute(PINNED)
         self.installed: list[tuple[str, int, str]] = []
+        self.seen: set[tuple[str, int, str]] = set()
 
     def look(self) -> None:
-        self.cursor.execute("SELECT view, source, position FROM dyda.position")
-        positions = [(view, source, Position.parse(text)) for view, source, text in self.cursor.fetchall()]
-        included = [
-            entry
-            for entry in self.writer.done
-            if all(position.includes(entry[1]) for _, source, position in positions if source == entry[0])
-        ]
-        some = [
-            entry
-            for entry in self.writer.done
-            if any(position.includes(entry[1]) for _, source, position in positions if source == entry[0])
-        ]
-        assert included == some, "all views are in one state"
-        fresh = [entry for entry in included if entry not in self.installed]
+        self.cursor.execute("SELECT DISTINCT source, position FROM dyda.position")
+        positions: dict[str, list[Position]] = {}
+        for source, text in self.cursor.fetchall():
+            positions.setdefault(source, []).append(Position.parse(text))
+        fresh = []
+        for entry in self.writer.done:
+            included = {position.includes(entry[1]) for position in positions[entry[0]]}
+            assert len(included) == 1, f"all views are in one state, but not with {entry}"
+            if included == {True} and entry not in self.seen:
+                fresh.append(entry)
+            assert entry not in self.seen or included == {True}, f"{entry} was there already"
         if not fresh:
             return
         assert len(fresh) == 1, f"one transaction per state, not {len(fresh)}"
@@ -106,6 +104,7 @@ class Witness:
         assert mine == before[: len(mine)], "in the order of commit"
         assert before[len(mine)] == entry, "in the order of commit"
         self.installed.append(entry)
+        self.seen.add(entry)
         judge = self.town.judge()
         judge.execute(f"SET search_path = {entry[0]}; {entry[2]}")
         for name, text in VIEWS.items():

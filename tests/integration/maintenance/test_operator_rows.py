@@ -242,8 +242,8 @@ def played(
 def look(town: Town, told: str, states: dict[str, list[State]]) -> None:
     town.judge().refill("one", town.sources["one"], ["r", "q"])
     town.judge().refill("two", town.sources["two"], ["s"])
-    for name, seen in states.items():
-        seen.append(State(told, town.extent(name), town.judge().evaluate(f'SELECT * FROM "{name}"')))
+    for name, extent in town.extents(states).items():
+        states[name].append(State(told, extent, town.judge().evaluate(f'SELECT * FROM "{name}"')))
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -20,6 +20,8 @@ import pytest
 from dyda.embedded import binaries
 from tests.integration.security.gate import Gate
 
+pytestmark = pytest.mark.long
+
 CORE = "h7Kq2VwXz9"
 """In all three; alone it survives any quoting and encoding."""
 PASSWORDS = {"dw": f"{CORE}@dw/%", "crm": f"{CORE} '\\crm", "shop": f"{CORE}:shop"}

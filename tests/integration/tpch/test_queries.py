@@ -72,8 +72,8 @@ def commit(town: Town, source: str, statements: list[Statement]) -> None:
 def look(town: Town, states: States) -> None:
     for source, tables in SCHEMAS.items():
         town.judge().refill(source, town.sources[source], tables)
-    for name, text in QUERIES.items():
-        states[name].append((town.extent(name), town.judge().evaluate(text)))
+    for name, extent in town.extents(QUERIES).items():
+        states[name].append((extent, town.judge().evaluate(QUERIES[name])))
 
 
 def test_all_22_are_there() -> None:
