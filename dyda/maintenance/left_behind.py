@@ -4,12 +4,14 @@ A view stays behind a schema change that others have processed while a source of
 another view is built ahead of it. The catalog knows each relation once, as the others know it from now on, and a text
 that was written for the relation as it was would then mean nothing, or, where columns exchanged their names, something
 else. So it is synchronized in the same installation. Its rows and positions stay: where its definition holds, the
-change itself still waits for it in the queue; where it is rewritten, it is `behind` and is built when it can be.
+change itself still waits for it in the queue; where it is rewritten, it is `behind` and is built when it can be. So it
+is where another table has taken a relation's place, or its columns are of other types: the row images that it waits
+with are of what the relation was, and nobody knows that any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from dyda.house import House
 from dyda.maintenance.building import Builder
@@ -17,8 +19,9 @@ from dyda.maintenance.evolving import relations_after
 from dyda.maintenance.live import Known, held_definition
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.story import Moved, because, story
-from dyda.model.algebra import ViewDefinition
+from dyda.model.algebra import ViewDefinition, scans
 from dyda.model.message import DataUpdate
+from dyda.model.relation import Relation, RelationName
 from dyda.warehouse import ViewChange, ViewRecord, ViewVersion
 from va import Recompute
 from vs import Broken, Holds, Rewritten, World, synchronize
@@ -43,8 +46,10 @@ def left_behind(
         moved = _moved(polled, record, definition)
         if isinstance(judgement, Broken):
             yield ViewChange(view=record.name, state="broken", reason=because(judgement, moved))
-        elif judgement.definition.sql != record.sql:
-            yield _followed(record, judgement, moved)
+            continue
+        other = _other_rows(definition, now)
+        if other or judgement.definition.sql != record.sql:
+            yield _followed(record, judgement, moved, other)
 
 
 def _others(house: House, known: Known, taken: Collection[str]) -> Iterator[tuple[ViewRecord, ViewDefinition]]:
@@ -69,10 +74,26 @@ def _moved(polled: Poll, record: ViewRecord, definition: ViewDefinition) -> list
     ]
 
 
-def _followed(record: ViewRecord, judgement: Holds | Rewritten, moved: list[Moved]) -> ViewChange:
+def _other_rows(definition: ViewDefinition, now: Mapping[RelationName, Relation | None]) -> str | None:
+    """Which relation's rows are no longer what its images are of: another table, or columns of other types."""
+    for scan in scans(definition.tree):
+        before, after = scan.relation, now.get(scan.relation.name)
+        if after is None:
+            continue
+        types = {column.number: column.type for column in after.columns}
+        if after.oid != before.oid:
+            return f"another table has taken the place of {before.name}"
+        if any(types.get(column.number, column.type) != column.type for column in before.columns):
+            return f"columns of {before.name} are of other types"
+    return None
+
+
+def _followed(
+    record: ViewRecord, judgement: Holds | Rewritten, moved: list[Moved], other_rows: str | None
+) -> ViewChange:
     definition = judgement.definition
-    behind = isinstance(judgement, Rewritten) or record.behind
-    cause = judgement.reason if isinstance(judgement, Rewritten) else "; ".join(judgement.followed)
+    behind = isinstance(judgement, Rewritten) or record.behind or other_rows is not None
+    cause = judgement.reason if isinstance(judgement, Rewritten) else "; ".join(judgement.followed) or other_rows
     state = record.stored_state
     reason = None if state == "live" else record.reason  # of a live view it is made up when it is asked for
     if behind and state != "held":

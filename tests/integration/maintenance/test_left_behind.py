@@ -173,3 +173,44 @@ def test_a_change_that_the_catalog_has_is_not_applied_twice(town: Town, how: str
     town.execute("b", "ALTER TABLE f ADD COLUMN extra int")
     settled(town, "late")
     assert dict(town.extent("late")) == {"name1\t1": 1, "name2\t2": 1, "name3\t3": 1}
+
+
+ELSEWHERE = {
+    "another table": (
+        "CREATE TABLE fresh (LIKE f)",
+        "INSERT INTO fresh SELECT * FROM f WHERE id <> 2",
+        "ALTER TABLE f RENAME TO old_f",
+        "ALTER TABLE fresh RENAME TO f",
+    ),
+    "another type": ("ALTER TABLE f ALTER age TYPE numeric(10, 2) USING age / 10.0",),
+}
+
+
+@pytest.mark.parametrize("how", ELSEWHERE)
+def test_rows_of_what_the_relation_was_wait_while_it_becomes(town: Town, how: str) -> None:
+    """The catalog has followed, so the images that the view waits with are of a table that nobody knows any more."""
+    begin(
+        town,
+        "SELECT f.name, CAST(f.age AS STRING) AS age FROM b.f f"
+        " EXCEPT SELECT t.tname, CAST(t.age AS STRING) AS age FROM t.tour t",
+    )
+    town.execute("b", "CREATE TABLE h (id int)")
+    town.view("beside", "SELECT h.id FROM b.h h")
+    town.apply()
+    before = town.extent("late")
+    update = town.execute("b", "UPDATE f SET age = 99 WHERE id = 1")
+    town.execute("b", "INSERT INTO h VALUES (1)")
+    change = town.execute("b", *ELSEWHERE[how])
+    without(town, "t")
+    assert town.extent("late") == before
+
+    def look() -> None:
+        with town.house() as house:
+            at = house.warehouse.view("late").positions["b"]
+        if not at.includes(change):
+            rows = {"name1\t99": 1, "name2\t40": 1} if at.includes(update) else before
+            assert town.extent("late") == rows, "the rows are where the position says"
+
+    with faults.on("install.committed", look):
+        town.settle()
+    settled(town, "late", "early", "beside")
