@@ -15,6 +15,7 @@ BENCHMARKS = {
     "six": "a join view over six relations on three servers (paper 001, Section 7.1)",
     "messages": "maintenance queries of SWEEP, Nested SWEEP and batches (paper 003, Table 1)",
     "planning": "what planning a queue takes, and its share of a drain",
+    "capture": "what we cost a source: pgbench with and without capture, and how long ALTER TABLE waits for us",
 }
 """Each is the module of that name, which has `run(profile) -> Report`."""
 

@@ -1,0 +1,164 @@
+"""What we cost a source: pgbench beside itself on captured tables, and the longest that ALTER TABLE waited for us.
+
+Both databases are on one server and take turns. Nobody follows while pgbench runs: a source has a machine of its own,
+and what a maintainer computes on this one would be counted against it. What it captured is followed between the turns.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.altering import altering
+from benchmarks.checking import require_right
+from benchmarks.following import Follower
+from benchmarks.measuring import Sample, shown
+from benchmarks.pgbench import Throughput, throughput
+from benchmarks.report import Bar, Plot, Report
+from benchmarks.servers import Server, servers
+from dyda.engine import Engine
+from dyda.settings import SparkSettings
+from tests.town import Town
+
+__all__ = ["run"]
+
+SCRIPTS = ("tpcb-like", "simple-update")
+
+VIEWS = {
+    "tellers": "SELECT b.bid, b.bbalance, t.tid, t.tbalance FROM bank.pgbench_branches b"
+    " JOIN bank.pgbench_tellers t ON t.bid = b.bid",
+    "accounts": "SELECT a.bid, count(*) AS accounts, sum(a.abalance) AS balance FROM bank.pgbench_accounts a"
+    " GROUP BY a.bid",
+    "movements": "SELECT h.tid, count(*) AS movements, sum(h.delta) AS moved FROM bank.pgbench_history h"
+    " GROUP BY h.tid",
+}
+"""Every table that pgbench writes is read by a view, so all are captured."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    size: int
+    """pgbench's own scale: 100,000 accounts each."""
+    rounds: int
+    seconds: float
+    clients: int
+    altering: float
+    """Seconds of schema changes, with each kind of company and pause."""
+
+
+SCALES = {
+    "quick": Scale(size=10, rounds=5, seconds=3, clients=4, altering=5),
+    "full": Scale(size=50, rounds=7, seconds=20, clients=4, altering=30),
+}
+PAUSES = (0.5, 0.05)
+"""Before each schema change, seconds: units have time to end between two, or have not."""
+
+
+@dataclass
+class Side:
+    """One database's runs of one script."""
+
+    runs: list[Throughput] = field(default_factory=list)
+
+    @property
+    def per_second(self) -> Sample:
+        return Sample(tuple(run.per_second for run in self.runs))
+
+    def latency(self, part: float) -> Sample:
+        """This quantile of the latencies, run by run."""
+        return Sample(tuple(sorted(run.latencies)[int(part * (len(run.latencies) - 1))] for run in self.runs))
+
+    @property
+    def mean(self) -> Sample:
+        return Sample(tuple(statistics.fmean(run.latencies) for run in self.runs))
+
+
+def run(profile: str) -> Report:
+    scale = SCALES[profile]
+    report = Report("capture", "what we cost a source: median (middle half)", ["", "without", "with", "with ÷ without"])
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.chmod(0o755)
+        machines = stack.enter_context(servers(["source", "warehouse"]))
+        report.ran_on["postgres"] = machines["source"].version
+        report.ran_on["pgbench"] = f"scale {scale.size}, {scale.clients} clients, {scale.seconds:g} s a turn"
+        found = _pgbench(machines, folder, scale)
+        waits = altering(machines, folder, scale.altering, PAUSES)
+    for script, sides in found.items():
+        _tell(report, script, sides["without"], sides["with"])
+    for company, altered in waits.items():
+        report.notes.append(
+            f"ALTER TABLE, {company}: waited {altered.waits} ms, at the longest {shown(max(altered.waits.seconds))};"
+            f" then took {altered.altering} ms" + (f"; {altered.units} units meanwhile" if altered.units else "")
+        )
+    report.plots = [_plot(found)]
+    report.data["altering"] = {
+        company: {"waits": altered.waits.seconds, "altering": altered.altering.seconds, "units": altered.units}
+        for company, altered in waits.items()
+    }
+    return report
+
+
+def _pgbench(machines: dict[str, Server], folder: Path, scale: Scale) -> dict[str, dict[str, Side]]:
+    """By script, both sides."""
+    source = machines["source"]
+    urls = {name: source.database(f"bank_{name}") for name in ("without", "with")}
+    for url in urls.values():
+        made = [str(source.binaries / "pgbench"), "--initialize", "--quiet", f"--scale={scale.size}", url]
+        subprocess.run(made, check=True, capture_output=True)
+    found = {script: {name: Side() for name in urls} for script in SCRIPTS}
+    with ExitStack() as stack:
+        engine = stack.enter_context(Engine(SparkSettings(master="local[2]")))
+        town = Town(folder / "bank", machines["warehouse"].database, engine)
+        stack.callback(town.close)
+        town.source("bank", url=urls["with"])
+        for name, text in VIEWS.items():
+            town.view(name, text)
+        town.apply()
+        follower = stack.enter_context(Follower(town))
+        for number in range(scale.rounds + 1):
+            for script in SCRIPTS:
+                # Who goes first has the emptier disk cache; so it is each of them in turn.
+                for name in sorted(urls, reverse=number % 2 == 0):
+                    done = throughput(source.binaries, urls[name], script, scale.seconds, scale.clients, folder)
+                    if number:
+                        found[script][name].runs.append(done)
+                follower.follow()
+        require_right(town, *VIEWS)
+    return found
+
+
+def _tell(report: Report, script: str, without: Side, with_: Side) -> None:
+    ratio = with_.per_second.median / without.per_second.median
+    report.rows.append([f"{script}, per second", _rate(without), _rate(with_), f"{ratio:.2f}"])
+    latencies = {"mean": (without.mean, with_.mean)}
+    latencies |= {f"p{part * 100:g}": (without.latency(part), with_.latency(part)) for part in (0.5, 0.95, 0.99)}
+    for name, (one, other) in latencies.items():
+        report.rows.append([f"  latency, {name}, ms", str(one), str(other), f"{other.median / one.median:.2f}"])
+    report.bars.append(Bar(f"pgbench {script}, per second, with capture ÷ without", ratio, least=0.75))
+    report.data[script] = {
+        side: {
+            "per_second": one.per_second.seconds,
+            "mean": one.mean.seconds,
+            **{f"p{part * 100:g}": one.latency(part).seconds for part in (0.5, 0.95, 0.99)},
+        }
+        for side, one in (("without", without), ("with", with_))
+    }
+
+
+def _rate(side: Side) -> str:
+    low, high = side.per_second.spread
+    return f"{side.per_second.median:,.0f} ({low:,.0f}–{high:,.0f})"
+
+
+def _plot(found: dict[str, dict[str, Side]]) -> Plot:
+    lines = {
+        f"{script}, {name} capture": [(number, tps) for number, tps in enumerate(side.per_second.seconds, start=1)]
+        for script, sides in found.items()
+        for name, side in sides.items()
+    }
+    return Plot("pgbench with and without capture", "round", "transactions per second", lines)
