@@ -16,7 +16,7 @@ import psycopg2
 from benchmarks.following import Follower
 from benchmarks.limit import Limit
 from benchmarks.measuring import Sample
-from benchmarks.relations import SOURCES, VIEW, Changes, created
+from benchmarks.relations import SOURCES, TABLES, VIEW, Changes, created, view_over
 from benchmarks.report import Bar, Plot, Report
 from benchmarks.servers import Server, fdw_binaries, servers
 from benchmarks.yardsticks import InProcess, OnSpark, Refresh, execute
@@ -80,10 +80,7 @@ def stage(rows: int, engine: Engine, machines: dict[str, Server]) -> Iterator[St
         copy = machines["warehouse"].database(f"copy_{rows}")
         execute(copy, *[text for tables in SOURCES.values() for table in tables for text in created(table, rows)])
         limit = Limit(copy)
-        over_fdw = fdw_binaries() is not None
-        refresh = Refresh(
-            machines["warehouse"].database(f"refresh_{rows}") if over_fdw else copy, town.sources if over_fdw else None
-        )
+        refresh = _refresh(town, copy, lambda: machines["warehouse"].database(f"refresh_{rows}"))
         spark = OnSpark(engine.bulk_session, town.database("spark"), town.sources, rows)
         in_process = InProcess(town.database("in_process"), town.sources)
         others = {
@@ -94,6 +91,14 @@ def stage(rows: int, engine: Engine, machines: dict[str, Server]) -> Iterator[St
         }
         follower = stack.enter_context(Follower(town))
         yield Stage(rows, town, follower, limit, others)
+
+
+def _refresh(town: Town, copy: str, database: Callable[[], str]) -> Refresh:
+    """Over postgres_fdw where it is; else of the copy."""
+    if fdw_binaries() is None:
+        return Refresh(copy, view_over({table: table for table in TABLES}), "i1", {})
+    sources = {name: (town.sources[name], tables) for name, tables in SOURCES.items()}
+    return Refresh(database(), VIEW, "i1", sources)
 
 
 def measure(stage: Stage, batches: Sequence[int], rounds: int) -> dict[str, Sample]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -35,23 +35,19 @@ def execute(url: str, *statements: str) -> None:
 
 
 class Refresh:
-    """REFRESH MATERIALIZED VIEW in the warehouse: of foreign tables where there is postgres_fdw (`sources` by name),
-    else of copies in the one database that `url` names (`sources` None)."""
+    """REFRESH MATERIALIZED VIEW of `text`, over foreign tables `name.table` where `sources` says by name where a source
+    is and which tables of it are read, else over what the database itself has. CONCURRENTLY needs the unique `key`."""
 
-    def __init__(self, url: str, sources: Mapping[str, str] | None) -> None:
+    def __init__(self, url: str, text: str, key: str, sources: Mapping[str, tuple[str, Sequence[str]]]) -> None:
         self.url = url
-        if sources is not None:
+        if sources:
             execute(url, "CREATE EXTENSION postgres_fdw")
-            for name, source in sources.items():
-                execute(url, *_foreign(name, source))
-        schema = {
-            table: name if sources is not None else "public" for name, tables in SOURCES.items() for table in tables
-        }
-        text = view_over({table: f"{schema[table]}.{table}" for table in TABLES})
+            for name, (source, tables) in sources.items():
+                execute(url, *_foreign(name, source, tables))
         execute(
             url,
             f"CREATE MATERIALIZED VIEW refreshed AS {text}",
-            "CREATE UNIQUE INDEX ON refreshed (i1)",
+            f"CREATE UNIQUE INDEX ON refreshed ({key})",
             "ANALYZE refreshed",
         )
 
@@ -67,17 +63,17 @@ class Refresh:
         return watch.seconds
 
 
-def _foreign(name: str, url: str) -> list[str]:
+def _foreign(name: str, url: str, tables: Sequence[str]) -> list[str]:
+    """Statistics are taken here: asked for remote estimates, the planner sends joins row by row."""
     parts = urllib.parse.urlsplit(url)
     host = urllib.parse.parse_qs(parts.query)["host"][0]
-    tables = ", ".join(SOURCES[name])
     return [
         f"CREATE SERVER {name} FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '{host}', dbname '{parts.path[1:]}',"
-        " fetch_size '10000', use_remote_estimate 'true')",
+        " fetch_size '10000')",
         f"CREATE USER MAPPING FOR CURRENT_USER SERVER {name} OPTIONS (user 'postgres')",
         f"CREATE SCHEMA {name}",
-        f"IMPORT FOREIGN SCHEMA public LIMIT TO ({tables}) FROM SERVER {name} INTO {name}",
-        *(f"ANALYZE {name}.{table}" for table in SOURCES[name]),
+        f"IMPORT FOREIGN SCHEMA public LIMIT TO ({', '.join(tables)}) FROM SERVER {name} INTO {name}",
+        *(f"ANALYZE {name}.{table}" for table in tables),
     ]
 
 
