@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -31,13 +32,16 @@ POINTS = (
 )
 
 _hooks: dict[str, Callable[[], None]] = {}
+_one_at_a_time = threading.RLock()
+"""Several sources are asked at once, and a hook that does something the first time must not be two at a time."""
 
 
 def point(name: str) -> None:
     """Pass the fault point `name`; does nothing unless a test asked for it."""
     hook = _hooks.get(name)
     if hook is not None:
-        hook()
+        with _one_at_a_time:
+            hook()
 
 
 @contextmanager
