@@ -41,7 +41,7 @@ def demo_command(seconds: float, chance: int, keep: Path | None) -> None:
     from dyda.commands.demo import demo
 
     # An ended demo must not leave five servers behind.
-    signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # and not SIGINT, which a background job ignores
     screen = _Screen()
     with screen:
         answer = demo(keep, seconds, chance, screen.step, screen.watch)

@@ -58,7 +58,13 @@ def test_the_demo_s_table_moves_on_a_terminal_and_an_interrupt_leaves_nothing() 
     before = leftovers()
     screen, side = pty.openpty()
     with subprocess.Popen(
-        [*DEMO, "--seconds", "60"], stdin=side, stdout=side, stderr=side, start_new_session=True
+        [*DEMO, "--seconds", "60"],
+        stdin=side,
+        stdout=side,
+        stderr=side,
+        start_new_session=True,
+        # As a terminal's own jobs have it, also where these tests run in the background.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as demo:
         os.close(side)
         seen, interrupted, deadline = "", False, time.monotonic() + 240
