@@ -73,7 +73,14 @@ AT_LAUNCH = ("spark.master", "spark.app.name", "spark.driver.", "spark.jars", "s
 SECRET = r"secret|password|token|access[.]?key|credential"
 """In the name of a setting whose value is nobody's business: what Spark itself hides, and a word more."""
 
+SHIPPED = {
+    # Rows beyond this many bytes reach the executors as Arrow batches. Below it they become part of the plan, which is
+    # quicker for a few; but each rule of the optimizer that compares plans then compares their rows.
+    "spark.sql.execution.arrow.localRelationThreshold": "64KB",
+}
+
 SMALL = {
+    **SHIPPED,
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "1",
@@ -84,6 +91,7 @@ SMALL = {
 
 
 BULK = {
+    **SHIPPED,
     # The optimizer would evaluate rows that are at hand itself, one by one: quick for a few, slow for many.
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
 }

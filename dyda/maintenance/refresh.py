@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from dyda import faults
 from dyda.errors import WarehouseUnreachable
 from dyda.house import House
+from dyda.maintenance.at_once import at_once
 from dyda.maintenance.live import LiveView
 from dyda.maintenance.partitions import state_partitions
 from dyda.maintenance.poll import Poll
@@ -114,11 +115,16 @@ class Refresh:
                     # A view that has come this far in the poll goes on with what it has read.
                     had = self._read_columns(meant[name])
                     wanted.setdefault(name.source, {}).setdefault(name, {}).update(dict.fromkeys([*had, *columns]))
-        for source, relations in wanted.items():
+
+        def read(source: str) -> dict[Relation, pa.Table]:
+            relations = wanted[source]
             asked = {self.known_as.get(name, name): list(columns) for name, columns in relations.items()}
             tables = {self.known_as.get(name, name): meant[name] for name in relations}
             images = self.poll.snapshots[source].changes(asked, self.poll.after.get(source), tables)
-            self._images |= {meant[name]: images[self.known_as.get(name, name)] for name in relations}
+            return {meant[name]: images[self.known_as.get(name, name)] for name in relations}
+
+        for images in at_once(read, wanted):
+            self._images |= images
 
     @property
     def images(self) -> dict[Relation, pa.Table]:
