@@ -107,11 +107,15 @@ class Builder:
 
     def require_captured(self, relation: Relation) -> None:
         """What a rewriting brings in must be captured before it is read (C6). If it is not, it is from now on, and
-        the next poll finds it so."""
+        the next poll finds it so. A table that took a captured one's name is captured since then; the catalog goes on
+        knowing the one before it, which the views' texts are about until they have followed."""
         source = relation.name.source
-        if relation.oid not in self.known.captured.get(source, {}).values():
+        snapshot = self.poll.snapshots.get(source)
+        known = relation.oid in self.known.captured.get(source, {}).values()
+        if not known and not (snapshot is not None and snapshot.watches(relation)):
             self.house.source(source).attach([relation])
-            self.worker.save_relations([RelationState(relation)])
+            if relation.name not in self.known.relations:
+                self.worker.save_relations([RelationState(relation)])
             raise BrokenUnit(source, frozenset({str(relation.name)}), "capture of it begins only now")
         if source not in self.poll.snapshots:
             raise SourceUnreachable(source, self.poll.unreachable.get(source, "capture is not attached"))

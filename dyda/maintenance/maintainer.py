@@ -13,7 +13,8 @@ opened with may be others now.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from dyda import faults
@@ -247,13 +248,15 @@ class Maintainer:
         """Build the targets at the snapshots; in `strong` mode the others come along, so that all stand alike."""
         refresh = Refresh(self.house, polled, self.worker)
         builder = Builder(self.house, self.worker, polled, self.known, refresh, progress)
-        changes = [builder.build(target) for target in targets.values()]
+        with _over_what_stands(polled):
+            changes = [builder.build(target) for target in targets.values()]
         current = self._current(polled, [*targets, *waiting])
         unit = self.planner.everything(polled, current)
         if unit is not None:
             work = UnitWork(self.house, builder, polled, self.known, refresh, unit)
             try:
-                changes += work.changes(current, phases.done)
+                with _over_what_stands(polled):
+                    changes += work.changes(current, phases.done)
             except (ValueDoesNotFit, EvaluationFailed):
                 unit = None  # those views find their poisoned message in a unit of their own
         self._install(polled, unit, changes, builder, current, phases, set(targets))
@@ -333,7 +336,8 @@ class Maintainer:
         builder = Builder(self.house, self.worker, polled, self.known, refresh, progress)
         work = UnitWork(self.house, builder, polled, self.known, refresh, unit)
         try:
-            changes = work.changes(current, phases.done)
+            with _over_what_stands(polled):
+                changes = work.changes(current, phases.done)
         except (ValueDoesNotFit, EvaluationFailed) as error:
             self._poisoned(polled, unit, current, refresh, progress, error)
             return False
@@ -359,7 +363,8 @@ class Maintainer:
         builder = Builder(self.house, self.worker, polled, self.known, refresh, progress)
         work = UnitWork(self.house, builder, polled, self.known, refresh, units[0])
         try:
-            computed = work.run(current, units, phases.done)
+            with _over_what_stands(polled):
+                computed = work.run(current, units, phases.done)
         except (ValueDoesNotFit, EvaluationFailed):
             self.worker.discard_stagings()
             self.planner.narrow_run(units)
@@ -466,6 +471,18 @@ class Maintainer:
         self.worker.discard_stagings()
         self.planner.forget()
         self.forget()
+
+
+@contextmanager
+def _over_what_stands(polled: Poll) -> Iterator[None]:
+    """Rows that cannot be computed, or that would be there less than zero times, are blamed only if they are what the
+    snapshot shows: a table that moved while it was read may have shown others, or none (R1). Then the unit is broken.
+    """
+    try:
+        yield
+    except (ValueDoesNotFit, EvaluationFailed, InvariantViolated):
+        polled.compare(scanned=True)
+        raise
 
 
 def _sources(views: Iterable[LiveView]) -> set[str]:

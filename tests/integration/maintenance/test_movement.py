@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from dyda import faults
+from dyda.maintenance import Outcome
 from tests.town import Town
 
 VIEW = "SELECT c.name, f.no FROM crm.customer c JOIN booking.flight f ON c.name = f.name"
@@ -255,3 +256,61 @@ def test_a_view_recovers_though_rows_were_logged_while_its_column_was_missing(jo
     joined.settle()
     assert joined.state("joined")["state"] == "fresh"
     joined.check()
+
+
+SWAP = (
+    "CREATE TABLE rebuilt (LIKE person)",
+    "INSERT INTO rebuilt SELECT * FROM person WHERE id <> 2",
+    "DROP TABLE person",
+    "ALTER TABLE rebuilt RENAME TO person",
+)
+
+
+@pytest.fixture
+def people(town: Town) -> Town:
+    town.source(
+        "crm", "CREATE TABLE person (id int, k int)", "INSERT INTO person VALUES (1, 1), (2, 2), (3, 3), (4, 4)"
+    )
+    town.source("tours", "CREATE TABLE guide (id int, k int)", "INSERT INTO guide VALUES (1, 3)")
+    town.view("idle", "SELECT p.k FROM crm.person p EXCEPT SELECT g.k FROM tours.guide g")
+    town.apply()
+    return town
+
+
+def test_R1_rows_of_a_table_that_moved_while_it_was_read_are_not_blamed(people: Town) -> None:
+    """A swap makes the view be read anew; meanwhile the other table is truncated, and its rows are not seen under the
+    older snapshot. Without them the operator's counts would be below zero: not the view's fault."""
+    people.execute("crm", *SWAP)
+    people.execute("tours", "INSERT INTO guide VALUES (2, 4), (5, 4)")
+    truncated: list[int] = []
+    said: list[str] = []
+
+    def truncate() -> None:
+        if not truncated:
+            truncated.append(people.execute("tours", "TRUNCATE guide"))
+
+    with people.maintainer() as maintainer, faults.on("unit.messages-received", truncate):
+        maintainer.log = said.append
+        maintainer.planner.log = said.append
+        outcomes = [maintainer.cycle() for _ in range(6)]
+    assert outcomes[-1] is Outcome.IDLE, said
+    assert said == ["unit abandoned: source tours: tables moved while they were read (tours.public.guide)"]
+    assert people.extent("idle") == {"1": 1, "3": 1, "4": 1}
+
+
+def test_a_view_that_is_read_again_follows_a_rename_and_a_swap_that_wait(people: Town) -> None:
+    """Another table has the relation's name by now, and the column has another name there: the catalog goes on knowing
+    the relation that the view's text is about."""
+    people.execute("crm", "ALTER TABLE person RENAME k TO kind")
+    people.execute("crm", *SWAP, "INSERT INTO person VALUES (7, 7)")
+    people.execute("crm", "INSERT INTO person VALUES (8, 8)")
+    with people.maintainer() as maintainer:
+        maintainer.worker.set_state("idle", "resync", "somebody asked for it")
+        maintainer.reload()
+        outcomes = [maintainer.cycle() for _ in range(4)]
+    assert outcomes[-1] is Outcome.IDLE
+    assert people.state("idle")["reason"] is None
+    assert people.extent("idle") == {"1": 1, "4": 1, "7": 1, "8": 1}
+    people.execute("crm", "INSERT INTO person VALUES (9, 9)")
+    people.settle()
+    people.check_definitions("idle")
