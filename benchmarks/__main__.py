@@ -17,6 +17,7 @@ BENCHMARKS = {
     "planning": "what planning a queue takes, and its share of a drain",
     "capture": "what we cost a source: pgbench with and without capture, and how long ALTER TABLE waits for us",
     "sales": "totals per customer over 1.8 million rows (paper 004, Section 5.2), and its Table 1",
+    "growth": "the same batch while relations, views, their number, the queue or a join grows",
     "adaptation": "each kind of adaptation beside building the view again",
 }
 """Each is the module of that name, which has `run(profile) -> Report`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 __all__ = ["SOURCES", "TABLES", "VIEW", "Changes", "created", "view_over"]
@@ -49,6 +49,9 @@ class Changes:
 
     rows: int
     seed: int = 1
+    sources: Mapping[str, Sequence[str]] = field(default_factory=lambda: SOURCES)
+    order: Sequence[str] = ("r3", "r1", "r5", "r2", "r4", "r6")
+    """The relations that change; a batch of fewer changes than there are relations begins with the first of them."""
     _random: random.Random = field(init=False)
     _away: dict[str, list[int]] = field(default_factory=dict, init=False)
 
@@ -56,13 +59,13 @@ class Changes:
         self._random = random.Random(self.seed)
 
     def batch(self, k: int) -> dict[str, list[str]]:
-        """By source, the statements of one transaction. A batch of fewer than six changes begins with r3."""
-        order = ("r3", "r1", "r5", "r2", "r4", "r6")
-        shares = {table: k // 6 + (place < k % 6) for place, table in enumerate(order)}
+        """By source, the statements of one transaction."""
+        each, rest = divmod(k, len(self.order))
+        shares = {table: each + (place < rest) for place, table in enumerate(self.order)}
         return {
             source: statements
-            for source, tables in SOURCES.items()
-            if (statements := [text for table in tables for text in self._of(table, shares[table])])
+            for source, tables in self.sources.items()
+            if (statements := [text for table in tables for text in self._of(table, shares.get(table, 0))])
         }
 
     def _of(self, table: str, k: int) -> list[str]:
