@@ -18,6 +18,7 @@ BENCHMARKS = {
     "capture": "what we cost a source: pgbench with and without capture, and how long ALTER TABLE waits for us",
     "sales": "totals per customer over 1.8 million rows (paper 004, Section 5.2), and its Table 1",
     "growth": "the same batch while relations, views, their number, the queue or a join grows",
+    "freshness": "from a source's commit to a reader who sees it, with and without schema changes",
     "adaptation": "each kind of adaptation beside building the view again",
 }
 """Each is the module of that name, which has `run(profile) -> Report`."""

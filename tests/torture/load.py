@@ -14,7 +14,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,12 @@ import psycopg2
 
 from dyda import embedded
 
-__all__ = ["COLD", "HOT", "SOURCES", "Load", "Pgbench", "SchemaChanges", "Table", "schema"]
+__all__ = ["CLIENTS", "COLD", "HOT", "SOURCES", "Load", "Pgbench", "SchemaChanges", "Table", "schema"]
 
 HOT = 20_000
 COLD = 200
+CLIENTS = 2
+"""Of each pgbench."""
 
 SOURCES = {
     "crm": ("customer", "city"),
@@ -73,13 +75,23 @@ def schema(source: str) -> list[str]:
 class Pgbench:
     """pgbench on one database. `done` counts the transactions it has reported so far."""
 
-    def __init__(self, url: str, table: str, rate: float, seconds: float, seed: int, folder: Path) -> None:
+    def __init__(
+        self,
+        url: str,
+        table: str,
+        rate: float,
+        seconds: float,
+        seed: int,
+        folder: Path,
+        text: str = SCRIPT,
+        options: Sequence[str] = (),
+    ) -> None:
         self.log = folder / f"pgbench-{table}.log"
         script = folder / f"{table}.pgbench"
-        script.write_text(SCRIPT.format(table=table, rows=HOT, cold=COLD))
+        script.write_text(text.format(table=table, rows=HOT, cold=COLD))
         arguments = [
-            *("--no-vacuum", "--protocol=prepared", "--client=2", "--jobs=1", f"--random-seed={seed}"),
-            *(f"--rate={rate}", f"--time={int(seconds)}", "--progress=5", f"--file={script}", url),
+            *("--no-vacuum", "--protocol=prepared", f"--client={CLIENTS}", "--jobs=1", f"--random-seed={seed}"),
+            *(f"--rate={rate}", f"--time={int(seconds)}", "--progress=5", f"--file={script}", *options, url),
         ]
         with open(self.log, "wb") as output:
             self.process = subprocess.Popen(
@@ -133,9 +145,10 @@ class Table:
 
 
 class SchemaChanges(threading.Thread):
-    """One schema change every `interval` seconds, of a random kind, at a random source."""
+    """One schema change every `interval` seconds, of a random kind, at a random source; `after` those of an earlier
+    load, whose tables are as they left them."""
 
-    def __init__(self, urls: dict[str, str], interval: float, seed: int) -> None:
+    def __init__(self, urls: dict[str, str], interval: float, seed: int, after: SchemaChanges | None = None) -> None:
         super().__init__(name="schema changes", daemon=True)
         self.urls, self.interval = urls, interval
         self.random = random.Random(seed)
@@ -151,6 +164,8 @@ class SchemaChanges(threading.Thread):
         self._ended = threading.Event()
         self._connections: dict[str, Any] = {}
         self._numbers = 0
+        if after is not None:
+            self.tables, self._numbers = after.tables, after._numbers
 
     @property
     def done(self) -> int:

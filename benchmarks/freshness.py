@@ -1,0 +1,200 @@
+"""Freshness: from a source's commit to a reader who sees it, under a steady load on four databases.
+
+A daemon process keeps the soak's views and the marks of all transactions (`benchmarks.marks`), which a reader polls.
+The rate is that of all sources together. A load that the machine cannot keep shows as a rate that was not reached, a
+daemon that falls behind as the seconds that it needs after the load has ended.
+"""
+
+from __future__ import annotations
+
+import signal
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psycopg2
+
+from benchmarks.checking import require_right
+from benchmarks.marks import VIEW, Marked, Reader, created, freshness
+from benchmarks.report import Plot, Report
+from benchmarks.servers import servers
+from tests.torture.daemon import Daemon
+from tests.torture.load import SOURCES, SchemaChanges
+from tests.torture.soak import VIEWS
+from tests.town import Town
+
+__all__ = ["run"]
+
+RATES = (10, 100, 1_000)
+INTERVAL = 5.0
+SECONDS = {"quick": 15.0, "full": 60.0}
+CATCHING_UP = 180.0
+COUNTS = "SELECT (SELECT count(*) FROM dyda.unit), (SELECT count(*) FROM dyda.abort)"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One load: what was asked for, what arrived, and how fresh it was, in seconds."""
+
+    rate: int
+    schema_changes: int | None
+    """None: there were to be none."""
+    seconds: float
+    transactions: int
+    p50: float
+    p95: float
+    p99: float
+    worst: float
+    behind: float
+    """From the end of the load until its last transaction had been seen."""
+    units: int
+    aborts: int
+    readings: float
+    """Per second."""
+    spread: tuple[tuple[float, float], ...]
+    """For a hundred shares of the transactions, the seconds within which they were seen."""
+
+    @property
+    def reached(self) -> float:
+        return self.transactions / self.seconds
+
+
+class Stage:
+    """Four sources, a warehouse, a daemon, and loads one after the other."""
+
+    def __init__(self, town: Town, daemon: Daemon, folder: Path) -> None:
+        self.town, self.daemon, self.folder = town, daemon, folder
+        self.changes: SchemaChanges | None = None
+        self.loads = 0
+
+    def load(self, rate: int, seconds: float, *, changing: bool) -> Run:
+        self.loads += 1
+        before = self._units()
+        reader = Reader(self.town.warehouse)
+        changes = SchemaChanges(self.town.sources, INTERVAL, self.loads, self.changes) if changing else None
+        marked = Marked(self.town.sources, rate, seconds, self.loads, self.folder / f"load{self.loads}")
+        try:
+            reader.start()
+            if changes is not None:
+                self.changes = changes
+                changes.start()
+            marked.finish()
+            if changes is not None:
+                changes.end()
+            ended = time.time()
+            commits = marked.commits()
+            while not reader.shows(commits):
+                if time.time() - ended > CATCHING_UP or not self.daemon.alive:
+                    raise AssertionError(f"the views do not catch up:\n{self.daemon.text()[-4000:]}")
+                time.sleep(0.02)
+            caught_up = time.time()
+        finally:
+            if changes is not None:
+                changes.stop()
+            marked.stop()
+            reader.end()
+        found = freshness(commits, reader.seen)
+        late = [one for _, one in found]
+        last = max(committed for committed, _ in found)
+        cuts = statistics.quantiles(late, n=100, method="inclusive")
+        units, aborts = (after - old for old, after in zip(before, self._units(), strict=True))
+        return Run(
+            rate,
+            changes.done if changes is not None else None,
+            seconds,
+            len(found),
+            cuts[49],
+            cuts[94],
+            cuts[98],
+            max(late),
+            max(committed + one for committed, one in found) - last,
+            units,
+            aborts,
+            reader.readings / max(caught_up - ended + seconds, 0.001),
+            tuple((cut, place) for place, cut in enumerate(cuts, 1)),
+        )
+
+    def _units(self) -> tuple[int, int]:
+        with closing(psycopg2.connect(self.town.warehouse)) as connection, connection.cursor() as cursor:
+            cursor.execute(COUNTS)
+            units, aborts = cursor.fetchone()
+            return int(units), int(aborts)
+
+    def end(self) -> None:
+        """The daemon ends as it is asked to, and every view is what PostgreSQL makes of the sources."""
+        self.daemon.process.send_signal(signal.SIGTERM)
+        if self.daemon.process.wait(120) != 0:
+            raise AssertionError(f"the daemon failed:\n{self.daemon.text()[-4000:]}")
+        self.town.run("daemon", "--until-idle", timeout=600)
+        require_right(self.town, "marks", *VIEWS)
+
+
+@contextmanager
+def stage(folder: Path) -> Iterator[tuple[Stage, str]]:
+    """A daemon that maintains, and the servers' version."""
+    with ExitStack() as stack:
+        machines = stack.enter_context(servers([*SOURCES, "warehouse"]))
+        town = Town(folder / "town", machines["warehouse"].database, None)  # type: ignore[arg-type]
+        stack.callback(town.close)
+        for source in SOURCES:
+            town.source(source, *created(source), url=machines[source].database(source))
+        for view, text in {**VIEWS, "marks": VIEW}.items():
+            town.view(view, text)
+        town.run("apply", "--yes", timeout=600)
+        daemon = Daemon(town.folder, folder / "daemon.log")
+        stack.callback(daemon.bury)
+        if not daemon.up():
+            raise AssertionError(f"the daemon does not come up:\n{daemon.text()[-4000:]}")
+        yield Stage(town, daemon, folder), machines["warehouse"].version
+
+
+def run(profile: str) -> Report:
+    report = Report("freshness", "freshness, milliseconds from a source's commit to a reader who sees it", [])
+    report.columns = ["transactions per second", "reached", "schema changes", "p50", "p95", "p99", "worst"]
+    report.columns += ["behind at the end", "units", "aborts"]
+    with tempfile.TemporaryDirectory() as folder, stage(Path(folder)) as (one, report.ran_on["postgres"]):
+        one.load(100, 5.0, changing=True)  # what is compiled on first use is compiled
+        runs = [one.load(rate, SECONDS[profile], changing=changing) for rate in RATES for changing in (False, True)]
+        one.end()
+    for found in runs:
+        changes = "none" if found.schema_changes is None else f"{found.schema_changes}"
+        times = (found.p50, found.p95, found.p99, found.worst, found.behind)
+        told = [f"{seconds * 1000:,.0f}" for seconds in times]
+        report.rows.append(
+            [f"{found.rate:,}", f"{found.reached:,.1f}", changes, *told, str(found.units), str(found.aborts)]
+        )
+    report.plots = [_by_rate(runs), _by_share(runs)]
+    report.notes = [
+        f"Each load lasts {SECONDS[profile]:.0f} s, with a schema change every {INTERVAL:.0f} s or none, on"
+        f" {len(SOURCES)} sources together; {len(VIEWS) + 1} views follow.",
+        "A commit is when pgbench had the answer to it; a reader sees it when its reading has returned."
+        f" Readings per second: {min(found.readings for found in runs):.0f} to"
+        f" {max(found.readings for found in runs):.0f}.",
+        "All views were right at the end, as PostgreSQL recomputes them.",
+    ]
+    report.data = {"runs": [asdict(found) for found in runs]}
+    return report
+
+
+def _name(found: Run) -> str:
+    return "no schema changes" if found.schema_changes is None else f"one every {INTERVAL:.0f} s"
+
+
+def _by_rate(runs: list[Run]) -> Plot:
+    lines: dict[str, list[tuple[float, ...]]] = {}
+    for found in runs:
+        for share in ("p50", "p95", "p99"):
+            lines.setdefault(f"{share}, {_name(found)}", []).append((found.rate, getattr(found, share) * 1000))
+    return Plot("freshness by load", "transactions per second", "milliseconds", lines, "xy")
+
+
+def _by_share(runs: list[Run]) -> Plot:
+    lines: Mapping[str, list[tuple[float, ...]]] = {
+        f"{found.rate:,} per second, {_name(found)}": [(seconds * 1000, share) for seconds, share in found.spread]
+        for found in runs
+    }
+    return Plot("how much is seen within", "milliseconds", "% of the transactions", lines, "x")
