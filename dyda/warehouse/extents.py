@@ -20,6 +20,9 @@ from dyda.warehouse.models import SCHEMA
 
 __all__ = ["Comparison", "Extent", "check_types"]
 
+BY_INDEX = "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; "
+AS_ALWAYS = "SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on"
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -79,11 +82,8 @@ class Extent:
     def merge(self, cursor: Any, entries: sql.Composable) -> int:
         """Adds a signed bag; costs what the bag costs, whatever the extent's size. Returns the change in rows."""
         # A temporary table has no statistics: left alone, the planner may read the whole extent for ten entries.
-        cursor.execute(
-            "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
-        )
-        change = self._merge(cursor, "found_for_delta.sql", entries)
-        cursor.execute("SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on")
+        change = self._merge(cursor, "found_for_delta.sql", entries, first=BY_INDEX)
+        cursor.execute(AS_ALWAYS)
         return change
 
     def replace(self, cursor: Any, entries: sql.Composable) -> int:
@@ -154,17 +154,20 @@ class Extent:
             entries=entries,
         )
 
-    def _merge(self, cursor: Any, found: str, entries: sql.Composable) -> int:
+    def _merge(self, cursor: Any, found: str, entries: sql.Composable, first: str = "") -> int:
         part = load(found).format(entry_columns=self._each("entry.{0}"), extent=self.identifier)
-        self._execute(cursor, load("merge.sql"), entries, found=part)
+        self._execute(cursor, load("merge.sql"), entries, first, found=part)
         change, negative, sample = cursor.fetchone()
         if negative:
             shown = sample if len(sample) <= 200 else sample[:200] + "…"
             raise InvariantViolated(self.view, f"{negative} row(s) would be there less than zero times, as {shown}")
         return int(change)
 
-    def _execute(self, cursor: Any, template: sql.SQL, entries: sql.Composable, **parts: sql.Composable) -> None:
-        statement = template.format(
+    def _execute(
+        self, cursor: Any, template: sql.SQL, entries: sql.Composable, first: str = "", **parts: sql.Composable
+    ) -> None:
+        """The statement, and what is to be said `first`, in one go."""
+        statement = sql.SQL(first) + template.format(
             extent=self.identifier,
             grouped=self._grouped(entries),
             columns=self._each("{0}"),

@@ -6,7 +6,7 @@ succeeds: the worker rolls back or commits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -131,7 +131,10 @@ class _Known:
 def carry_out(cursor: Any, installation: Installation, schema: str, patience: float) -> int | None:
     """Everything that `installation` asks for; the caller's transaction holds the fence's row. The unit's number."""
     faults.point("install.begun")
-    installers = [_Installer(cursor, change, schema, n) for n, change in enumerate(installation.changes)]
+    known = _known(cursor, [change.view for change in installation.changes])
+    installers = [
+        _Installer(cursor, change, schema, n, known.get(change.view)) for n, change in enumerate(installation.changes)
+    ]
     for installer in installers:
         with _owned(installer.change.view):
             installer.run()
@@ -145,8 +148,7 @@ def carry_out(cursor: Any, installation: Installation, schema: str, patience: fl
             cursor.execute(
                 "DELETE FROM dyda.position WHERE view = %s AND source <> ALL(%s)", (change.view, list(change.positions))
             )
-        for source, (expected, new) in change.positions.items():
-            _move(cursor, change.view, source, expected, new)
+    _move(cursor, installation.changes)
     for state in installation.sources:
         save_source(cursor, state)
     for name in installation.forgotten:
@@ -172,6 +174,20 @@ def carry_out(cursor: Any, installation: Installation, schema: str, patience: fl
     return number
 
 
+def _known(cursor: Any, views: Sequence[str]) -> dict[str, _Known]:
+    """Those of the views that there are."""
+    cursor.execute(load("known_views.sql"), (list(views),))
+    found = {}
+    for view, version, number, stored, states in cursor.fetchall():
+        if number is None:
+            found[view] = _Known(None, None, ())
+            continue
+        columns = view_columns_from_json(stored)
+        extent = Extent(number, view, tuple(column.type for column in columns))
+        found[view] = _Known(version, extent, columns, stored_states(view, states))
+    return found
+
+
 @contextmanager
 def _owned(view: str) -> Iterator[None]:
     """A failure in here is this view's own: say, a value that the warehouse cannot hold."""
@@ -190,12 +206,12 @@ def _owned(view: str) -> Iterator[None]:
 class _Installer:
     """One view's part of the transaction."""
 
-    def __init__(self, cursor: Any, change: ViewChange, schema: str, number: int) -> None:
+    def __init__(self, cursor: Any, change: ViewChange, schema: str, number: int, known: _Known | None) -> None:
         self.cursor = cursor
         self.change = change
         self.reader = Reader(schema, change.view)
         self.number = number
-        self.known = self._known()
+        self.known = known
         self.states: tuple[StoredState, ...] = self.known.states if self.known is not None else ()
         self.publication: Publication | None = None
 
@@ -229,18 +245,6 @@ class _Installer:
         names = tuple(column.name for column in columns)
         if not self.reader.shows(self.cursor, self.known.extent, names):
             self.publication = Publication(self.reader, self.known.extent, names, self.known.extent)
-
-    def _known(self) -> _Known | None:
-        self.cursor.execute(load("known_view.sql"), (self.change.view,))
-        row = self.cursor.fetchone()
-        if row is None:
-            return None
-        version, number, stored, states = row
-        if number is None:
-            return _Known(None, None, ())
-        columns = view_columns_from_json(stored)
-        extent = Extent(number, self.change.view, tuple(column.type for column in columns))
-        return _Known(version, extent, columns, stored_states(self.change.view, states))
 
     def _check(self, version: ViewVersion) -> None:
         check_names(self.change.view, [column.name for column in version.columns])
@@ -355,31 +359,27 @@ class _Installer:
         )
 
 
-def _move(cursor: Any, view: str, source: str, expected: Position | None, new: Position | None) -> None:
-    """The position moves by compare-and-set (I1)."""
-    place = {"view": view, "source": source, "expected": str(expected), "new": str(new)}
-    if expected is None and new is None:
+def _move(cursor: Any, changes: Sequence[ViewChange]) -> None:
+    """The positions move by compare-and-set (I1), all of them in one statement."""
+    wanted = {
+        (change.view, source): (None if expected is None else str(expected), None if new is None else str(new))
+        for change in changes
+        for source, (expected, new) in change.positions.items()
+        if expected is not None or new is not None
+    }
+    if not wanted:
         return
-    if expected is None:
-        cursor.execute(
-            "INSERT INTO dyda.position (view, source, position) VALUES (%(view)s, %(source)s, %(new)s)"
-            " ON CONFLICT (view, source) DO NOTHING",
-            place,
-        )
-    elif new is None:
-        cursor.execute(
-            "DELETE FROM dyda.position WHERE view = %(view)s AND source = %(source)s AND position = %(expected)s", place
-        )
-    else:
-        cursor.execute(
-            "UPDATE dyda.position SET position = %(new)s"
-            " WHERE view = %(view)s AND source = %(source)s AND position = %(expected)s",
-            place,
-        )
-    if cursor.rowcount != 1:
-        cursor.execute("SELECT position FROM dyda.position WHERE view = %(view)s AND source = %(source)s", place)
-        found = cursor.fetchone()
-        raise PositionMoved(view, source, str(expected) if expected else None, found[0] if found else None)
+    moves = [(*place, *move) for place, move in wanted.items()]
+    cursor.execute(
+        load("move_positions.sql"),
+        dict(zip(("views", "sources", "expected", "new"), map(list, zip(*moves, strict=True)), strict=True)),
+    )
+    moved = set(cursor.fetchall())
+    for (view, source), (expected, _) in wanted.items():
+        if (view, source) not in moved:
+            cursor.execute("SELECT position FROM dyda.position WHERE view = %s AND source = %s", (view, source))
+            found = cursor.fetchone()
+            raise PositionMoved(view, source, expected, found[0] if found else None)
 
 
 def save_source(cursor: Any, state: SourceState) -> None:
