@@ -101,6 +101,8 @@ class Refresh:
         """By the relation as the reader knows it: under the same name there may be another table, or other columns
         under the same names, once a unit of this poll has followed a schema change."""
         self._xids: dict[Relation, tuple[pa.Table, list[int]]] = {}
+        self._selected: dict[tuple[Relation, tuple[str, ...], tuple[int, ...]], tuple[pa.Table, Bag]] = {}
+        """By relation, columns and transactions, what was selected of which images: views mostly stand alike."""
 
     def read_images(self, blocks: Iterable[JoinBlock]) -> None:
         """Fetch the row images of every relation these views read, with all the columns any of them needs."""
@@ -322,17 +324,28 @@ class Refresh:
             every = self._transactions(occurrence.relation)
             xids = chosen(occurrence, every)
             if xids:
-                values = pa.array(xids, pa.int64())
-                whole = len(xids) == len(every)
-                kept = images if whole else images.filter(pc.is_in(images.column(XID), value_set=values))
-                rows = kept.select([*occurrence.columns, COUNT])
-                if tags is not None:
-                    source = occurrence.relation.name.source
-                    each = pa.array([tags[source][xid] for xid in xids], pa.int64())
-                    told = each.take(pc.index_in(kept.column(XID), value_set=values).combine_chunks())
-                    rows = rows.add_column(len(occurrence.columns), TAG, told)
-                bags[occurrence.alias] = Bag(rows)
+                tagged = tags[occurrence.relation.name.source] if tags is not None else None
+                bags[occurrence.alias] = self._selection(occurrence, xids, tagged)
         return bags
+
+    def _selection(self, occurrence: Occurrence, xids: Sequence[int], tags: Mapping[int, int] | None) -> Bag:
+        """The images of these transactions in the occurrence's columns, each row once."""
+        images = self._images[occurrence.relation]
+        key = (occurrence.relation, tuple(occurrence.columns), tuple(xids))
+        known = self._selected.get(key)
+        if known is not None and known[0] is images and tags is None:
+            return known[1]
+        values = pa.array(xids, pa.int64())
+        whole = len(xids) == len(self._transactions(occurrence.relation))
+        kept = images if whole else images.filter(pc.is_in(images.column(XID), value_set=values))
+        rows = kept.select([*occurrence.columns, COUNT])
+        if tags is not None:
+            each = pa.array([tags[xid] for xid in xids], pa.int64())
+            told = each.take(pc.index_in(kept.column(XID), value_set=values).combine_chunks())
+            return Bag(rows.add_column(len(occurrence.columns), TAG, told)).consolidate()
+        selected = Bag(rows).consolidate()
+        self._selected[key] = images, selected
+        return selected
 
     def _transactions(self, relation: Relation) -> list[int]:
         """Whose images of the relation were read; asked for by every view."""

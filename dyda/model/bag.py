@@ -26,12 +26,13 @@ COUNT = "#count"
 class Bag:
     """An immutable signed bag over named text columns."""
 
-    __slots__ = ("table",)
+    __slots__ = ("_consolidated", "table")
 
     def __init__(self, table: pa.Table) -> None:
         if table.column_names[-1:] != [COUNT]:
             raise ValueError(f"a bag's last column is {COUNT!r}, not {table.column_names[-1:]}")
         self.table = table
+        self._consolidated = not table.num_rows
 
     @classmethod
     def empty(cls, columns: Sequence[str]) -> Bag:
@@ -82,6 +83,13 @@ class Bag:
 
     def consolidate(self) -> Bag:
         """Each row once, counts added, zeros gone: condensing (paper 004, Section 4.3.1) is this."""
+        if self._consolidated:
+            return self
+        found = self._added_up()
+        found._consolidated = True
+        return found
+
+    def _added_up(self) -> Bag:
         table = self.table
         names = [f"c{i}" for i in range(len(self.columns))]
         if not names:
@@ -94,10 +102,14 @@ class Bag:
 
     def select(self, columns: Sequence[str]) -> Bag:
         """Projection: counts stay, rows that fall together are not merged until `consolidate`."""
+        if [*columns, COUNT] == self.table.column_names:
+            return self
         return Bag(self.table.select([*columns, COUNT]))
 
     def filter(self, mask: pa.Array | pa.ChunkedArray) -> Bag:
-        return Bag(self.table.filter(mask))
+        kept = Bag(self.table.filter(mask))
+        kept._consolidated = kept._consolidated or self._consolidated
+        return kept
 
     def to_dict(self) -> dict[tuple[str | None, ...], int]:
         """Rows and counts as Python values; for tests and for showing a handful of rows to a person."""

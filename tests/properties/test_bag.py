@@ -144,3 +144,26 @@ def test_nonsense_is_refused():
         Bag.empty(["a"]) + Bag.empty(["b"])
     with pytest.raises(pa.ArrowInvalid, match="overflow"):
         -Bag.of(["a"], {("x",): -(2**63)})
+
+
+@law
+@given(bags(), bags(), st.sampled_from(COLUMNS), values)
+def test_what_was_consolidated_is_consolidated_again_after_any_operation(a, b, column, value):
+    once = a.consolidate()
+    kept = pc.fill_null(pc.not_equal(a.table.column(column), value), True)
+    kept_once = pc.fill_null(pc.not_equal(once.table.column(column), value), True)
+    pairs = [
+        (once + b, a + b),
+        (once - b, a - b),
+        (-once, -a),
+        (once.select([column]), a.select([column])),
+        (once.select(COLUMNS), a.select(COLUMNS)),
+        (once.filter(kept_once), a.filter(kept)),
+        (once.with_counts(pc.multiply(once.counts, 0)), a.with_counts(pc.multiply(a.counts, 0))),
+    ]
+    for of_consolidated, as_it_was in pairs:
+        found = of_consolidated.consolidate()
+        entries = list(zip(*(one.to_pylist() for one in found.table.columns), strict=True))
+        assert meaning(found) == meaning(as_it_was)
+        assert len({entry[:-1] for entry in entries}) == len(entries)
+        assert all(entry[-1] for entry in entries)
