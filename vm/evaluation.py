@@ -231,12 +231,42 @@ def render(evaluation: Evaluation, sources: Mapping[str, str], types: Sequence[s
     return f"SELECT {', '.join(outputs)} FROM ({query}) WHERE {counting.kept}{conditions}"
 
 
-def render_combined(evaluation: Evaluation, source: str, types: Sequence[str]) -> str:
-    """The same over combinations that are made and counted already; `source` delivers their columns, n and maybe t."""
-    block = evaluation.block
-    outputs = [*_outputs(block, types), "n", *(["CAST(t AS INT) AS t"] if evaluation.tagged else [])]
-    conditions = " AND ".join(f"({block.render(conjunct)})" for conjunct in block.conjuncts)
-    return f"SELECT {', '.join(outputs)} FROM ({source})" + (f" WHERE {conditions}" if conditions else "")
+def render_combined(
+    evaluations: Mapping[int, tuple[Evaluation, Sequence[str]]], source: str, width: int, *, tagged: bool
+) -> str:
+    """The same for several evaluations at once, over combinations that are made and counted already: w, the number of
+    the evaluation that a row is of, c1 … up to `width`, n and, if `tagged`, t. With each come the types of its items.
+
+    `source` delivers f, that number, the columns, n and maybe t. One query that tells rows apart is planned in a
+    fraction of the time that a union takes. A branch is evaluated for its own rows only, so nobody fails on others'.
+    """
+    outputs = ["f AS w"]
+    for place in range(width):
+        texts = {
+            number: _encoded(one.block, place, types[place]) if place < len(one.block.items) else "CAST(NULL AS STRING)"
+            for number, (one, types) in evaluations.items()
+        }
+        outputs.append(f"{_of_its_own(texts)} AS c{place + 1}")
+    outputs.append("n")
+    if tagged:
+        tags = {number: "CAST(t AS INT)" if one.tagged else "1" for number, (one, _) in evaluations.items()}
+        outputs.append(f"{_of_its_own(tags)} AS t")
+    conditions = {
+        number: " AND ".join(f"({one.block.render(conjunct)})" for conjunct in one.block.conjuncts) or "TRUE"
+        for number, (one, _) in evaluations.items()
+    }
+    return f"SELECT {', '.join(outputs)} FROM ({source}) WHERE {_of_its_own(conditions)}"
+
+
+def _of_its_own(texts: Mapping[int, str]) -> str:
+    """What to compute for a row, by the number of the evaluation that it is of."""
+    numbers: dict[str, list[int]] = {}
+    for number, text in texts.items():
+        numbers.setdefault(text, []).append(number)
+    if len(numbers) == 1:
+        return next(iter(numbers))
+    branches = [f"WHEN f IN ({', '.join(map(str, mine))}) THEN {text}" for text, mine in numbers.items()]
+    return f"CASE {' '.join(branches)} END"
 
 
 def _outputs(block: JoinBlock, types: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ import functools
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -163,20 +163,21 @@ class Engine:
 
     def _collect(self, asked: Sequence[_Question], reader: Reader | None, phase: Phase) -> pa.Table:
         """Rows (w, c1 …, n, maybe t) of all questions; w is the place of the one that a row answers."""
-        ready = [(evaluation, table) for evaluation, table in asked if table is not None]
-        small = len(ready) == len(asked) and sum(table.num_rows for _, table in ready) <= SMALL_ENTRIES
+        ready = {place: (one, table) for place, (one, table) in enumerate(asked) if table is not None}
+        small = len(ready) == len(asked) and sum(table.num_rows for _, table in ready.values()) <= SMALL_ENTRIES
         session = self._sessions.small if small else self._sessions.bulk
         width = max(len(evaluation.block.items) for evaluation, _ in asked)
         tagged = any(evaluation.tagged for evaluation, _ in asked)
         with _Views(session, next(self._numbers)) as views:
-            pooled = iter(views.pool(ready))
             queries = []
-            for index, (evaluation, table) in enumerate(asked):
-                types = self._spark_types(evaluation)
-                if table is not None:
-                    query = render_combined(evaluation, next(pooled), types)
-                else:
-                    query = render(evaluation, views.each(evaluation.frames, self._shipped(reader)), types)
+            for numbers, source in views.pool(ready):
+                together = {number: (asked[number][0], self._spark_types(asked[number][0])) for number in numbers}
+                queries.append(render_combined(together, source, width, tagged=tagged))
+            for index, (evaluation, _) in enumerate(asked):
+                if index in ready:
+                    continue
+                sources = views.each(evaluation.frames, self._shipped(reader))
+                query = render(evaluation, sources, self._spark_types(evaluation))
                 padding = range(len(evaluation.block.items) + 1, width + 1)
                 columns = [f"c{i + 1}" for i in range(len(evaluation.block.items))]
                 columns += [f"CAST(NULL AS STRING) AS c{i}" for i in padding]
@@ -291,16 +292,17 @@ class _Views:
         for name in self._names:
             self._session.catalog.dropTempView(name)
 
-    def pool(self, combined: Sequence[tuple[Evaluation, pa.Table]]) -> list[str]:
-        """Per evaluation, the query that delivers its combinations."""
+    def pool(self, combined: Mapping[int, tuple[Evaluation, pa.Table]]) -> list[tuple[list[int], str]]:
+        """The combinations of all evaluations: groups of their numbers, each with the query that delivers it."""
         if not combined:
             return []
         self._names.append(self._prefix)
-        types = [
-            {column.name: column.spark_type for frame in evaluation.frames for column in frame.occurrence.frame}
-            for evaluation, _ in combined
-        ]
-        return pooled(self._session, self._prefix, [table for _, table in combined], types)
+        types = {
+            number: {column.name: column.spark_type for frame in one.frames for column in frame.occurrence.frame}
+            for number, (one, _) in combined.items()
+        }
+        tables = {number: table for number, (_, table) in combined.items()}
+        return pooled(self._session, self._prefix, tables, types)
 
     def each(self, frames: Sequence[Frame], reader: Reader | None) -> dict[str, str]:
         """Per alias, the query that delivers its rows."""

@@ -1,16 +1,19 @@
 """Rows on Spark: combinations that are at hand, and relations that Spark's tasks read from the source themselves.
 
 A unit ships all its combinations in one table, whatever the number of views: making a DataFrame costs more than most
-questions about it. Columns of one type share a place, and `f` says whose row it is:
+questions about it. `f` says whose row it is. Tables whose columns of one name are of one type are a group, which one
+query reads; groups share the places of their types:
 
-    f │ STRING_0 │ STRING_1 │ INT_0 │ BIGINT_0         evaluation 0 reads STRING_0 and INT_0,
-    0 │ 'Ann'    │          │     7 │ 1                evaluation 1 reads STRING_0 and STRING_1;
+    f │ STRING_0 │ STRING_1 │ INT_0 │ BIGINT_0         0 and 1 are a group: STRING_0 is a column that both have,
+    0 │ 'Ann'    │          │     7 │ 1                STRING_1 one that 1 alone has;
     1 │ 'Asia'   │ 'x'      │       │ -1               both count in BIGINT_0
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -34,49 +37,71 @@ _JSON_TYPES = {
 }
 
 
+@dataclass
+class _Group:
+    """Tables that are read together, and the types of their columns."""
+
+    numbers: list[int] = field(default_factory=list)
+    kinds: dict[str, str] = field(default_factory=dict)
+
+    def takes(self, kinds: Mapping[str, str]) -> bool:
+        return all(self.kinds.get(column, kind) == kind for column, kind in kinds.items())
+
+    @cached_property
+    def places(self) -> dict[str, str]:
+        """Where each column stands."""
+        used: dict[str, int] = {}
+        found = {}
+        for column, kind in self.kinds.items():
+            found[column] = f"{kind}_{used.get(kind, 0)}"
+            used[kind] = used.get(kind, 0) + 1
+        return found
+
+
 def pooled(
-    session: SparkSession, name: str, tables: Sequence[pa.Table], types: Sequence[Mapping[str, str | None]]
-) -> list[str]:
-    """All tables as one temporary view `name`; returns, per table, the query that delivers it.
+    session: SparkSession, name: str, tables: Mapping[int, pa.Table], types: Mapping[int, Mapping[str, str | None]]
+) -> list[tuple[list[int], str]]:
+    """All tables as one temporary view `name`; returns groups of their numbers, each with the query that delivers it.
 
     `types` gives the Spark types of columns; those without are numbers of 64 bits.
     """
-    width: dict[str, int] = {}
-    places: list[dict[str, str]] = []
-    for table, known in zip(tables, types, strict=True):
-        used: dict[str, int] = {}
-        row = {}
-        for column in table.column_names:
-            kind = (known[column] or "STRING") if column in known else "BIGINT"
-            row[column] = f"{kind}_{used.get(kind, 0)}"
-            used[kind] = used.get(kind, 0) + 1
-        for kind, number in used.items():
-            width[kind] = max(width.get(kind, 0), number)
-        places.append(row)
-    pool = [(f"{kind}_{number}", kind) for kind, count in width.items() for number in range(count)]
+    groups: list[_Group] = []
+    for number, table in tables.items():
+        known = types[number]
+        kinds = {column: (known[column] or "STRING") if column in known else "BIGINT" for column in table.column_names}
+        group = next((group for group in groups if group.takes(kinds)), None)
+        if group is None:
+            groups.append(group := _Group())
+        group.numbers.append(number)
+        group.kinds |= kinds
+    pool = {place: group.kinds[column] for group in groups for column, place in group.places.items()}
     schema = StructType().add("f", "integer", False)
-    for position, (_, kind) in enumerate(pool):
+    for position, kind in enumerate(pool.values()):
         schema.add(f"p{position}", _spark_type(kind), True)
     rows = [
-        _pool_rows(index, table, {place: column for column, place in row.items()}, pool, schema.names)
-        for index, (table, row) in enumerate(zip(tables, places, strict=True))
+        _pool_rows(number, tables[number], group.places, pool, schema.names)
+        for group in groups
+        for number in group.numbers
     ]
     session.createDataFrame(pa.concat_tables(rows).combine_chunks(), schema).createOrReplaceTempView(name)
-    position_of = {place: f"p{position}" for position, (place, _) in enumerate(pool)}
-    return [
-        f"SELECT {', '.join(f'{position_of[place]} AS {column}' for column, place in row.items())}"
-        f" FROM {name} WHERE f = {index}"
-        for index, row in enumerate(places)
-    ]
+    position_of = {place: f"p{position}" for position, place in enumerate(pool)}
+    queries = []
+    for group in groups:
+        columns = [f"{position_of[place]} AS {column}" for column, place in group.places.items()]
+        mine = f" WHERE f IN ({', '.join(map(str, group.numbers))})" if len(groups) > 1 else ""
+        queries.append((group.numbers, f"SELECT {', '.join(['f', *columns])} FROM {name}{mine}"))
+    return queries
 
 
 def _pool_rows(
-    index: int, table: pa.Table, filled: Mapping[str, str], pool: Sequence[tuple[str, str]], names: list[str]
+    number: int, table: pa.Table, places: Mapping[str, str], pool: Mapping[str, str], names: list[str]
 ) -> pa.Table:
     rows = table.num_rows
-    arrays: list[Any] = [pa.repeat(pa.scalar(index, pa.int32()), rows)]
+    filled = {places[column]: column for column in table.column_names}
+    arrays: list[Any] = [pa.repeat(pa.scalar(number, pa.int32()), rows)]
     arrays += [
-        table.column(filled[place]) if place in filled else pa.nulls(rows, arrow_type(kind)) for place, kind in pool
+        table.column(filled[place]) if place in filled else pa.nulls(rows, arrow_type(kind))
+        for place, kind in pool.items()
     ]
     return pa.Table.from_arrays(arrays, names=names)
 

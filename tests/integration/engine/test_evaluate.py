@@ -77,6 +77,24 @@ def test_a_small_unit_is_one_job_of_one_stage_without_exchange_for_all_its_views
     assert len(info.stageIds) == 1
 
 
+def test_views_of_one_unit_compute_over_their_own_rows_alone(engine: Engine) -> None:
+    """All views are one query that tells their rows apart: none may fail on a row, or by a condition, of another."""
+    numbers, texts = relation("r", {"x": "integer"}), relation("s", {"x": "text"})
+    asked: list[tuple[Any, str, Rows]] = [
+        (view("quotients", {"r": numbers}, ["r.x <> 3"], {"q": "10 DIV r.x", "x": "r.x"}), "r", {("2",): 1, ("3",): 1}),
+        (view("zeros", {"r": numbers}, [], {"x": "r.x"}), "r", {("0",): 2, ("3",): -1}),
+        (view("nothing", {"r": numbers}, ["r.x > 100"], {"x": "CAST('x' AS INT) + r.x"}), "r", {("0",): 1}),
+        (view("words", {"s": texts}, ["s.x <> '0'"], {"n": "length(s.x)", "x": "s.x", "two": "2"}), "s", {("ab",): 1}),
+        (view("read as numbers", {"s": texts}, [], {"x": "CAST(s.x AS INT)"}), "s", {("7",): 1}),
+    ]
+    evaluations = [unit(engine, definition, {alias: {}}, {alias: rows}) for definition, alias, rows in asked]
+    jobs = engine.jobs
+    found = [rows_of(table) for table in engine.evaluate(evaluations)]
+    assert engine.jobs - jobs == 1
+    assert found == [{("5", "2"): 1}, {("0",): 2, ("3",): -1}, {}, {("2", "ab", "2"): 1}, {("7",): 1}]
+    assert found == [rows_of(engine.evaluate([evaluation])[0]) for evaluation in evaluations]
+
+
 def test_a_unit_that_can_change_nothing_costs_no_job(engine: Engine) -> None:
     jobs = engine.jobs
     evaluation = unit(engine, chain(2), {"a0": {("1", "1"): 1}, "a1": {}}, {"a0": {("1", "1"): 1}})
