@@ -111,6 +111,7 @@ def installation(
     messages = unit.messages if unit else ()
     evolved = evolved_knowledge(known, builder.described, builder.gone)
     unread = builder.gone - _read_after(known, changes)
+    forgotten = (builder.forgotten | unread) - set(builder.described)
     return Installation(
         changes=tuple(changes),
         done=tuple(queued.number for queued in covered(polled.queue, positions)),
@@ -127,10 +128,10 @@ def installation(
             *(
                 state
                 for state in _without_keys(known, polled, messages)
-                if state.relation.name not in builder.described
+                if state.relation.name not in builder.described and state.relation.name not in forgotten
             ),
         ),
-        forgotten=tuple(sorted((builder.forgotten | unread) - set(builder.described))),
+        forgotten=tuple(sorted(forgotten)),
         knowledge=evolved.document,
         retired=evolved.retired,
         unit=UnitRecord(

@@ -335,3 +335,23 @@ def test_columns_that_exchange_their_names_wait_behind_data_and_before_more(town
     town.execute("one", "INSERT INTO r (k, a, b) VALUES (1, 23, 13)")
     town.settle()
     assert town.extent("both") == Counter({"10\t20": 2, "11\t21": 2, "12\t22": 2, "13\t23": 2})
+
+
+def test_a_merged_unit_with_rows_of_a_table_that_it_renames_knows_the_table_by_its_new_name_alone(town: Town) -> None:
+    """Named back, the table would otherwise be told under the other name, and rows that wait would reach no view."""
+    town.source("crm", "CREATE TABLE customer (name text, n int)", "INSERT INTO customer VALUES ('Ann', 1)")
+    town.source("booking", "CREATE TABLE flight (name text, no int PRIMARY KEY)")
+    town.view("joined", "SELECT c.name, c.n, f.no FROM crm.customer c JOIN booking.flight f ON c.name = f.name")
+    town.apply()
+    for number, (old, new, kind) in enumerate((("flight", "trip", "bigint"), ("trip", "flight", "int"))):
+        town.execute("booking", f"INSERT INTO {old} VALUES ('Ann', 1{number})")
+        town.execute("booking", f"ALTER TABLE {old} ALTER COLUMN no TYPE {kind}")
+        town.execute("booking", f"ALTER TABLE {old} RENAME TO {new}")
+        town.execute("crm", f"ALTER TABLE customer ALTER COLUMN n TYPE {kind}")
+        town.execute("booking", f"INSERT INTO {new} VALUES ('Ann', 2{number})")
+        town.settle()
+        with town.house() as house:
+            assert [unit.kind for unit in reversed(house.warehouse.units(2))] == ["merged", "data"]
+            known = {record.relation.name.table for record in house.warehouse.relations()}
+        assert known == {"customer", new}
+        town.check_definitions("joined")
