@@ -15,6 +15,7 @@ BENCHMARKS = {
     "six": "a join view over six relations on three servers (paper 001, Section 7.1)",
     "messages": "maintenance queries of SWEEP, Nested SWEEP and batches (paper 003, Table 1)",
     "planning": "what planning a queue takes, and its share of a drain",
+    "dyno": "what detection and broken queries cost (paper 001, Section 7)",
     "capture": "what we cost a source: pgbench with and without capture, and how long ALTER TABLE waits for us",
     "sales": "totals per customer over 1.8 million rows (paper 004, Section 5.2), and its Table 1",
     "growth": "the same batch while relations, views, their number, the queue or a join grows",
