@@ -112,18 +112,20 @@ class Schedule:
     def remove(self, numbers: Iterable[int]) -> None:
         """Messages that are installed, acknowledged or skipped. The rest of the plan stays if its front was removed."""
         gone = {number for number in numbers if number in self._entries}
+        answered = False
         for number in gone:
             del self._entries[number]
             self._observed.pop(number, None)
             if self._schema.pop(number, None) is not None:
                 self._known = None
+                answered = True
             self._stopped.discard(number)
         while gone and self._ahead and gone.issuperset(entry.number for entry in self._ahead[0].entries):
             gone.difference_update(entry.number for entry in self._ahead.popleft().entries)
         if gone or not (self._schema or self._stopped):
             self._forget_plan()
-        if not self._schema:
-            self._broke = False
+        if answered and not self._schema:
+            self._broke = False  # what breaks a unit may come with the next poll: until then there is none to answer
         if not self._entries:
             self._shapes.clear()
 

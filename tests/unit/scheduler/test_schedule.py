@@ -158,6 +158,18 @@ def test_optimistic_keeps_arrival_order_until_a_unit_breaks() -> None:
     assert schedule.plans == 1
 
 
+def test_optimistic_remembers_a_break_until_the_schema_change_that_explains_it_is_processed() -> None:
+    schedule = schedule_of(data(1, "a.r"), detection=Detection.OPTIMISTIC)
+    assert not schedule.broken((1,), {relation("b.s")})
+    schedule.remove(())  # the next poll: nothing has left, and this has come
+    schedule.add([schema(2, "b.s", "DROP x")])
+    assert [unit.numbers for unit in drained(schedule)] == [(2,), (1,)]
+    schedule.add([data(3, "a.r"), schema(4, "b.s", "DROP x")])
+    third = schedule.next_unit(Consistency.STRONG, 10)
+    assert third is not None
+    assert third.numbers == (3,), "arrival order again"
+
+
 def test_an_arriving_schema_change_interrupts_the_unit_that_it_would_break() -> None:
     schedule = schedule_of(data(1, "a.r"), data(2, "c.t"))
     assert schedule.interruption((1, 2)) is None
