@@ -122,10 +122,10 @@ class Maintainer:
                 phases = Phases(self.house.engine.jobs)
                 locked = self.planner.locks()
                 with poll(self.house, self.worker, self.known, locked, self._resting.now()) as polled:
+                    self._note_sources(polled)
                     phases.done("capture")
                     if self.approval.mark(polled, self.known):
                         self.planner.forget()
-                    self._note_sources(polled)
                     movement = find_movement(polled, self.known)
                     listen_again(self.house, self.worker, movement.deaf, self.log)
                     if account_for(self.worker, self.known, polled, movement, self.log):
