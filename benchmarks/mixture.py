@@ -26,7 +26,7 @@ __all__ = ["Event", "Landscape", "Writer", "data_updates", "mixture"]
 SHOWN = {"r1": "b", "r2": "c", "r3": "c", "r4": "b", "r5": "b", "r6": "c"}
 """What the view shows of each relation, besides the first one's id."""
 NUMBERS = ("r1", "r4", "r5")
-RETYPED_EVERY = 4
+RETYPED_EVERY = 5
 """Of so many schema changes, the first changes a type."""
 LONGEST = 600.0
 """Seconds. No script takes so long; a writer that waits longer than this waits for nothing."""
