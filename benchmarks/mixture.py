@@ -1,7 +1,7 @@
 """Mixtures of data updates and schema changes over the six relations, and a writer that commits them by the clock.
 
-    interval   0         1         2              a schema change each, the first before maintenance begins
-               S    ddd  S    ddd  S    ddd       half-way to the next one, data updates: a row and a transaction each
+    interval   0         1         2          data updates, a row and a transaction each, and right behind them
+               dddS      dddS      dddS       a schema change; the first ones before maintenance begins
 
 The view survives every change, and each can be undone, so that one town lasts for a whole benchmark: a relation or a
 shown attribute is renamed and named back, a shown number is made wider and narrow again. Following a rename asks no
@@ -87,14 +87,14 @@ def mixture(landscape: Landscape, schema_changes: int, data_updates: int, seed: 
     chance = random.Random(seed)
     events = []
     for step in range(schema_changes):
+        for _ in range(data_updates // schema_changes + (step < data_updates % schema_changes)):
+            update = landscape.update(chance.choice(TABLES), chance.randrange(landscape.rows))
+            events.append(replace(update, due=step))
         if step % RETYPED_EVERY == 0:
             change = landscape.retype(chance.choice(NUMBERS))
         else:
             change = chance.choice((landscape.rename, landscape.rename_shown))(chance.choice(TABLES))
         events.append(replace(change, due=step))
-        for _ in range(data_updates // schema_changes + (step < data_updates % schema_changes)):
-            update = landscape.update(chance.choice(TABLES), chance.randrange(landscape.rows))
-            events.append(replace(update, due=step + 0.5))
     return events
 
 
