@@ -139,9 +139,11 @@ class Writer:
         return self._error is not None or self._committed == len(self._events)
 
     def wait(self, seen: int) -> None:
-        """Until more than `seen` events are committed, or no more will be."""
+        """Until all that is due with the next event after the `seen` ones is committed, or no more will be."""
+        following = self._events[seen].due
+        end = sum(event.due <= following for event in self._events)
         with self._moved:
-            if not self._moved.wait_for(lambda: self.over or self._committed > seen, LONGEST):
+            if not self._moved.wait_for(lambda: self.over or self._committed >= end, LONGEST):
                 raise AssertionError(f"the writer has committed {self._committed} events, and no more")
 
     def _write(self, cursors: Mapping[str, psycopg2.extensions.cursor], first: int) -> None:

@@ -125,7 +125,7 @@ def _plot(found: Found, figure: Figure) -> Plot:
         costs = [(figure.x(point), found.mixed[point, name]) for point in figure.points]
         lines[name] = _line([(x, one.seconds) for x, one in costs])
         lines[f"{name}, lost by aborts"] = _line([(x, one.lost) for x, one in costs])
-    return Plot(f"Figure {figure.name}: a mixture by its {figure.axis}", figure.axis, "milliseconds", lines)
+    return Plot(f"Figure {figure.name}: pessimistic and optimistic detection", figure.axis, "milliseconds", lines)
 
 
 def _shape_7(found: Found) -> str:
@@ -173,14 +173,14 @@ REASONS = {
     "9": (
         "At 0 all is known before the first unit, and what depends on each other is merged into one. Up to 1, the next"
         " change comes while a unit reads its relation and voids it, again and again until the last one has come (or"
-        " max_aborts has been reached, and locks end it): no strategy foresees that, both pay alike, and their ratio is"
-        " noise. Only a changed type reads for long; a rename reads nothing. Beyond 1 only optimistic aborts, once for"
+        " max_aborts has been reached, and locks end it): no strategy foresees that, and both pay. Only a changed"
+        " type reads for long; a rename reads nothing. Beyond 1 pessimistic aborts little, optimistic one unit for"
         " every schema change with data updates before it; spaced as in the paper, one by one, nothing would meet at"
         " all. An abort that is foreseen costs a poll, so the curves are nearer to each other than the paper's."
     ),
     "10": (
-        "Ours is past the peak, so pessimistic has none to pay, and optimistic has one for every schema change that has"
-        " data updates before it: the same line, at the price of a poll each."
+        "Ours is past the peak: pessimistic meets only what comes in the middle of a unit, optimistic has an abort for"
+        " every schema change that has data updates before it: a line, too, at the price of a poll each."
     ),
     "11": "Data updates are batched, so more of them make the units longer by little, and none of them voids a unit.",
 }
