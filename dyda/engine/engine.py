@@ -190,7 +190,8 @@ class Engine:
             phase("spark plan")
             found: pa.Table = rows.toArrow()
             phase("execute")
-            return found
+            # Spark says which columns cannot be NULL, which depends on the question; tables of entries are all alike.
+            return found.cast(pa.schema([field.with_nullable(True) for field in found.schema]))
 
     def build(
         self,
