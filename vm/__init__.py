@@ -18,6 +18,7 @@ lose a row is asked of a source (rule R4); a row's counts before and after are e
     tables = engine.evaluate([evaluation], reader)                # [c1 … cn text, n bigint], in the same order
 """
 
+from vm.alike import course, own_worlds, together
 from vm.block import JoinBlock, Occurrence, flatten
 from vm.compile import compile_view
 from vm.evaluation import Evaluation, Frame, Scanner, build_evaluation, delta_evaluation, render, world_evaluation
@@ -51,12 +52,14 @@ __all__ = [
     "before",
     "build_evaluation",
     "compile_view",
+    "course",
     "delta_evaluation",
     "demand",
     "explain",
     "explain_program",
     "flatten",
     "needed_columns",
+    "own_worlds",
     "plan_sweep",
     "read_whole",
     "render",
@@ -65,5 +68,6 @@ __all__ = [
     "state_number",
     "state_relation",
     "sweep",
+    "together",
     "world_evaluation",
 ]

@@ -205,6 +205,7 @@ class Refresh:
             lambda block: self._ask(block, lookup, view.program),
             scan,
             tagged=len(run) > 1,
+            standing=lambda block: frozenset((one.source, view.positions.get(one.source)) for one in block.relations),
         )
 
     def build(

@@ -10,7 +10,7 @@ just the groups concerned (rule K1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -34,10 +34,13 @@ from vm import (
     Term,
     Whole,
     Worlds,
+    course,
     delta_evaluation,
     demand,
+    own_worlds,
     state_number,
     sweep,
+    together,
     world_evaluation,
 )
 
@@ -75,6 +78,8 @@ class Running:
     ask: Callable[[JoinBlock], Ask]
     scan: Scanner
     tagged: bool = False
+    standing: Callable[[JoinBlock], Hashable | None] = lambda block: None
+    """Equal for views whose blocks over the same relations have the same changes; None: nobody else's are alike."""
     delivered: dict[int, pa.Table] = field(default_factory=dict)
     changed: dict[int, pa.Table] = field(default_factory=dict)
     rows: pa.Table | None = None
@@ -128,7 +133,7 @@ class Stepping:
         """`swept` is called when the sources have been asked and Spark has not."""
         for level in range(max((len(view.program.levels) for view in views), default=0)):
             steps = [(view, step) for view in views for step in _at(view.program, level)]
-            work = [(view, step, term, e) for view, step in steps for term, e in self._differences(view, step)]
+            work = self._differences(steps)
             swept()
             tables = self.evaluate([evaluation for *_, evaluation in work]) if work else []
             for view, step in steps:
@@ -140,17 +145,34 @@ class Stepping:
                 if mine:
                     self._finish(view, step, pa.concat_tables(mine))
 
-    def _differences(self, view: Running, step: Step) -> list[tuple[Term, Evaluation]]:
-        found = []
-        for term in step.terms:
-            deltas, pending = view.inputs(term.block)
-            if any(len(bag) for bag in deltas.values()):
-                self.early_check(term.block.relations)
-                ask = view.ask(term.block)
-                worlds = sweep(term.plan, deltas, pending, ask, workers=self.workers)
-                worlds = _with_single_rows(view.program, term.block, worlds, ask)
-                found.append((term, delta_evaluation(term.block, worlds, view.scan, types=step.types, sign=term.sign)))
-        return found
+    def _differences(self, steps: Sequence[tuple[Running, Step]]) -> list[tuple[Running, Step, Term, Evaluation]]:
+        """What Spark is to compute; views that stand alike share a sweep."""
+        changed: dict[Hashable, list[tuple[Running, Step, Term]]] = {}
+        for view, step in steps:
+            for term in step.terms:
+                if any(len(bag) for bag in view.inputs(term.block)[0].values()):
+                    way, standing = course(term.plan), view.standing(term.block)
+                    shared = None if way is None or standing is None else (way, standing)
+                    changed.setdefault(shared or object(), []).append((view, step, term))
+        found = {}
+        for alike in changed.values():
+            first, _, _ = alike[0]
+            plan = together([term.plan for *_, term in alike])
+            self.early_check(plan.block.relations)
+            ask = first.ask(plan.block)
+            worlds = sweep(plan, *first.inputs(plan.block), ask, workers=self.workers)
+            for view, step, term in alike:
+                own = own_worlds(worlds, plan, term.plan)
+                if len(alike) == 1:
+                    own = _with_single_rows(view.program, term.block, own, ask)
+                evaluation = delta_evaluation(term.block, own, view.scan, types=step.types, sign=term.sign)
+                found[id(view), id(term)] = evaluation
+        return [
+            (view, step, term, found[id(view), id(term)])
+            for view, step in steps
+            for term in step.terms
+            if (id(view), id(term)) in found
+        ]
 
     def _finish(self, view: Running, step: Step, entries: pa.Table) -> None:
         """What the entries make of the step's state, or of the view."""
