@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, UpdateMessage
 from dyda.model.relation import RelationName
 from dyda.sources.ordering import transactions_in_order
-from dyda.sources.received import Transaction
 from dyda.sources.schema_log import SchemaEntry
+from dyda.sources.transactions import Transaction
 
 __all__ = ["Names", "read_messages"]
 
@@ -83,11 +83,13 @@ class Names:
         return found
 
 
-def read_messages(source: str, found: Mapping[int, Transaction], names: Names) -> list[UpdateMessage]:
-    """The transactions as messages, in commit order where the source knows it, else P4's."""
+def read_messages(
+    source: str, found: Mapping[int, Transaction], names: Names, *, clock: bool = True
+) -> list[UpdateMessage]:
+    """The transactions as messages, in commit order where the source knows it and its `clock` is right, else P4's."""
     messages = []
     alike: dict[tuple[tuple[int, str, int, int], ...], tuple[Change, ...]] = {}
-    for one in transactions_in_order(found.values()):  # names pass from relation to relation in this order
+    for one in transactions_in_order(found.values(), clock=clock):  # names pass from relation to relation like this
         changes = alike.get(one.told)
         if changes is None or one.changes_schema:
             if one.changes_schema:

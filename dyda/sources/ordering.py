@@ -1,68 +1,70 @@
-"""The order of a source's transactions: as they committed, as far as the source's clock tells it right.
+"""The order of a source's transactions: as they committed, as long as the source's clock tells it right.
 
-A wall clock may be set back, and then commit timestamps lie. Two transactions of one relation cannot have overlapped if
-one of them changed its schema or truncated it: that takes a lock until the commit. The log's numbers tell their order
-for certain, so where the timestamps say otherwise they are not believed.
+A wall clock may be set back, and then commit timestamps lie. It shows in two ways:
+
+- A transaction says that it committed after the moment at which it was already seen, or, though it began after a look
+  at the source, that it committed before that look (`contradicts`).
+- Two transactions of one relation cannot have overlapped if one of them changed its schema or truncated it: that takes
+  a lock until the commit. The log's numbers tell their order for certain.
+
+Who lies once is not believed at all: if transactions were ordered partly by the clock and partly by what is certain,
+some would pass others that had ended before they began. The log's own order (P4) never does that.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 
-from dyda.sources.received import Transaction
+from dyda.model.position import Position
+from dyda.sources.transactions import Transaction
 
-__all__ = ["transactions_in_order"]
+__all__ = ["Look", "contradicts", "transactions_in_order"]
 
 BARRIERS = ("S", "T")
 """Log entries of schema changes and truncations."""
 
+Look = tuple[Position, datetime]
+"""A state of the source, and what its clock said just after that state was fixed."""
 
-def transactions_in_order(found: Iterable[Transaction]) -> list[Transaction]:
-    """As they committed, where the source knows it; else by their last log numbers (P4)."""
+
+def contradicts(one: Transaction, before: Look | None, now: Look) -> bool:
+    """Whether the transaction's commit timestamp cannot be, if it is visible now and was not `before`."""
+    if one.committed is None:
+        return False
+    if one.committed > now[1]:
+        return True
+    return before is not None and one.xid >= before[0].xmax and one.committed < before[1]
+
+
+def transactions_in_order(found: Iterable[Transaction], *, clock: bool = True) -> list[Transaction]:
+    """As they committed, where the source knows it; else, and without a `clock` to believe, by their last log numbers
+    (P4)."""
     by_log = sorted(found, key=lambda one: one.last)
-    if not all(one.committed is not None for one in by_log):
+    if not clock or not all(one.committed is not None for one in by_log):
         return by_log
     by_clock = sorted(by_log, key=lambda one: one.committed)  # type: ignore[arg-type,return-value]
-    if by_clock == by_log or not any(op in BARRIERS for one in by_log for _, op, *_ in one.told):
-        return by_clock
-    return _merged(by_clock, _before(by_log))
+    return by_clock if by_clock == by_log or _keeps(by_clock, _certain(by_log)) else by_log
 
 
-def _before(by_log: Sequence[Transaction]) -> dict[int, set[int]]:
-    """By transaction, those that must come before it."""
-    before: dict[int, set[int]] = {one.xid: set() for one in by_log}
+def _certain(by_log: Sequence[Transaction]) -> list[tuple[int, int]]:
+    """Pairs of transactions, the first of which committed before the other began to write."""
+    found = []
     barrier: dict[int, int] = {}
     since: dict[int, list[int]] = {}
     for one in by_log:
         changed = {root for root, op, *_ in one.told if op in BARRIERS}
         for root in {root for root, *_ in one.told}:
             if root in barrier:
-                before[one.xid].add(barrier[root])
+                found.append((barrier[root], one.xid))
             if root in changed:
-                before[one.xid].update(since.pop(root, ()))
+                found += [(earlier, one.xid) for earlier in since.pop(root, ())]
                 barrier[root] = one.xid
             else:
                 since.setdefault(root, []).append(one.xid)
-    return before
-
-
-def _merged(preferred: Sequence[Transaction], before: Mapping[int, set[int]]) -> list[Transaction]:
-    """The order nearest to the preferred one in which everything comes after what must precede it."""
-    rank = {one.xid: place for place, one in enumerate(preferred)}
-    missing = {xid: len(earlier) for xid, earlier in before.items()}
-    after: dict[int, list[int]] = {xid: [] for xid in before}
-    for xid, earlier in before.items():
-        for one in earlier:
-            after[one].append(xid)
-    ready = [rank[xid] for xid, number in missing.items() if number == 0]
-    heapq.heapify(ready)
-    found = []
-    while ready:
-        next_one = preferred[heapq.heappop(ready)]
-        found.append(next_one)
-        for later in after[next_one.xid]:
-            missing[later] -= 1
-            if missing[later] == 0:
-                heapq.heappush(ready, rank[later])
     return found
+
+
+def _keeps(order: Sequence[Transaction], certain: Sequence[tuple[int, int]]) -> bool:
+    place = {one.xid: number for number, one in enumerate(order)}
+    return all(place[first] < place[then] for first, then in certain)

@@ -10,45 +10,14 @@ with a crash, and so all that is kept here belongs to one session and is forgott
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from dyda.model.message import UpdateMessage
 from dyda.model.position import Position
 from dyda.sources.connection import Sessions, load_sql, translate
+from dyda.sources.ordering import Look, contradicts
+from dyda.sources.transactions import Transaction, transactions
 
-__all__ = ["Received", "Transaction", "transactions"]
-
-
-@dataclass(slots=True)
-class Transaction:
-    """The rows of sql/messages.sql of one transaction; `told` are (root, op, inserted, deleted) of each."""
-
-    xid: int
-    last: int
-    committed: datetime | None
-    told: tuple[tuple[int, str, int, int], ...]
-    images: tuple[str | None, ...]
-    changes_schema: bool
-    message: UpdateMessage | None = None
-    """What was last made of it."""
-
-
-def transactions(rows: Iterable[Sequence[Any]]) -> dict[int, Transaction]:
-    """The rows by transaction."""
-    entries: dict[int, list[Sequence[Any]]] = {}
-    for row in rows:
-        entries.setdefault(row[0], []).append(row)
-    found = {}
-    alike: dict[object, Any] = {}  # most transactions do what many others do: that is kept once
-    for xid, mine in entries.items():
-        told = tuple((row[1], row[2], row[3], row[4]) for row in mine)
-        images = tuple(row[5] for row in mine)
-        told, images = alike.setdefault(told, told), alike.setdefault(images, images)
-        found[xid] = Transaction(xid, mine[-1][6], mine[-1][7], told, images, any(row[2] == "S" for row in mine))
-    return found
+__all__ = ["Received"]
 
 
 class Received:
@@ -62,12 +31,20 @@ class Received:
         self._until: Position | None = None
         """Everything between these two is here; no `_until`: nothing is."""
         self._log: object = None
+        self._look: Look | None = None
+        self._doubted: set[int] = set()
+        """Those that came when the source's clock was found to lie."""
         self.rows = 0
         """How many rows were read so far: what polls cost."""
 
+    @property
+    def clock(self) -> bool:
+        """Whether the source's clock is to be believed about all that waits."""
+        return not self._doubted
+
     def forget(self) -> None:
         """Read everything again next time."""
-        self._waiting, self._until = {}, None
+        self._waiting, self._doubted, self._until, self._look = {}, set(), None, None
 
     def acknowledged(self, position: Position) -> None:
         """The source has forgotten these."""
@@ -79,9 +56,10 @@ class Received:
             self._session.close()
             self._session = None
 
-    def read(self, begin: str, log: object, until: Position, after: Position | None) -> dict[int, Transaction]:
-        """The transactions that `until` has and `after` does not. `begin` opens a transaction under the snapshot that
-        `until` names; `log` is equal for two snapshots if nothing has happened to the log but what is in it."""
+    def read(self, begin: str, log: object, now: Look, after: Position | None) -> dict[int, Transaction]:
+        """The transactions that `now` has and `after` does not. `begin` opens a transaction under the snapshot that
+        `now` is about; `log` is equal for two snapshots if nothing has happened to the log but what is in it."""
+        until = now[0]
         self._begin(begin)
         try:
             known = self._until
@@ -91,14 +69,18 @@ class Received:
             with translate(self._sessions.settings.name), self._session.cursor() as cursor:
                 cursor.execute(load_sql("messages"), {"after": None if known is None else str(known)})
                 self.rows += cursor.rowcount
-                self._waiting |= transactions(cursor.fetchall())
+                new = transactions(cursor.fetchall())
                 cursor.execute("COMMIT")
+            if any(contradicts(one, self._look, now) for one in new.values()):
+                self._doubted |= new.keys()
+            self._waiting |= new
         except BaseException:
             self.close()
             raise
         if after is not None:
             self._waiting = {x: found for x, found in self._waiting.items() if not after.includes(x)}
-        self._since, self._until, self._log = after, until, log
+        self._doubted &= self._waiting.keys()
+        self._since, self._until, self._log, self._look = after, until, log, now
         return self._waiting
 
     def _has_all_since(self, after: Position | None) -> bool:

@@ -102,10 +102,10 @@ class SourceSnapshot:
             try:
                 with translate(self.source), holder.cursor() as cursor:
                     cursor.execute(
-                        "SELECT pg_current_snapshot()::text, pg_export_snapshot(),"
+                        "SELECT pg_current_snapshot()::text, pg_export_snapshot(), clock_timestamp(),"
                         " pg_advisory_xact_lock_shared(1685677153, 3)"
                     )
-                    position, self._exported, _ = cursor.fetchone()
+                    position, self._exported, self._clock, _ = cursor.fetchone()
                 with self._sessions.transaction(FRESH) as cursor:
                     after = read_state(cursor)
                     changed = after.attached and attempt < PATIENCE and _schema_changed(cursor, fingerprinted)
@@ -203,8 +203,8 @@ class SourceSnapshot:
         if not self._state.attached:
             return []
         log = (self.identity, self.gap, self._state.log_file)
-        found = self._received.read(self._under_snapshot, log, self.position, after)
-        return read_messages(self.source, found, self._names())
+        found = self._received.read(self._under_snapshot, log, (self.position, self._clock), after)
+        return read_messages(self.source, found, self._names(), clock=self._received.clock)
 
     def _names(self) -> Names:
         watched = {root: RelationName(self.source, *name) for root, name in self._state.watched.items()}

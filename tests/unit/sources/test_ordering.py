@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from dyda.sources.ordering import transactions_in_order
-from dyda.sources.received import Transaction
+from dyda.model.position import Position
+from dyda.sources.ordering import contradicts, transactions_in_order
+from dyda.sources.transactions import Transaction
 
 NOON = datetime(2025, 1, 1, 12, tzinfo=UTC)
 ROWS, SCHEMA, TRUNCATE = "I", "S", "T"
@@ -34,12 +35,32 @@ def test_the_order_of_commits_where_the_source_tells_it() -> None:
 
 def test_a_clock_that_was_set_back_moves_nothing_across_a_schema_change() -> None:
     for barrier in (SCHEMA, TRUNCATE):
-        assert order((50, {1: ROWS}), (60, {1: barrier}), (10, {1: ROWS}), (5, {1: ROWS})) == [1, 2, 4, 3]
+        assert order((50, {1: ROWS}), (60, {1: barrier}), (10, {1: ROWS}), (5, {1: ROWS})) == [1, 2, 3, 4]
 
 
-def test_relations_of_their_own_keep_the_clocks_order() -> None:
-    assert order((3, {1: SCHEMA}), (1, {2: ROWS}), (2, {1: SCHEMA, 2: ROWS})) == [2, 1, 3]
+def test_a_clock_that_lies_about_one_relation_is_not_believed_about_others() -> None:
+    """Otherwise 4 passed 3, which had ended before 4 began: 3 had to follow the schema change, and 4 had not."""
+    assert order((1, {1: ROWS}), (60, {2: SCHEMA}), (10, {2: ROWS}), (11, {1: ROWS})) == [1, 2, 3, 4]
+
+
+def test_where_the_clock_contradicts_nothing_it_is_believed() -> None:
+    assert order((3, {1: SCHEMA}), (1, {2: ROWS}), (4, {1: SCHEMA, 2: ROWS}), (2, {3: ROWS})) == [2, 4, 1, 3]
 
 
 def test_two_schema_changes_of_a_relation_stay_in_order() -> None:
     assert order((3, {1: SCHEMA}), (2, {1: SCHEMA}), (1, {1: SCHEMA})) == [1, 2, 3]
+
+
+def test_a_commit_in_the_future_or_before_its_beginning_tells_of_a_clock_that_was_set_back() -> None:
+    def lies(xid: int, second: int | None, *, seen_before: bool = True) -> bool:
+        committed = None if second is None else NOON + timedelta(seconds=second)
+        one = Transaction(xid, 1, committed, ((1, ROWS, 1, 0),), (None,), changes_schema=False)
+        before = (Position.parse("100:105:102"), NOON) if seen_before else None
+        return contradicts(one, before, (Position.parse("200:200:"), NOON + timedelta(seconds=60)))
+
+    assert not lies(110, 30)
+    assert lies(110, 61), "it was seen before it committed"
+    assert lies(110, -1), "it committed before it began"
+    assert not lies(102, -1), "it was under way already, and may have been just about to commit"
+    assert not lies(110, -1, seen_before=False), "nobody knows when it began"
+    assert not lies(110, None)

@@ -1,0 +1,41 @@
+"""A source's transactions as its log tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from dyda.model.message import UpdateMessage
+
+__all__ = ["Transaction", "transactions"]
+
+
+@dataclass(slots=True)
+class Transaction:
+    """The rows of sql/messages.sql of one transaction; `told` are (root, op, inserted, deleted) of each."""
+
+    xid: int
+    last: int
+    committed: datetime | None
+    told: tuple[tuple[int, str, int, int], ...]
+    images: tuple[str | None, ...]
+    changes_schema: bool
+    message: UpdateMessage | None = None
+    """What was last made of it."""
+
+
+def transactions(rows: Iterable[Sequence[Any]]) -> dict[int, Transaction]:
+    """The rows by transaction."""
+    entries: dict[int, list[Sequence[Any]]] = {}
+    for row in rows:
+        entries.setdefault(row[0], []).append(row)
+    found = {}
+    alike: dict[object, Any] = {}  # most transactions do what many others do: that is kept once
+    for xid, mine in entries.items():
+        told = tuple((row[1], row[2], row[3], row[4]) for row in mine)
+        images = tuple(row[5] for row in mine)
+        told, images = alike.setdefault(told, told), alike.setdefault(images, images)
+        found[xid] = Transaction(xid, mine[-1][6], mine[-1][7], told, images, any(row[2] == "S" for row in mine))
+    return found
