@@ -28,12 +28,15 @@ RULES = {
     "nothing lost": "at rest every transaction is in every view, the queue is empty, and so are the sources' logs",
     "frozen": "a view that is not maintained keeps its rows",
     "counts": "the product never finds itself about to install a row less than zero times",
+    "alive": "a view breaks because something that it reads is gone, never because its text was left behind",
     "evolution": "a definition that replaces what was dropped keeps the rows, as its owner asks",
     "one writer": "whoever commits holds the project's lock",
 }
 MAINTAINED = "live"
 BELOW_ZERO = "less than zero times"
 """So ends what the product says of a view whose counts do not add up. Building it anew hides what went wrong."""
+ILLEGIBLE = ("there is no column", "has no table")
+"""So the product says that a text means nothing. A file may be so, a text that follows its relations must not."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,7 @@ class _Checker:
                 yield from self._possible(commit, name, earlier, view)
                 yield from self._frozen(commit, name, earlier, view)
                 yield from self._counts(commit, name, view)
+                yield from self._alive(commit, name, earlier, view)
                 yield from self._correct(commit, name, earlier, view)
                 yield from self._promise(commit, name, earlier, view)
             yield from self._agreement(before, commit, apart)
@@ -164,6 +168,11 @@ class _Checker:
     def _counts(self, commit: Commit, name: str, view: ViewState) -> Iterator[Violation]:
         if BELOW_ZERO in (view.reason or ""):
             yield from self._violation("counts", f"view {name} is {view.state}: {view.reason}", commit, name)
+
+    def _alive(self, commit: Commit, name: str, earlier: ViewState | None, view: ViewState) -> Iterator[Violation]:
+        breaks = view.state == "broken" and earlier is not None and earlier.state != "broken"
+        if breaks and any(words in (view.reason or "") for words in ILLEGIBLE):
+            yield from self._violation("alive", f"view {name} breaks: {view.reason}", commit, name)
 
     def _correct(self, commit: Commit, name: str, earlier: ViewState | None, view: ViewState) -> Iterator[Violation]:
         if view.state != MAINTAINED and earlier is not None and _same(earlier, view):

@@ -129,7 +129,7 @@ MUTANTS = (
         "P2",
         "lost-with-the-server",
         "dyda/maintenance/maintainer.py",
-        "            snapshot.make_durable(record.mark if record is not None else None)\n",
+        "            polled.snapshots[source].make_durable(record.mark if record is not None else None)\n",
         "            pass\n",
     ),
     _one(
@@ -156,8 +156,8 @@ MUTANTS = (
         "P5",
         "killed-between-units",
         "dyda/maintenance/installing.py",
-        "at = common(positions, source) or snapshot.position",
-        "at = snapshot.position",
+        "at = common(positions, source) or polled.snapshots[source].position",
+        "at = polled.snapshots[source].position",
     ),
     # --- reading
     _one(
@@ -316,13 +316,9 @@ MUTANTS = (
         "P2, exactly once",
         "killed-at-install",
         "dyda/maintenance/maintainer.py",
-        "        self.worker.install(\n"
-        "            installation(self.house, self.known, polled, unit, changes, builder, positions, phases, built)\n"
-        "        )\n",
+        '        self.worker.install(prepared)\n        phases.done("install")\n        for name',
         "        acknowledge(self.house, polled, positions, self._acknowledged)\n"
-        "        self.worker.install(\n"
-        "            installation(self.house, self.known, polled, unit, changes, builder, positions, phases, built)\n"
-        "        )\n",
+        '        self.worker.install(prepared)\n        phases.done("install")\n        for name',
     ),
     _one(
         "rows-before-positions",
@@ -338,10 +334,9 @@ MUTANTS = (
         "installing",
         "I1",
         "stale-install",
-        "dyda/warehouse/installation.py",
-        '            "UPDATE dyda.position SET position = %(new)s"\n'
-        '            " WHERE view = %(view)s AND source = %(source)s AND position = %(expected)s",\n',
-        '            "UPDATE dyda.position SET position = %(new)s WHERE view = %(view)s AND source = %(source)s",\n',
+        "dyda/warehouse/sql/move_positions.sql",
+        "AND p.position = move.expected AND move.new IS NOT NULL",
+        "AND move.new IS NOT NULL",
     ),
     _one(
         "no-fence",

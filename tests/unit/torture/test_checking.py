@@ -309,7 +309,7 @@ def test_a_view_that_waits_is_not_at_rest(judged: Judged) -> None:
     assert only(judged(hand), "nothing lost").text == "view join is still resync"
 
 
-# --- frozen, counts, one writer
+# --- frozen, counts, alive, one writer
 
 
 def test_a_broken_view_keeps_the_rows_that_it_broke_with(judged: Judged) -> None:
@@ -335,6 +335,18 @@ def test_counts_that_do_not_add_up_are_told_although_the_view_is_built_anew(judg
     hand.commit(join=replace(waiting, reason=reason), count=hand.view(NEW["count"], 102))
     hand.commit(join=hand.view(NEW["join"], 102, 100, JOIN), count=hand.view(NEW["count"], 102))
     assert only(judged(hand), "counts").text == f"view join is resync: {reason}"
+
+
+def test_a_view_must_not_break_because_its_text_was_left_behind(judged: Judged) -> None:
+    def history(reason: str) -> Hand:
+        hand = moving()
+        broken = hand.view(NEW["join"], 102, 100, JOIN, state="broken")
+        hand.commit(join=replace(broken, reason=reason), count=hand.view(NEW["count"], 102))
+        return hand
+
+    assert not judged(history("one.r: column v was dropped"))
+    reason = "views/join.sql, line 1: there is no column 'v' here; r has: id, w"
+    assert only(judged(history(reason)), "alive").text == f"view join breaks: {reason}"
 
 
 def test_whoever_commits_holds_the_lock(judged: Judged) -> None:
