@@ -14,6 +14,7 @@ some would pass others that had ended before they began. The log's own order (P4
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from dyda.model.position import Position
@@ -24,17 +25,23 @@ __all__ = ["Look", "contradicts", "transactions_in_order"]
 BARRIERS = ("S", "T")
 """Log entries of schema changes and truncations."""
 
-Look = tuple[Position, datetime]
-"""A state of the source, and what its clock said just after that state was fixed."""
+
+@dataclass(frozen=True)
+class Look:
+    """A state of the source, and what its clock said before and after that state was fixed."""
+
+    position: Position
+    before: datetime
+    after: datetime
 
 
-def contradicts(one: Transaction, before: Look | None, now: Look) -> bool:
-    """Whether the transaction's commit timestamp cannot be, if it is visible now and was not `before`."""
+def contradicts(one: Transaction, last: Look | None, now: Look) -> bool:
+    """Whether the transaction's commit timestamp cannot be, if it is visible `now` and was not at the `last` look."""
     if one.committed is None:
         return False
-    if one.committed > now[1]:
+    if one.committed > now.after:
         return True
-    return before is not None and one.xid >= before[0].xmax and one.committed < before[1]
+    return last is not None and one.xid >= last.position.xmax and one.committed < last.before
 
 
 def transactions_in_order(found: Iterable[Transaction], *, clock: bool = True) -> list[Transaction]:

@@ -59,7 +59,7 @@ class Received:
     def read(self, begin: str, log: object, now: Look, after: Position | None) -> dict[int, Transaction]:
         """The transactions that `now` has and `after` does not. `begin` opens a transaction under the snapshot that
         `now` is about; `log` is equal for two snapshots if nothing has happened to the log but what is in it."""
-        until = now[0]
+        until = now.position
         self._begin(begin)
         try:
             known = self._until

@@ -30,6 +30,7 @@ from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, translat
 from dyda.sources.images import delivered_names, read_images
 from dyda.sources.locks import TableLocks
 from dyda.sources.messages import Names, read_messages
+from dyda.sources.ordering import Look
 from dyda.sources.questions import distinct_keys, lookup_query, page_queries
 from dyda.sources.reader import ScanPartition, copy_table
 from dyda.sources.received import Received
@@ -102,10 +103,10 @@ class SourceSnapshot:
             try:
                 with translate(self.source), holder.cursor() as cursor:
                     cursor.execute(
-                        "SELECT pg_current_snapshot()::text, pg_export_snapshot(), clock_timestamp(),"
-                        " pg_advisory_xact_lock_shared(1685677153, 3)"
+                        "SELECT pg_current_snapshot()::text, pg_export_snapshot(), statement_timestamp(),"
+                        " clock_timestamp(), pg_advisory_xact_lock_shared(1685677153, 3)"
                     )
-                    position, self._exported, self._clock, _ = cursor.fetchone()
+                    position, self._exported, *clocks, _ = cursor.fetchone()
                 with self._sessions.transaction(FRESH) as cursor:
                     after = read_state(cursor)
                     changed = after.attached and attempt < PATIENCE and _schema_changed(cursor, fingerprinted)
@@ -117,6 +118,7 @@ class SourceSnapshot:
                 self._holder = holder
                 self._state: CaptureState = before
                 self.position = Position.parse(position)
+                self._look = Look(self.position, *clocks)
                 self.identity: SourceIdentity = before.identity
                 self.gap = before.gap
                 return
@@ -203,7 +205,7 @@ class SourceSnapshot:
         if not self._state.attached:
             return []
         log = (self.identity, self.gap, self._state.log_file)
-        found = self._received.read(self._under_snapshot, log, (self.position, self._clock), after)
+        found = self._received.read(self._under_snapshot, log, self._look, after)
         return read_messages(self.source, found, self._names(), clock=self._received.clock)
 
     def _names(self) -> Names:

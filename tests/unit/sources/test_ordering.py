@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from dyda.model.position import Position
-from dyda.sources.ordering import contradicts, transactions_in_order
+from dyda.sources.ordering import Look, contradicts, transactions_in_order
 from dyda.sources.transactions import Transaction
 
 NOON = datetime(2025, 1, 1, 12, tzinfo=UTC)
@@ -55,12 +55,14 @@ def test_a_commit_in_the_future_or_before_its_beginning_tells_of_a_clock_that_wa
     def lies(xid: int, second: int | None, *, seen_before: bool = True) -> bool:
         committed = None if second is None else NOON + timedelta(seconds=second)
         one = Transaction(xid, 1, committed, ((1, ROWS, 1, 0),), (None,), changes_schema=False)
-        before = (Position.parse("100:105:102"), NOON) if seen_before else None
-        return contradicts(one, before, (Position.parse("200:200:"), NOON + timedelta(seconds=60)))
+        last = Look(Position.parse("100:105:102"), NOON, NOON + timedelta(seconds=1)) if seen_before else None
+        minute = NOON + timedelta(minutes=1)
+        return contradicts(one, last, Look(Position.parse("200:200:"), minute - timedelta(seconds=1), minute))
 
     assert not lies(110, 30)
     assert lies(110, 61), "it was seen before it committed"
     assert lies(110, -1), "it committed before it began"
+    assert not lies(110, 0), "it may have come just when the look began"
     assert not lies(102, -1), "it was under way already, and may have been just about to commit"
     assert not lies(110, -1, seen_before=False), "nobody knows when it began"
     assert not lies(110, None)
