@@ -17,12 +17,13 @@ from dyda.commands.decisions import DECISIONS
 from dyda.commands.views import execute_resync
 from dyda.commands.waiting import PATIENCE, wait_for_turn
 from dyda.embedded import EmbeddedServer
+from dyda.engine import Engine
 from dyda.errors import DydaError, Fenced, ProjectBusy, WarehouseUnreachable
 from dyda.house import House
 from dyda.maintenance import Maintainer, Outcome
 from dyda.passwords import hidden
 from dyda.project import Project
-from dyda.settings import EMBEDDED
+from dyda.settings import EMBEDDED, SparkSettings
 from dyda.warehouse import Worker
 
 __all__ = ["run_daemon", "stop"]
@@ -34,22 +35,25 @@ def run_daemon(folder: Path, until_idle: bool, log: Callable[[str], None]) -> in
     One process works on a project. If that is another one, this one waits for its turn. If another one took over from
     this one, whose session was lost, it has written nothing since, and waits like any other.
     """
-    with _stop_signals() as stopping:
+    with _stop_signals() as stopping, contextlib.closing(_Spark()) as spark:
         seen_at = time.monotonic()
         while not stopping.is_set():
             try:
                 try:
-                    with House.open(folder) as house, house.warehouse.lock(role="daemon") as worker:
+                    engine = spark.engine(folder)
+                    with House.open(folder, engine) as house, house.warehouse.lock(role="daemon") as worker:
                         try:
                             return _serve(folder, house, worker, until_idle, log, stopping)
                         finally:
                             seen_at = time.monotonic()
                 except ProjectBusy:
+                    spark.close()
                     seen_at = time.monotonic()
                     code = wait_for_turn(folder, until_idle, log, stopping)
                     if code is not None:
                         return code
                 except Fenced as error:
+                    spark.close()
                     log(str(error))
             except WarehouseUnreachable as error:
                 log(str(error))
@@ -57,6 +61,28 @@ def run_daemon(folder: Path, until_idle: bool, log: Callable[[str], None]) -> in
                     return 1
                 stopping.wait(1.0)
     return 0
+
+
+class _Spark:
+    """The daemon's Spark. It starts on first use and stays while the warehouse goes and comes back; who waits for its
+    turn needs none."""
+
+    def __init__(self) -> None:
+        self._engine: Engine | None = None
+        self._settings: SparkSettings | None = None
+
+    def engine(self, folder: Path) -> Engine:
+        """As dyda.toml asks for it now."""
+        settings = Project.load(folder).settings.spark
+        if self._engine is None or settings != self._settings:
+            self.close()
+            self._engine, self._settings = Engine(settings), settings
+        return self._engine
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.stop()
+            self._engine = None
 
 
 def _serve(

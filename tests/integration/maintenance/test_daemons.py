@@ -21,6 +21,7 @@ import psycopg2
 import pytest
 
 from dyda import commands
+from tests.conftest import _children
 from tests.judge import printed
 from tests.town import Town
 
@@ -237,3 +238,28 @@ def test_one_works_the_others_wait_and_take_over(travel: Town, start: Callable[.
     assert commands.stop(travel.folder) == {"daemon": True, "waiting": 1, "servers": []}
     assert other.process.wait(60) == last.process.wait(60) == 0
     assert TAKES_OVER not in last.log
+
+
+def test_spark_stays_while_the_warehouse_goes_and_comes_back(travel: Town, start: Callable[..., Daemon]) -> None:
+    """Starting Spark anew takes longer than most things that happen to a warehouse."""
+    daemon = start()
+    daemon.says("maintaining 2 views")
+    travel.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
+    until(installed(travel, "Bob\tOslo\t2"), f"the first change:\n{daemon.log}")
+    (spark,) = java_below(daemon.pid)
+    terminate_the_workers_session(travel)
+    daemon.says("the connection to the warehouse was lost")
+    daemon.says("maintaining 2 views", times=2)
+    travel.execute("booking", "INSERT INTO flight VALUES ('Bob', 4)")
+    until(installed(travel, "Bob\tOslo\t4"), f"the second change:\n{daemon.log}")
+    assert java_below(daemon.pid) == [spark]
+
+
+def java_below(pid: int) -> list[int]:
+    """The Java processes that a process has started, itself or through others."""
+    found = []
+    for child in _children(pid):
+        if Path(f"/proc/{child}/comm").read_text().strip() == "java":
+            found.append(child)
+        found += java_below(child)
+    return found
