@@ -110,12 +110,16 @@ class Builder:
         the next poll finds it so. A table that took a captured one's name is captured since then; the catalog goes on
         knowing the one before it, which the views' texts are about until they have followed."""
         source = relation.name.source
-        snapshot = self.poll.snapshots.get(source)
-        known = relation.oid in self.known.captured.get(source, {}).values()
-        if not known and not (snapshot is not None and snapshot.watches(relation)):
+        record, snapshot = self.known.relations.get(relation.name), self.poll.snapshots.get(source)
+        if record is not None and record.relation.oid != relation.oid:
+            captured = snapshot is not None and snapshot.watches(relation)
+            news = []
+        else:
+            captured = relation.oid in self.known.captured.get(source, {}).values()
+            news = [RelationState(relation)]
+        if not captured:
             self.house.source(source).attach([relation])
-            if relation.name not in self.known.relations:
-                self.worker.save_relations([RelationState(relation)])
+            self.worker.save_relations(news)
             raise BrokenUnit(source, frozenset({str(relation.name)}), "capture of it begins only now")
         if source not in self.poll.snapshots:
             raise SourceUnreachable(source, self.poll.unreachable.get(source, "capture is not attached"))
