@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -39,7 +40,7 @@ class World:
         return self.places.sources[self.random.choice(sorted(names))]
 
 
-class Fault:
+class Fault(ABC):
     """One kind; an object is one stroke of it."""
 
     kind: ClassVar[str]
@@ -61,10 +62,11 @@ class Fault:
         """Why it cannot be done on this machine; empty if it can."""
         return ""
 
+    @abstractmethod
     def strike(self) -> None:
-        raise NotImplementedError
+        """What happens."""
 
-    def heal(self) -> None:
+    def heal(self) -> None:  # noqa: B027 (most kinds heal by themselves)
         """Nothing that an operator of DyDa would do: only what was taken away comes back."""
 
 
