@@ -29,6 +29,9 @@ __all__ = ["run"]
 SIZES = {"quick": (100_000,), "full": (100_000, 1_000_000, 10_000_000)}
 BATCHES = (1, 10, 100, 1_000, 10_000)
 ROUNDS = 5
+WARM_UP = 30
+"""Batches of each of some sizes before anything counts: a daemon is up for days, and Java compiles what it runs often.
+Spark's recompute runs in the same Java and gains by it too."""
 ONCE_FROM = 10_000_000
 """From so many rows on, who recomputes everything takes part in the last round only: each takes minutes."""
 
@@ -103,6 +106,17 @@ def _refresh(town: Town, copy: str, database: Callable[[], str]) -> Refresh:
     return Refresh(database(), VIEW, "i1", sources)
 
 
+def warm_up(stage: Stage) -> None:
+    for number in range(WARM_UP):
+        for k in (1, 100, 1_000):
+            stage.change(k)
+            stage.follower.follow()
+            stage.limit.follow()
+        if number % 10 == 0:
+            for contender in stage.others.values():
+                contender()
+
+
 def measure(stage: Stage, batches: Sequence[int], rounds: int) -> dict[str, Sample]:
     """DyDa and the limit for each k, and the others, in turn. The first round warms up."""
     found: dict[str, list[float]] = {}
@@ -133,8 +147,11 @@ def run(profile: str) -> Report:
         report.ran_on["postgres"] = machines["warehouse"].version
         for rows in sizes:
             with stage(rows, engine, machines) as one:
+                if rows == sizes[0]:
+                    warm_up(one)
                 found[rows] = measure(one, BATCHES, ROUNDS)
                 phases |= one.follower.phases
+    report.notes.append(f"Before the first round: {3 * WARM_UP} batches and {WARM_UP // 10} recomputations to warm up.")
     if sizes[-1] >= ONCE_FROM:
         report.notes.append(
             f"At {sizes[-1]:,} rows refresh and recompute are measured once, DyDa and the limit {ROUNDS} times."

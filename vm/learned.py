@@ -58,7 +58,8 @@ class Learned:
         rows = [self._changes.table]
         for sender, (predicate, fetched) in self._hops.items():
             if sender != neighbour:
-                rows.append(before(fetched, self.pending.filter(predicate(self.pending.table))).table)
+                beyond = self.pending.filter(predicate(self.pending.table))
+                rows.append(before(fetched, beyond).consolidate().table if len(beyond) else fetched.table)
         return rows
 
     def worlds(self) -> Worlds:
@@ -84,6 +85,8 @@ class Learned:
         return self._covered(self.ours) if self._only_covered else self.ours
 
     def _covered(self, bag: Bag) -> Bag:
+        if not len(bag):
+            return bag
         mask = pc.not_equal(bag.counts, bag.counts)
         for predicate, _ in self._hops.values():
             mask = pc.or_(mask, predicate(bag.table))

@@ -34,10 +34,11 @@ Numbers = tuple[pa.Array, pa.Array]
 
 
 def before(rows: Bag, *changes: Bag) -> Bag:
-    """The state from before changes that `rows` already show. Signed: what was deleted is back."""
+    """The state from before changes that `rows` already show. Signed, and not added up: what was deleted is back."""
     for change in changes:
-        rows = rows - change.select(rows.columns)
-    return rows.consolidate()
+        if len(change):
+            rows = rows - change.select(rows.columns)
+    return rows
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
-__all__ = ["at_once"]
+__all__ = ["WORKERS", "at_once"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -14,12 +14,19 @@ Result = TypeVar("Result")
 AT_MOST = 16
 """Threads that wait for a source."""
 
+WORKERS = ThreadPoolExecutor(AT_MOST, "dyda source")
+"""They stay: a unit goes to the sources many times, and starting a thread takes longer than most questions."""
+
 
 def at_once(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
     """The results in the order of the items. Whatever is raised, all of them have ended by then."""
     waiting = list(items)
-    if len(waiting) < 2:
-        return [function(item) for item in waiting]
-    with ThreadPoolExecutor(min(len(waiting), AT_MOST), "dyda source") as workers:
-        futures = [workers.submit(function, item) for item in waiting]
-    return [future.result() for future in futures]
+    if not waiting:
+        return []
+    first, *others = waiting
+    futures = [WORKERS.submit(function, item) for item in others]
+    try:
+        result = function(first)
+    finally:
+        wait(futures)
+    return [result, *(future.result() for future in futures)]

@@ -34,7 +34,6 @@ from dyda.errors import (
 )
 from dyda.house import House
 from dyda.maintenance.approval import Approval
-from dyda.maintenance.at_once import at_once
 from dyda.maintenance.building import Builder, Progress
 from dyda.maintenance.culprit import culprit
 from dyda.maintenance.drift import account_for, listen_again
@@ -425,13 +424,7 @@ class Maintainer:
     def _check(self, polled: Poll, described: Collection[RelationName] = ()) -> None:
         """R2: the schemas are what they were before the snapshots. P2: what was read cannot be lost any more."""
         polled.compare(described, scanned=True)
-        known = self.known.sources
-
-        def make_durable(source: str) -> None:
-            record = known.get(source)
-            polled.snapshots[source].make_durable(record.mark if record is not None else None)
-
-        at_once(make_durable, polled.snapshots)
+        polled.make_durable()
 
     def _poisoned(
         self,

@@ -36,6 +36,8 @@ class Poll:
     """What this poll itself has met."""
     queue: list[Queued] = field(default_factory=list)
     after: dict[str, Position | None] = field(default_factory=dict)
+    marks: dict[str, str | None] = field(default_factory=dict)
+    """By source, the mark that the last installation has remembered."""
 
     @cached_property
     def moving(self) -> list[Queued]:
@@ -56,15 +58,30 @@ class Poll:
     def compare(self, others: Collection[RelationName] = (), *, scanned: bool = False) -> None:
         """R2: the schemas of all that was read since the last comparison are what they were before the snapshots; with
         `scanned`, also of what Spark's tasks have read."""
+        read = {
+            source: snapshot.unchecked
+            | (snapshot.scanned if scanned else set())
+            | {name for name in others if name.source == source}
+            for source, snapshot in self.snapshots.items()
+        }
 
         def compare(source: str) -> None:
             snapshot = self.snapshots[source]
-            read = snapshot.unchecked | (snapshot.scanned if scanned else set())
-            snapshot.compare(read | {name for name in others if name.source == source})
+            snapshot.compare(read[source])
             if scanned:
                 snapshot.scanned.clear()
 
-        at_once(compare, self.snapshots)
+        at_once(compare, [source for source, names in read.items() if names])
+
+    def make_durable(self) -> None:
+        """P2: what the snapshots show cannot be lost any more. Once is enough, however many units they are for."""
+        passing = [source for source, snapshot in self.snapshots.items() if not snapshot.durable]
+        at_once(lambda source: self.snapshots[source].make_durable(self.marks.get(source)), passing)
+
+    def settle(self) -> None:
+        """All that the sources have to say about what was read so far: it is what it seems, and stays."""
+        self.compare()
+        self.make_durable()
 
     @property
     def queries(self) -> int:
@@ -88,6 +105,7 @@ def poll(
     lock_limit = house.project.settings.maintenance.lock_limit
     with ExitStack() as stack:
         found = Poll(unreachable={n: why for n, why in (resting or {}).items() if n in known.captured})
+        found.marks = {name: record.mark for name, record in known.sources.items()}
         captured = known.captured
         asked = [name for name in sorted(captured) if name in house.sources and name not in found.unreachable]
 

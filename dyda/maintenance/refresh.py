@@ -10,7 +10,6 @@ the lookups use (paper 000, Section 5.6; paper 003, Section 5.1 infers the same 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from functools import partial
@@ -22,7 +21,7 @@ import pyarrow.compute as pc
 from dyda import faults
 from dyda.errors import WarehouseUnreachable
 from dyda.house import House
-from dyda.maintenance.at_once import at_once
+from dyda.maintenance.at_once import WORKERS, at_once
 from dyda.maintenance.live import LiveView
 from dyda.maintenance.partitions import state_partitions
 from dyda.maintenance.poll import Poll
@@ -154,20 +153,22 @@ class Refresh:
         def swept() -> None:
             phase("sweep")
             faults.point("unit.swept")
-            # What happens to a schema while Spark computes no longer matters, unless its tasks read too.
-            self.poll.compare()
-            phase("check")
 
         def evaluate(evaluations: Sequence[Evaluation]) -> list[pa.Table]:
-            with scanning():
-                return self.house.engine.evaluate(evaluations, read_partition, phase)
+            # What happens to a schema from now on no longer matters, unless Spark's tasks read too.
+            settled = WORKERS.submit(self.poll.settle)
+            try:
+                with scanning():
+                    return self.house.engine.evaluate(evaluations, read_partition, phase)
+            finally:
+                settled.result()
+                phase("check")
 
         shared = SharedLookups(self._lookup, needed_columns(block for view in views for block in view.program.blocks))
         with ExitStack() as held:
-            # The left and the right sweep go to different sources at once (paper 003, Section 5.3).
-            workers = held.enter_context(ThreadPoolExecutor(len(self.poll.snapshots) + 1, "dyda sweep"))
             running = {view.name: self._running(view, run, held, shared) for view in views}
-            Stepping(evaluate, self._kept, self.early_check, workers).run(list(running.values()), swept)
+            # The left and the right sweep go to different sources at once (paper 003, Section 5.3).
+            Stepping(evaluate, self._kept, self.early_check, WORKERS).run(list(running.values()), swept)
         return [{name: one.result(tag) for name, one in running.items()} for tag in range(1, len(run) + 1)]
 
     @property

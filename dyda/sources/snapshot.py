@@ -66,6 +66,7 @@ class SourceSnapshot:
         self.scanned: set[RelationName] = set()
         """Tables that Spark's tasks may be reading at any time until the unit is over."""
         self.mark: str | None = None
+        self.durable = False
         self._sessions = sessions
         self._relations = tuple(sorted(relations))
         self._oids = dict(relations) if isinstance(relations, Mapping) else {}
@@ -264,10 +265,10 @@ class SourceSnapshot:
             if root is None:
                 raise BrokenUnit(self.source, frozenset({str(name)}), "a relation is gone")
             roots[name] = (root, columns)
-        numbers = self._numbers({root for root, _ in roots.values()})
-        for name, relation in (known or {}).items():
-            if name in roots and roots[name][0] == relation.oid:
-                numbers[relation.oid] = {c.name: c.number for c in relation.columns if c.generated != "v"}
+        described = {relation.oid: relation for name, relation in (known or {}).items() if name in roots}
+        numbers = self._numbers({root for root, _ in roots.values()} - described.keys())
+        for oid, relation in described.items():
+            numbers[oid] = {c.name: c.number for c in relation.columns if c.generated != "v"}
         asked = {root: (str(name), columns, numbers.get(root, {})) for name, (root, columns) in roots.items()}
         if self._state.attached:
             query = sql.SQL(
@@ -289,6 +290,8 @@ class SourceSnapshot:
     def _numbers(self, roots: Collection[int]) -> dict[int, dict[str, int]]:
         """Column numbers as they are now; right for this snapshot as long as the fingerprints stay."""
         found: dict[int, dict[str, int]] = {}
+        if not roots:
+            return found
         with self._sessions.transaction(FRESH) as cursor:
             cursor.execute(load_sql("columns"), {"relids": list(roots)})
             for relid, name, number, *_, generated in ((*row[:4], row[4]) for row in cursor.fetchall()):
@@ -413,6 +416,7 @@ class SourceSnapshot:
                 mark = None
                 cursor.execute("SELECT pg_logical_emit_message(true, 'dyda', '')")
         self.mark = mark
+        self.durable = True
 
     def close(self) -> None:
         if self._holder is not None:

@@ -143,6 +143,8 @@ class Worker:
 
     def _receive(self, source: str, messages: Sequence[UpdateMessage]) -> dict[int, int]:
         with self._writing() as cursor:
+            # Lost in a crash, they are received again; what is decided about them is written after them.
+            cursor.execute("SET LOCAL synchronous_commit = off")
             cursor.execute("SELECT position FROM dyda.position WHERE source = %s", (source,))
             common = Position.meet(Position.parse(text) for (text,) in cursor.fetchall())
             lacking = [message for message in messages if common is None or not common.includes(message.xid)]

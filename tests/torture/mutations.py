@@ -128,9 +128,9 @@ MUTANTS = (
         "positions",
         "P2",
         "lost-with-the-server",
-        "dyda/maintenance/maintainer.py",
-        "            polled.snapshots[source].make_durable(record.mark if record is not None else None)\n",
-        "            pass\n",
+        "dyda/maintenance/poll.py",
+        "at_once(lambda source: self.snapshots[source].make_durable(self.marks.get(source)), passing)",
+        "pass",
     ),
     _one(
         "the-snapshot-claims-what-was-left-out",
@@ -213,8 +213,8 @@ MUTANTS = (
         "W3",
         "batches",
         "vm/learned.py",
-        "                rows.append(before(fetched, self.pending.filter(predicate(self.pending.table))).table)\n",
-        "                rows.append(fetched.table)\n",
+        "rows.append(before(fetched, beyond).consolidate().table if len(beyond) else fetched.table)",
+        "rows.append(fetched.table)",
     ),
     _one(
         "two-hops-are-added",
