@@ -62,7 +62,7 @@ class Worker:
         self._noted: dict[str, tuple[tuple[bool, str | None], float]] = {}
         self._obstacle: str | None = None
         self._numbers: dict[str, dict[int, int]] = {}
-        """By source, the queue's number of each transaction that is known to be in it: nobody else writes it."""
+        """By source, the queue's number of each transaction in it: nobody else writes it."""
         self._phases: dict[int, dict[str, float]] = {}
         self.last_unit: int | None = None
         """The number of the unit that was installed last."""
@@ -132,11 +132,10 @@ class Worker:
         Returns the queue's number of each transaction that is in it.
         """
         with self._turn:
-            known = self._numbers.setdefault(source, {})
+            if source not in self._numbers:
+                self._numbers[source] = self._stored_numbers(source)
+            known = self._numbers[source]
             new = [message for message in messages if message.xid not in known]
-            if new:
-                known |= self._stored_numbers(source, [message.xid for message in new])
-                new = [message for message in new if message.xid not in known]
             if new:
                 known |= self._receive(source, new)
             return {message.xid: known[message.xid] for message in messages if message.xid in known}
@@ -153,9 +152,9 @@ class Worker:
             cursor.execute(load("receive.sql"), _rows(source, lacking))
             return dict(cursor.fetchall())
 
-    def _stored_numbers(self, source: str, xids: Sequence[int]) -> dict[int, int]:
+    def _stored_numbers(self, source: str) -> dict[int, int]:
         with self._reading() as cursor:
-            cursor.execute("SELECT xid, id FROM dyda.message WHERE source = %s AND xid = ANY(%s)", (source, xids))
+            cursor.execute("SELECT xid, id FROM dyda.message WHERE source = %s", (source,))
             return dict(cursor.fetchall())
 
     def _forget_numbers(self, done: Collection[int]) -> None:
@@ -251,6 +250,8 @@ class Worker:
             for state in sources:
                 save_source(cursor, state)
             lost = list(void)
+            for source in lost:
+                self._numbers.pop(source, None)
             cursor.execute("DELETE FROM dyda.message WHERE source = ANY(%s)", (lost,))
             cursor.execute("UPDATE dyda.relation SET position = NULL WHERE source = ANY(%s)", (lost,))
 

@@ -54,6 +54,14 @@ def test_receiving_again_changes_nothing(warehouse: Warehouse, worker: Worker) -
     ]
 
 
+def test_a_source_that_gives_its_transaction_ids_again_has_a_queue_anew(warehouse: Warehouse, worker: Worker) -> None:
+    before = worker.receive("crm", [message(11)])
+    worker.account_for({}, [], [], ["crm"])
+    assert warehouse.messages() == []
+    after = worker.receive("crm", [message(11)])
+    assert [record.id for record in warehouse.messages()] == [after[11]] != [before[11]]
+
+
 def test_what_every_extent_has_is_not_received_again(warehouse: Warehouse, worker: Worker) -> None:
     """A crash between installation and acknowledgement: the source still shows transactions that are installed."""
     create(worker, "one", version(("name", "text")))
