@@ -52,7 +52,8 @@ def _identity(relation: Relation) -> _Identity:
 
 @dataclass
 class _Memory:
-    """The rows of one relation with the keys asked for so far. `lock`: two threads must not ask for the same."""
+    """The rows of one relation with the keys asked for so far, and maybe others. `lock`: two threads must not ask for
+    the same."""
 
     rows: Bag
     values: pa.Table
@@ -77,17 +78,19 @@ class SharedLookups:
         ordered = tuple(sorted(key))
         memory = self._memory(relation, columns, ordered)
         with memory.lock:
-            predicate = self._predicate(relation, ordered, memory.values)
+            known = self._predicate(relation, ordered, memory.values)
             wanted = values.select(list(ordered))
-            missing = wanted.filter(pc.invert(predicate(wanted)))
+            missing = wanted.filter(pc.invert(known(wanted))) if memory.values.num_rows else wanted
             with self._counting:
                 self.asked += missing.num_rows > 0
                 self.saved += missing.num_rows == 0
             if missing.num_rows:
                 answer = self._lookup(relation, memory.rows.columns, ordered, missing).select(memory.rows.columns)
-                # A source's equality may be wider than ours: a row that two questions find is kept for one of them.
-                new = self._predicate(relation, ordered, missing)
-                memory.rows += answer.filter(new(answer.table))
+                if memory.values.num_rows:
+                    # A source's equality may be wider than ours: a row that two questions find is kept for one of them.
+                    new = self._predicate(relation, ordered, missing)
+                    answer = memory.rows.filter(known(memory.rows.table)) + answer.filter(new(answer.table))
+                memory.rows = answer
                 memory.values = pa.concat_tables([memory.values, missing])
             return memory.rows.select(columns)
 

@@ -59,6 +59,27 @@ def test_an_equality_keeps_what_is_equal_and_nothing_that_is_null(kind: str, val
     assert [(one == other, n) for one, other, n in rows_of(found)] == [(True, 1)] * 2
 
 
+@pytest.mark.parametrize("kind", ["integer", "text"])
+@pytest.mark.parametrize("right", [["2", "1", "3", None], ["1", "2", "1", None, None], ["3"], []])
+def test_keys_meet_all_that_have_them_once_or_often(kind: str, right: list[str | None]) -> None:
+    left = ["1", "1", "2", None, "4"]
+    types = {"x": kind, "number": "integer"}
+    entries: dict[str, list[Entry]] = {
+        alias: [((value, str(number)), 0, 1) for number, value in enumerate(values)]
+        for alias, values in (("r", left), ("s", right))
+    }
+    block = evaluated(types, ["r.x = s.x"], entries)
+    if not right:
+        assert block.is_empty
+        return
+    found = combinations.combinations(block)
+    assert found is not None
+    met = sorted((r, s) for (r, one), (s, other) in product(enumerate(left), enumerate(right)) if one and one == other)
+    numbers = [name for name in found.column_names if pa.types.is_integer(found.schema.field(name).type)]
+    pairs = found.select([name for name in numbers if name.endswith("_1")])
+    assert rows_of(pairs) == met
+
+
 @pytest.mark.parametrize(
     ("one", "other", "equal", "not_equal"),
     [
