@@ -71,7 +71,7 @@ class Poll:
             if scanned:
                 snapshot.scanned.clear()
 
-        at_once(compare, [source for source, names in read.items() if names])
+        at_once(compare, [source for source, names in read.items() if names or self.snapshots[source].log_read])
 
     def make_durable(self) -> None:
         """P2: what the snapshots show cannot be lost any more. Once is enough, however many units they are for."""

@@ -67,6 +67,9 @@ class SourceSnapshot:
         """Tables that Spark's tasks may be reading at any time until the unit is over."""
         self.mark: str | None = None
         self.durable = False
+        """Whether everything that the snapshot shows is on the source's disk (`make_durable`)."""
+        self.log_read = False
+        """Whether the log was read since it was last seen to be whole (`fingerprint_again`)."""
         self._sessions = sessions
         self._relations = tuple(sorted(relations))
         self._oids = dict(relations) if isinstance(relations, Mapping) else {}
@@ -205,6 +208,7 @@ class SourceSnapshot:
         """The transactions visible here and not in `after`, in commit order where the source knows it, else P4's."""
         if not self._state.attached:
             return []
+        self.log_read = True
         log = (self.identity, self.gap, self._state.log_file)
         found = self._received.read(self._under_snapshot, log, self._look, after)
         return read_messages(self.source, found, self._names(), clock=self._received.clock)
@@ -280,6 +284,7 @@ class SourceSnapshot:
                 roots=sql.Literal([root for root, _ in roots.values()]),
                 xids=sql.Literal(None if xids is None else [str(xid) for xid in xids]),
             )
+            self.log_read = True
             with self._read_log(wanted) as cursor:
                 entries = copy_table(cursor, query.as_string(cursor), ["seq", "xid", "op", "root", "shape", "image"])
         else:
@@ -375,23 +380,26 @@ class SourceSnapshot:
         DDL that commits after this is harmless, so it is asked as soon as the last of them has been read.
         """
         names = {name for name in read if name in self._before}
-        after = self.fingerprint_again(names) if names else {}
+        after = self.fingerprint_again(names) if names or self.log_read else {}
         before = self.fingerprints
         moved = {name for name in read if after.get(name) != before.get(name)}
         if moved:
             raise BrokenUnit(self.source, frozenset(map(str, moved)), "the schema moved while it was being read")
         self.unchecked -= names
+        self.log_read = False
 
     def fingerprint_again(self, only: Collection[RelationName] | None = None) -> dict[RelationName, str]:
         """The fingerprints now, after the last read, of all tables or of some. See `compare` (R2).
 
-        What may differ between units but not while one reads (filenodes, an A-B-A of names) breaks the unit here.
+        What may differ between units but not while one reads (filenodes, an A-B-A of names) breaks the unit here. So does
+        a log that somebody has emptied: to our snapshot it had been empty from then on (R1).
         """
         names = tuple(self._before if only is None else sorted(only))
         with self._sessions.transaction(FRESH) as cursor:
             state = read_state(cursor)
             now = catalog.fingerprint(cursor, names, self._oids)
-        if state.gap != self.gap:
+        self._require_held()
+        if (state.gap, state.log_file) != (self.gap, self._state.log_file):
             raise BrokenUnit(self.source, frozenset(map(str, self._relations)), "changes were not captured")
         moved = {str(name) for name in names if now[name].passing != self._before[name].passing}
         same = {str(name) for name in names if now[name].lasting == self._before[name].lasting}
@@ -415,8 +423,15 @@ class SourceSnapshot:
             else:
                 mark = None
                 cursor.execute("SELECT pg_logical_emit_message(true, 'dyda', '')")
+        self._require_held()
         self.mark = mark
         self.durable = True
+
+    def _require_held(self) -> None:
+        """The source has not crashed since the snapshot was taken: every session ends with its server. What the snapshot
+        showed may have been lost in a crash, and the names of exported snapshots are given again (P2, R1)."""
+        with translate(self.source), self._holder.cursor() as cursor:
+            cursor.execute("SELECT 1")
 
     def close(self) -> None:
         if self._holder is not None:

@@ -24,12 +24,15 @@ AS $body$
            ARRAY(SELECT m.mark FROM dyda.mark m)
 $body$;
 
--- A new mark. Those before `known`, the last one that an installation has remembered, are of no use any more.
+-- A new mark. Those before `known`, the last one that an installation has remembered, are of no use any more. Later ones
+-- may be: somebody else's installation may have remembered one. Units that fail leave theirs behind, so not all are kept.
 CREATE OR REPLACE FUNCTION dyda.leave_mark(known text, new text) RETURNS void
 LANGUAGE sql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
-    DELETE FROM dyda.mark m WHERE m.number < (SELECT k.number FROM dyda.mark k WHERE k.mark = known);
+    DELETE FROM dyda.mark m WHERE m.number < (SELECT k.number FROM dyda.mark k WHERE k.mark = known)
+        OR (m.number < (SELECT k.number FROM dyda.mark k ORDER BY k.number DESC LIMIT 1 OFFSET 100)
+            AND m.mark IS DISTINCT FROM known);
     INSERT INTO dyda.mark (mark) VALUES (new);
 $body$;
 

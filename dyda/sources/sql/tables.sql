@@ -61,7 +61,7 @@ CREATE TABLE IF NOT EXISTS dyda.described (
 );
 
 -- What installations leave here (dyda.leave_mark): a source that does not have the last one any more has lost what
--- was read from it. At most a few rows.
+-- was read from it. At most a hundred or so.
 CREATE TABLE IF NOT EXISTS dyda.mark (
     mark   text PRIMARY KEY,
     number bigint NOT NULL DEFAULT nextval('dyda.log_sequence')

@@ -19,6 +19,7 @@ import pytest
 from dyda import commands, embedded, faults
 from dyda.engine import Engine
 from dyda.errors import DydaError
+from dyda.maintenance import Outcome
 from tests.conftest import Server
 from tests.judge import printed
 from tests.town import Town
@@ -566,3 +567,58 @@ def test_what_readers_query_replaced_by_hand_is_noticed(two: Town, edit: str, wo
         two.in_warehouse("DROP VIEW public.plain")
     commands.views_resync(two.folder, "plain", engine=two.engine)
     is_right(two)
+
+
+@pytest.mark.parametrize("point", ["unit.messages-received", "unit.swept", "unit.evaluated"])
+def test_R1_a_log_that_is_emptied_while_a_unit_reads_it_voids_the_unit(two: Town, point: str) -> None:
+    """To a snapshot that is older the log is empty from then on: the unit would move on without its rows."""
+    xid = two.execute("one", "INSERT INTO r VALUES (30, 1)")
+    emptied: list[int] = []
+
+    def empty() -> None:
+        if not emptied:
+            emptied.append(two.execute("one", "TRUNCATE dyda.log"))
+
+    with two.maintainer() as maintainer:
+        with faults.on(point, empty):
+            outcome = maintainer.cycle()
+        assert emptied
+        has_it = maintainer.known.views["plain"].has("one", xid)
+        assert (outcome, has_it) == (Outcome.BROKEN, False) if point != "unit.evaluated" else has_it
+    two.settle()
+    is_right(two)
+
+
+def test_P2_a_source_that_crashes_inside_a_unit_takes_back_what_it_had_shown(
+    town: Town, new_server: Callable[..., Server]
+) -> None:
+    """A commit that the disk does not have yet is seen, the server crashes and comes back without it, and another
+    transaction gets its id: nobody may claim to have that one."""
+    server = new_server(
+        synchronous_commit="off", wal_writer_delay="10s", wal_writer_flush_after="1GB", autovacuum="off"
+    )
+    town.source("one", "SET synchronous_commit = on", "CREATE TABLE r (k int)", url=server.url())
+    town.view("plain", "SELECT r.k FROM one.r")
+    town.apply()
+
+    def crash() -> None:
+        if not again:
+            server.crash()
+            server.start()
+            again.extend(town.execute("one", f"INSERT INTO r VALUES ({100 + n})") for n in range(3))
+
+    for number in range(10):
+        again: list[int] = []
+        with contextlib.closing(psycopg2.connect(server.url())) as connection:
+            connection.autocommit = True
+            connection.cursor().execute("CHECKPOINT")  # all that there is so far survives
+        xid = town.execute("one", f"INSERT INTO r VALUES ({number})")
+        with town.maintainer() as maintainer:
+            with faults.on("unit.swept", crash):
+                assert maintainer.cycle() is Outcome.BLOCKED
+            assert not maintainer.known.views["plain"].has("one", xid)
+        town.settle()
+        town.check()
+        if xid in again:
+            return
+    pytest.fail("the server never lost what it had shown")
