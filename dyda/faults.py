@@ -21,7 +21,7 @@ POINTS = (
     "sweep.before-hop",  # before each maintenance query
     "sweep.after-hop",  # after each maintenance query
     "unit.swept",  # all rows are here, Spark has not run
-    "unit.evaluated",  # Spark has run, the schemas have not been checked again
+    "unit.evaluated",  # Spark has run; what its tasks read has not been compared yet
     "unit.checked",  # the schemas were the same after the reads
     "install.begun",  # the warehouse transaction is open
     "install.merged",  # extents are merged, positions are not

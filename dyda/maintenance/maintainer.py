@@ -145,7 +145,7 @@ class Maintainer:
                             try:
                                 return self._build(polled, builds, movement.waiting, progress, phases)
                             except BrokenUnit as error:
-                                self.planner.aborts += 1
+                                self.planner.build_broken(self._read_for(builds, error))
                                 self.worker.record_abort((), error.what, phases.total)
                                 raise
                         return self._work(polled, movement.waiting, progress, phases)
@@ -187,6 +187,13 @@ class Maintainer:
     def _record(self, name: str) -> ViewRecord:
         view = self.known.views.get(name)
         return view.record if view is not None else self.known.frozen[name]
+
+    def _read_for(self, builds: Iterable[str], error: BrokenUnit) -> set[RelationName]:
+        """What these views read as far as the catalog knows them, and what moved."""
+        captured = {str(name): name for relations in self.known.captured.values() for name in relations}
+        records = [self._record(name) for name in builds if name in self.known.views or name in self.known.frozen]
+        read = {name for record in records for name in record.relations if str(name) in captured}
+        return read | {captured[text] for text in error.relations if text in captured}
 
     def _put_aside(self, view: str, state: str, error: DydaError, requested: Mapping[str, Target]) -> Outcome:
         """One view cannot be installed: it stays as it is and says why, and the others go on without it."""
@@ -259,7 +266,7 @@ class Maintainer:
             except (ValueDoesNotFit, EvaluationFailed):
                 unit = None  # those views find their poisoned message in a unit of their own
         self._install(polled, unit, changes, builder, current, phases, set(targets))
-        self.planner.forget()
+        self.planner.built()
         return Outcome.WORKED
 
     # --- units of the schedule
@@ -451,7 +458,8 @@ class Maintainer:
                 UnitWork(self.house, builder, polled, self.known, over, unit).changes([view], lambda phase: None)
 
             try:
-                compute(refresh)
+                with _over_what_stands(polled):
+                    compute(refresh)
             except (ValueDoesNotFit, EvaluationFailed) as own:
                 row = culprit(refresh, unit, view.definition.relations, compute) if unit.kind is UnitKind.DATA else None
                 what = f"{own.what} [{row}]" if row else own.what

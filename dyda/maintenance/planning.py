@@ -41,6 +41,7 @@ class Planner:
         self._knowledge: Knowledge | None = None
         self._read: dict[str, tuple[ViewDefinition, ViewReads]] = {}
         self._broken: Counter[int] = Counter()
+        self._broken_builds = 0
         self._lock: frozenset[RelationName] = frozenset()
         self._at_most: int | None = None
         self._longest_run: int | None = None
@@ -126,6 +127,19 @@ class Planner:
             )
             self.log(f"broken {most} times: the next attempt locks {', '.join(sorted(map(str, self._lock)))}")
         return relations
+
+    def build_broken(self, relations: Collection[RelationName]) -> None:
+        """The tables moved while views were being built from `relations`. That can go on for ever, too."""
+        self.aborts += 1
+        self._broken_builds += 1
+        if self._broken_builds >= self.house.project.settings.maintenance.max_aborts:
+            self._lock = frozenset(relations)
+            told = ", ".join(sorted(map(str, relations)))
+            self.log(f"broken {self._broken_builds} times: the next attempt locks {told}")
+
+    def built(self) -> None:
+        self._broken_builds = 0
+        self.forget()
 
     def locks(self) -> frozenset[RelationName]:
         """The relations that the next poll must hold still, for one attempt."""

@@ -10,6 +10,7 @@ the lookups use (paper 000, Section 5.6; paper 003, Section 5.1 infers the same 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from functools import partial
@@ -159,10 +160,15 @@ class Refresh:
             settled = WORKERS.submit(self.poll.settle)
             try:
                 with scanning():
-                    return self.house.engine.evaluate(evaluations, read_partition, phase)
+                    found = self.house.engine.evaluate(evaluations, read_partition, phase)
+            except Exception:
+                settled.result()  # a table that moved explains what could not be computed
+                raise
             finally:
-                settled.result()
-                phase("check")
+                wait([settled])
+            settled.result()
+            phase("check")
+            return found
 
         shared = SharedLookups(self._lookup, needed_columns(block for view in views for block in view.program.blocks))
         with ExitStack() as held:

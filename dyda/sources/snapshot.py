@@ -391,8 +391,8 @@ class SourceSnapshot:
     def fingerprint_again(self, only: Collection[RelationName] | None = None) -> dict[RelationName, str]:
         """The fingerprints now, after the last read, of all tables or of some. See `compare` (R2).
 
-        What may differ between units but not while one reads (filenodes, an A-B-A of names) breaks the unit here. So does
-        a log that somebody has emptied: to our snapshot it had been empty from then on (R1).
+        What may differ between units but not while one reads (filenodes, an A-B-A of names) breaks the unit here. So
+        does a log that somebody has emptied: to our snapshot it was empty from then on (R1).
         """
         names = tuple(self._before if only is None else sorted(only))
         with self._sessions.transaction(FRESH) as cursor:
@@ -428,8 +428,8 @@ class SourceSnapshot:
         self.durable = True
 
     def _require_held(self) -> None:
-        """The source has not crashed since the snapshot was taken: every session ends with its server. What the snapshot
-        showed may have been lost in a crash, and the names of exported snapshots are given again (P2, R1)."""
+        """The source has not crashed since the snapshot was taken: every session ends with its server. What the
+        snapshot showed may have been lost in a crash, and the names of exported ones are given again (P2, R1)."""
         with translate(self.source), self._holder.cursor() as cursor:
             cursor.execute("SELECT 1")
 

@@ -10,6 +10,7 @@ waits for an installation in flight instead of racing it.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import threading
 import time
@@ -61,8 +62,8 @@ class Worker:
         self._stagings: dict[int, Staging] = {}
         self._noted: dict[str, tuple[tuple[bool, str | None], float]] = {}
         self._obstacle: str | None = None
-        self._numbers: dict[str, dict[int, int]] = {}
-        """By source, the queue's number of each transaction in it: nobody else writes it."""
+        self._numbers: dict[str, dict[int, tuple[int, _Identity]]] = {}
+        """By source, the queue's number of each transaction in it, and which one that is: nobody else writes it."""
         self._phases: dict[int, dict[str, float]] = {}
         self.last_unit: int | None = None
         """The number of the unit that was installed last."""
@@ -135,15 +136,22 @@ class Worker:
             if source not in self._numbers:
                 self._numbers[source] = self._stored_numbers(source)
             known = self._numbers[source]
+            # A crash at the source may have undone a transaction that was seen, and another may have got its id.
+            undone = [m.xid for m in messages if m.xid in known and not _is_same(m, known[m.xid][1])]
+            for xid in undone:
+                del known[xid]
             new = [message for message in messages if message.xid not in known]
             if new:
-                known |= self._receive(source, new)
-            return {message.xid: known[message.xid] for message in messages if message.xid in known}
+                numbers = self._receive(source, new, undone)
+                known |= {m.xid: (numbers[m.xid], (m.last_sequence, m.committed_at)) for m in new if m.xid in numbers}
+            return {message.xid: known[message.xid][0] for message in messages if message.xid in known}
 
-    def _receive(self, source: str, messages: Sequence[UpdateMessage]) -> dict[int, int]:
+    def _receive(self, source: str, messages: Sequence[UpdateMessage], undone: Sequence[int]) -> dict[int, int]:
         with self._writing() as cursor:
             # Lost in a crash, they are received again; what is decided about them is written after them.
             cursor.execute("SET LOCAL synchronous_commit = off")
+            if undone:
+                cursor.execute("DELETE FROM dyda.message WHERE source = %s AND xid = ANY(%s)", (source, list(undone)))
             cursor.execute("SELECT position FROM dyda.position WHERE source = %s", (source,))
             common = Position.meet(Position.parse(text) for (text,) in cursor.fetchall())
             lacking = [message for message in messages if common is None or not common.includes(message.xid)]
@@ -152,15 +160,15 @@ class Worker:
             cursor.execute(load("receive.sql"), _rows(source, lacking))
             return dict(cursor.fetchall())
 
-    def _stored_numbers(self, source: str) -> dict[int, int]:
+    def _stored_numbers(self, source: str) -> dict[int, tuple[int, _Identity]]:
         with self._reading() as cursor:
-            cursor.execute("SELECT xid, id FROM dyda.message WHERE source = %s", (source,))
-            return dict(cursor.fetchall())
+            cursor.execute("SELECT xid, id, last_sequence, committed_at FROM dyda.message WHERE source = %s", (source,))
+            return {xid: (number, (sequence, at)) for xid, number, sequence, at in cursor.fetchall()}
 
     def _forget_numbers(self, done: Collection[int]) -> None:
         gone = set(done)
         for known in self._numbers.values():
-            for xid in [xid for xid, number in known.items() if number in gone]:
+            for xid in [xid for xid, (number, _) in known.items() if number in gone]:
                 del known[xid]
 
     def mark_messages(self, ids: Sequence[int], state: str, reason: str | None = None, unit: int | None = None) -> None:
@@ -437,6 +445,17 @@ class Worker:
                 "UPDATE dyda.request SET state = %s, result = %s, error = %s, finished_at = now() WHERE id = %s",
                 ("failed" if error else "done", Json(result), Json(error) if error else None, request),
             )
+
+
+_Identity = tuple[int, datetime.datetime | None]
+"""A transaction's last place in its source's log, and when it was committed, if that is known."""
+
+
+def _is_same(message: UpdateMessage, stored: _Identity) -> bool:
+    """Whether it is the transaction that the queue has under its id."""
+    sequence, at = stored
+    known = message.committed_at is not None and at is not None
+    return message.last_sequence == sequence and (message.committed_at == at or not known)
 
 
 def _rows(source: str, messages: Sequence[UpdateMessage]) -> dict[str, Any]:

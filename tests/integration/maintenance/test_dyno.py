@@ -11,6 +11,7 @@ import pytest
 
 from dyda import commands, faults
 from dyda.maintenance import Outcome
+from dyda.maintenance.live import Target
 from tests.judge import printed
 from tests.town import Town
 
@@ -107,6 +108,23 @@ def test_termination_locks_end_starvation(new_town: Callable[..., Town]) -> None
             pass
     town.check()
     assert commands.status(town.folder)["aborts"]["units"] == broken
+
+
+def test_termination_locks_end_the_starvation_of_a_build(new_town: Callable[..., Town]) -> None:
+    town = joined(new_town("max_aborts = 3"))
+    done: list[bool] = []
+    with town.house() as house, town.maintainer() as maintainer:
+        record = house.warehouse.view("joined")
+        target = Target("joined", record.sql or "", None, "somebody asked for it", anew=True)
+        with faults.on("unit.evaluated", rewrite(town, done)):
+            outcomes = [maintainer.cycle([target])]
+            while outcomes[-1] is Outcome.BROKEN and len(outcomes) < 10:
+                outcomes.append(maintainer.cycle([target]))
+        assert outcomes == [Outcome.BROKEN] * 3 + [Outcome.WORKED]
+        assert done[:4] == [True, True, True, False], "the last attempt held the table still"
+        while maintainer.cycle() is not Outcome.IDLE:
+            pass
+    town.check()
 
 
 def test_without_the_locks_it_starves(new_town: Callable[..., Town]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,6 +61,23 @@ def test_a_source_that_gives_its_transaction_ids_again_has_a_queue_anew(warehous
     assert warehouse.messages() == []
     after = worker.receive("crm", [message(11)])
     assert [record.id for record in warehouse.messages()] == [after[11]] != [before[11]]
+
+
+def test_P2_a_transaction_that_got_the_id_of_one_that_a_crash_has_undone_is_another(
+    warehouse: Warehouse, worker: Worker
+) -> None:
+    numbers = worker.receive("crm", [message(11), message(12), message(13)])
+    worker.mark_messages([numbers[12]], "held", "by hand")
+    other = replace(message(12), last_sequence=99)
+    again = worker.receive("crm", [message(11), other, message(13)])
+    assert (again[11], again[13]) == (numbers[11], numbers[13])
+    assert again[12] > numbers[13], "it comes after all that was there"
+    assert [(record.xid, record.state) for record in warehouse.messages()] == [
+        (11, "waiting"),
+        (13, "waiting"),
+        (12, "waiting"),
+    ]
+    assert worker.receive("crm", [other]) == {12: again[12]}
 
 
 def test_what_every_extent_has_is_not_received_again(warehouse: Warehouse, worker: Worker) -> None:
