@@ -21,6 +21,17 @@ KINDS = (
 VIEWS = ("passengers", "totals", "idle")
 
 
+def test_complete_consistency_under_faults() -> None:
+    """No transaction is skipped, and every one has a state of its own, in the order of its source."""
+    kinds = ("source answer cut", "daemon killed at a point")
+    torture = Torture(seed=4, kinds=kinds, say=print, command="", consistency="complete", views=VIEWS)
+    summary = torture.run(seconds=0)
+    print(table(summary))
+    assert not summary.violations, "\n\n".join(map(str, summary.violations))
+    assert set(summary.faults) >= set(kinds)
+    assert summary.commits > 0
+
+
 def test_every_state_is_right_under_faults() -> None:
     """During each fault `status` has words for it and the other views go on; after it all catch up (Torture.suffer).
 

@@ -21,6 +21,7 @@ from tests.torture.faults_of_sources import (
     SourceFrozen,
     SourceKilled,
     SourceRefuses,
+    SourceRestarted,
     SourcesClockJumps,
     SourceSlow,
     TableLocked,
@@ -31,6 +32,7 @@ from tests.torture.faults_of_warehouse import (
     WarehouseFull,
     WarehouseKilled,
     WarehouseRefuses,
+    WarehouseRestarted,
     WarehouseSlow,
 )
 
@@ -47,6 +49,7 @@ KINDS: dict[str, type[Fault]] = {
         BackendTerminated,
         BackendKilled,
         SourceKilled,
+        SourceRestarted,
         SourceFrozen,
         SourceRefuses,
         SourceCut,
@@ -58,6 +61,7 @@ KINDS: dict[str, type[Fault]] = {
         Deadlock,
         SerializationFailure,
         WarehouseKilled,
+        WarehouseRestarted,
         WarehouseRefuses,
         WarehouseCut,
         WarehouseSlow,

@@ -69,6 +69,13 @@ class SourceKilled(_SourceAway):
         self.place.server.start()
 
 
+class SourceRestarted(SourceKilled):
+    kind = "source server restarted"
+
+    def strike(self) -> None:
+        self.place.server.stop()
+
+
 class SourceFrozen(_SourceAway):
     kind = "source frozen"
 

@@ -21,6 +21,13 @@ class WarehouseKilled(Fault):
         self.places.warehouse.server.start()
 
 
+class WarehouseRestarted(WarehouseKilled):
+    kind = "warehouse server restarted"
+
+    def strike(self) -> None:
+        self.places.warehouse.server.stop()
+
+
 class WarehouseRefuses(Fault):
     kind = "warehouse connection refused"
     lost = ALL

@@ -32,7 +32,7 @@ from tests.torture.history import History
 from tests.torture.places import Places, session
 from tests.torture.readers import Reader
 from tests.torture.recording import Data, Observer, Writer, begin, rest
-from tests.torture.traffic import SOURCES, Pace, Traffic, all_views, beacon_view, fixed_tables
+from tests.torture.traffic import PAIRS, SOURCES, Pace, Traffic, all_views, beacon_view, fixed_tables
 from tests.torture.workload import Workload
 
 __all__ = ["Summary", "Torture"]
@@ -238,15 +238,17 @@ class Torture:
             return str(error)
 
     def require_progress(self, sources: Sequence[str], when: str) -> None:
-        """A change at each of these sources reaches the readers."""
+        """A change at each of these sources reaches the readers, alone and joined with another of them."""
         numbers = {source: self._light(source) for source in sources}
+        wanted = {beacon_view(source): (number,) for source, number in numbers.items()}
+        for pair in PAIRS:
+            if set(pair) <= set(numbers):
+                wanted[beacon_view(*pair)] = tuple(numbers[source] for source in pair)
         deadline = time.monotonic() + CATCH_UP
-        while numbers:
-            numbers = {source: number for source, number in numbers.items() if self._seen(source) != number}
-            if numbers and time.monotonic() > deadline:
-                raise TortureFailed(
-                    f"{when}: views of {', '.join(numbers)} do not go on\n{self.status()}\n{self._log()[-3000:]}"
-                )
+        while wanted:
+            wanted = {view: shown for view, shown in wanted.items() if self._seen(view) != shown}
+            if wanted and time.monotonic() > deadline:
+                raise TortureFailed(f"{when}: {', '.join(wanted)} do not go on\n{self.status()}\n{self._log()[-3000:]}")
             time.sleep(0.1)
 
     def _light(self, source: str) -> int:
@@ -258,11 +260,11 @@ class Torture:
         )
         return self.number
 
-    def _seen(self, source: str) -> int | None:
+    def _seen(self, view: str) -> tuple[int, ...] | None:
         try:
             with session(self.places.warehouse.url) as cursor:
-                cursor.execute(f"SELECT number FROM public.{beacon_view(source)}")
-                return int(cursor.fetchone()[0])
+                cursor.execute(f"SELECT * FROM public.{view}")
+                return tuple(cursor.fetchone())
         except psycopg2.OperationalError:
             return None
 

@@ -1,7 +1,7 @@
 """What the applications at the sources do meanwhile: a thread per source that runs what the workload draws.
 
 Besides the workload's tables each source has two of fixed shape: `beacon`, one row whose number tells how far a view
-is, and `account`, where faults let sessions get into each other's way.
+is, alone or joined with another source's, and `account`, where faults let sessions get into each other's way.
 """
 
 from __future__ import annotations
@@ -18,21 +18,30 @@ from tests.torture.places import Place, session
 from tests.torture.recording import Data, Writer, settle
 from tests.torture.workload import SOURCES, VIEWS, Drawn, Workload
 
-__all__ = ["SOURCES", "Pace", "Traffic", "all_views", "beacon_view", "fixed_tables", "settled"]
+__all__ = ["PAIRS", "SOURCES", "Pace", "Traffic", "all_views", "beacon_view", "fixed_tables", "settled"]
 
 ACCOUNTS = 6
 QUEUE = 25
 """Messages that may wait before the sources are asked to slow down."""
 
 
-def beacon_view(source: str) -> str:
-    return f"beacon_{source}"
+def beacon_view(*sources: str) -> str:
+    """The view of one source's beacon, or of two, joined."""
+    return "_".join(["beacon", *sources])
+
+
+PAIRS = list(zip(SOURCES, [*SOURCES][1:] + [*SOURCES][:1], strict=True))
+"""Sources whose beacons are joined: each with the next one."""
 
 
 def all_views(names: Collection[str] = ()) -> dict[str, str]:
-    """The workload's views, or those of these names, one per source that reads nothing but its beacon, and one that a
-    reader holds."""
+    """The workload's views, or those of these names, those that read nothing but beacons, and one that a reader
+    holds."""
     beacons = {beacon_view(source): f"SELECT b.number FROM {source}.beacon b" for source in SOURCES}
+    beacons |= {
+        beacon_view(a, b): f"SELECT a.number, b.number AS other FROM {a}.beacon a JOIN {b}.beacon b ON a.one = b.one"
+        for a, b in PAIRS
+    }
     held = {"accounts_people": "SELECT a.id, a.amount FROM people.account a WHERE a.amount > 0"}
     return {**{name: text for name, text in VIEWS.items() if not names or name in names}, **beacons, **held}
 
@@ -41,8 +50,8 @@ def fixed_tables() -> list[str]:
     return [
         "CREATE TABLE account (id int PRIMARY KEY, amount int NOT NULL)",
         f"INSERT INTO account SELECT i, 100 FROM generate_series(1, {ACCOUNTS}) i",
-        "CREATE TABLE beacon (number bigint)",
-        "INSERT INTO beacon VALUES (0)",
+        "CREATE TABLE beacon (number bigint, one int)",
+        "INSERT INTO beacon VALUES (0, 1)",
         "CREATE TABLE unwatched (number bigint)",
     ]
 

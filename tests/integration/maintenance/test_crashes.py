@@ -59,10 +59,7 @@ def crashing(
     town.close()
 
 
-POINTS = [point for point in faults.POINTS if point.startswith(("install.", "acknowledge."))]
-
-
-@pytest.mark.parametrize("point", ["unit.messages-received", "sweep.after-hop", "unit.checked", *POINTS])
+@pytest.mark.parametrize("point", faults.POINTS)
 def test_kill_9_at_every_point_then_restart(crashing: Crashing, point: str) -> None:
     town, before = crashing.town, crashing.rows
     assert town.extent("v") == before
