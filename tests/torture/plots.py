@@ -110,9 +110,31 @@ def open_subtransaction(stage: Stage) -> None:
 @scenario
 def lost_with_the_server(stage: Stage) -> None:
     """P2: a source that answers COMMIT before its disk has it crashes; what is lost must not have been installed."""
+    _lost(stage, inside=False)
+
+
+@scenario
+def lost_inside_a_unit(stage: Stage) -> None:
+    """P2: the same while a unit has read it; a server that is back knows nothing of it."""
+    _lost(stage, inside=True)
+
+
+def _lost(stage: Stage, *, inside: bool) -> None:
     server = Server(
         {"synchronous_commit": "off", "wal_writer_delay": "10s", "wal_writer_flush_after": "1GB", "autovacuum": "off"}
     ).start()
+
+    def crash(number: int, xid: int) -> bool:
+        stage.recorded.writers["one"][0].close()
+        server.crash()
+        server.start()
+        if _ask(server.url(), f"SELECT count(*) FROM r WHERE id = {number}"):
+            return False
+        stage.history.transactions = [t for t in stage.history.transactions if t.xid != xid]
+        while stage.do("one", f"INSERT INTO r VALUES (10{number}, 2)") < xid:
+            pass
+        return True
+
     try:
         stage.source("one", "SET synchronous_commit = on", "CREATE TABLE r (id int, k int)", url=server.url())
         stage.view("v", "SELECT r.id, r.k FROM one.r r")
@@ -120,14 +142,14 @@ def lost_with_the_server(stage: Stage) -> None:
         for number in range(6):
             _ask(server.url(), "CHECKPOINT")
             xid = stage.do("one", f"INSERT INTO r VALUES ({number}, 1)")
-            stage.settle()
-            stage.recorded.writers["one"][0].close()
-            server.crash()
-            server.start()
-            if not _ask(server.url(), f"SELECT count(*) FROM r WHERE id = {number}"):
-                stage.history.transactions = [t for t in stage.history.transactions if t.xid != xid]
-                while stage.do("one", f"INSERT INTO r VALUES (10{number}, 2)") < xid:
-                    pass
+            lost: list[bool] = []
+            if inside:
+                with stage.at("unit.swept", lambda number=number, xid=xid, lost=lost: lost.append(crash(number, xid))):
+                    stage.settle()
+            else:
+                stage.settle()
+                lost.append(crash(number, xid))
+            if any(lost):
                 break
         stage.settle()
         stage.at_rest = False  # the log is gone with the server
@@ -200,6 +222,18 @@ def truncated_while_read(stage: Stage) -> None:
     stage.begin()
     stage.do("one", "INSERT INTO r VALUES (2, 1)")
     with stage.at("sweep.before-hop", lambda: stage.change("two", "TRUNCATE s", "s")):
+        stage.settle()
+    stage.do("two", "INSERT INTO s VALUES (7, 1)")
+    stage.settle()
+
+
+@scenario
+def log_emptied_while_read(stage: Stage) -> None:
+    """R1: our own log is a table too; who empties it makes it read as empty, and nothing fails."""
+    _two_sources(stage)
+    stage.begin()
+    stage.do("one", "INSERT INTO r VALUES (2, 1)")
+    with stage.at("unit.messages-received", lambda: _ask(stage.town.sources["one"], "TRUNCATE dyda.log")):
         stage.settle()
     stage.do("two", "INSERT INTO s VALUES (7, 1)")
     stage.settle()
