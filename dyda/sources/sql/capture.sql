@@ -12,8 +12,8 @@ AS $body$
     FROM dyda.key k
 $body$;
 
--- Record a gap. The advisory lock is held until the writer's transaction ends and is released only after its rows became
--- visible: who reads the counter first, finds the lock free next and takes a snapshot last, has every row behind that
+-- Record a gap. The lock is held until the writer's transaction ends and is released only after its rows became visible;
+-- nobody else takes one of its kind, or may (anybody may take an advisory one). Who reads the counter first, finds the lock free next and takes a snapshot last, has every row behind that
 -- counter in the snapshot (otherwise a resync could miss a writer that commits a moment later).
 CREATE OR REPLACE FUNCTION dyda.mark_gap() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
@@ -28,7 +28,7 @@ BEGIN
         NULL;  -- without the key this transaction may have to wait again
     END;
     BEGIN
-        PERFORM pg_advisory_xact_lock_shared(1685677153, 1);
+        LOCK TABLE dyda.mark IN ROW SHARE MODE;
     EXCEPTION WHEN OTHERS THEN
         -- No lock to be had (the lock table may be full). The gap counts all the same, and is open until every
         -- transaction up to this one has ended.

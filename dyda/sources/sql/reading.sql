@@ -11,8 +11,8 @@ AS $body$
 BEGIN
     SELECT last_value INTO STRICT gap FROM dyda.gap;
     SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-                   WHERE d.datname = current_database() AND l.locktype = 'advisory'
-                     AND l.classid = 1685677153 AND l.objid = 1 AND l.objsubid = 2)
+                   WHERE d.datname = current_database() AND l.locktype = 'relation'
+                     AND l.relation = 'dyda.mark'::regclass AND l.mode = 'RowShareLock')
         OR (SELECT u.last_value >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint FROM dyda.gap_until u)
         INTO unsettled;
     SELECT c.project INTO project FROM dyda.consumer c;
