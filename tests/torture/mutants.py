@@ -99,7 +99,7 @@ def main() -> None:
             if bad:
                 print(clean.output)
                 sys.exit(1)
-        widths = (39, 17, 18, 22)
+        widths = (39, 17, 18, 24)
         heads = ("mutant", "section", "rule", "scenario")
         print("".join(head.ljust(width) for head, width in zip(heads, widths, strict=True)) + "outcome", flush=True)
         for mutant in mutants:
