@@ -49,6 +49,11 @@ class DydaError(Exception):
     def __str__(self) -> str:
         return f"{self.what}\n{self.remedy}" if self.remedy else self.what
 
+    @property
+    def in_one_line(self) -> str:
+        """The same for a log, whose lines are one message each."""
+        return f"{self.what}. {self.remedy}" if self.remedy else self.what
+
 
 LONGEST = 1500
 """Characters of a sentence that somebody still reads: a name or a value of a megabyte must not bury what happened."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dyda.model.message import DataUpdate
+from dyda.model.visible import visible
 from scheduler.deco import Plan
 from scheduler.dependencies import Edge, EdgeKind, Entry
 from scheduler.footprint import Effect, Footprint
@@ -95,10 +96,11 @@ def text(drawing: Drawing) -> str:
     for node in drawing.nodes:
         state = "" if node.state is State.PENDING else f" [{node.state.value}]"
         unconcerned = "" if node.concerned else " (concerns no view)"
-        lines.append(f"{node.number}  {node.source}  {node.kind}{state}  {node.label}{unconcerned}")
+        what = visible(f"{node.source}  {node.kind}{state}  {node.label}")
+        lines.append(f"{node.number}  {what}{unconcerned}")
         for edge in waits.get(node.number, ()):
             arrow = "<──" if edge.kind is EdgeKind.SEMANTIC else "<╌╌"
-            lines.append(f"    {arrow} {edge.before}  {edge.kind.value}: {edge.reason}")
+            lines.append(f"    {arrow} {edge.before}  {edge.kind.value}: {visible(edge.reason)}")
     lines += [f"merged: {numbers(group, limit=50)}" for group in drawing.groups]
     return "\n".join(lines) + "\n" if lines else "no messages\n"
 
@@ -130,4 +132,4 @@ def _dot_node(node: DrawnNode, indent: str) -> str:
 
 def _quoted(text: str) -> str:
     """A dot string. Backslashes are doubled, or `\\n` in an identifier would become a line break."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    return '"' + visible(text, kept="\n").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -19,6 +19,7 @@ from rich.text import Text
 from dyda.cli.options import CommonCommand, common
 from dyda.cli.output import console, log, say, show_json
 from dyda.cli.views import show_verification
+from dyda.model.visible import visible
 
 if TYPE_CHECKING:
     from dyda.commands.demo import Frame
@@ -74,7 +75,8 @@ class _Screen(contextlib.AbstractContextManager["_Screen"]):
 
     def step(self, text: str) -> None:
         self._end_table()
-        log(f"• {text}")
+        for line in f"• {text}".splitlines():
+            log(line)
 
     def watch(self, frame: Frame) -> None:
         if self._moving:
@@ -110,11 +112,11 @@ class _Screen(contextlib.AbstractContextManager["_Screen"]):
         title = Text(f"{view}, {now.total()} rows", style="bold")
         grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, min_width=60)
         for name in frame.columns[view]:
-            grid.add_column(Text(name))
+            grid.add_column(Text(visible(name)))
         # New rows first, in green, so that the table visibly moves however long it is.
         shown = sorted(now.elements(), key=lambda row: row in before)[:MOST_SHOWN]
         for row in shown:
-            grid.add_row(*(Text(str(value)) for value in row), style="" if row in before else "green")
+            grid.add_row(*(Text(visible(str(value))) for value in row), style="" if row in before else "green")
         # Always the same height: a picture that grows and shrinks is hard to watch.
         for _ in range(MOST_SHOWN - len(shown)):
             grid.add_row("")

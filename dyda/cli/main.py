@@ -21,6 +21,7 @@ from dyda.cli.project import apply_command, init_command, sources_group
 from dyda.cli.running import daemon_command, status_command, stop_command
 from dyda.cli.views import verify_command, views_group
 from dyda.errors import DydaError
+from dyda.model.visible import visible
 from dyda.passwords import hidden
 
 __all__ = ["cli", "main"]
@@ -72,7 +73,9 @@ def main() -> NoReturn:
         code = cli.main(prog_name="dyda", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        said = io.StringIO()
+        error.show(said)  # it quotes what was typed
+        click.echo(visible(said.getvalue(), kept="\n\t"), nl=False, err=True)
         code = error.exit_code
     except DydaError as error:
         code = _failed(str(error), error.exit_code)
@@ -114,7 +117,7 @@ def _refuse_unreadable_arguments() -> None:
 
 def _unexpected(error: Exception) -> int:
     if os.environ.get("DYDA_DEBUG"):
-        click.echo(hidden(traceback.format_exc()), err=True)
+        click.echo(visible(hidden(traceback.format_exc()), kept="\n\t"), err=True)
     message = hidden(f"unexpected {type(error).__name__}: {error}".strip())
     return _failed(f"{message}\nThis is a fault in DyDa. With DYDA_DEBUG=1 it shows where it happened.", 1)
 
@@ -126,5 +129,5 @@ def _reader_gone() -> int:
 
 
 def _failed(message: str, code: int) -> int:
-    click.echo(click.style("error: ", fg="red", bold=True) + message, err=True)
+    click.echo(click.style("error: ", fg="red", bold=True) + visible(message, kept="\n\t"), err=True)
     return code

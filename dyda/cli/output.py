@@ -1,4 +1,4 @@
-"""How answers look: JSON, or aligned tables. Values of users are never read as markup."""
+"""How answers look: JSON, or aligned tables. Values of users are never read as markup, nor by the terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,20 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["console", "facts", "log", "progress", "say", "show_json", "state_text", "table"]
+from dyda.model.visible import unseen, visible
+
+__all__ = [
+    "console",
+    "facts",
+    "log",
+    "progress",
+    "say",
+    "say_lines",
+    "several_lines",
+    "show_json",
+    "state_text",
+    "table",
+]
 
 Report = Callable[[str, int, int], None]
 """Text, done and total: what the commands call to tell how far they are."""
@@ -65,23 +78,38 @@ def console(stream: TextIO | None = None) -> Console:
 
 
 def say(text: str) -> None:
-    """A line of the answer."""
-    click.echo(text)
+    """A line of the answer; it may begin with an empty one."""
+    click.echo(_line(text))
+
+
+def say_lines(text: str) -> None:
+    """Lines of the answer that were written as lines."""
+    click.echo(visible(text, kept="\n\t"))
 
 
 def log(text: str) -> None:
-    """A line for the log."""
-    click.echo(text, err=True)
+    """A line for the log; it may begin with an empty one."""
+    click.echo(_line(text), err=True)
+
+
+def _line(text: str) -> str:
+    """What follows the beginning is one line, whatever it quotes: nobody else writes lines here."""
+    line = text.removeprefix("\n")
+    return text[: len(text) - len(line)] + visible(line, kept="\t")
 
 
 def show_json(value: Any) -> None:
     # Where a letter cannot be written it is escaped as JSON does it, not as the terminal would.
     readable = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
-    click.echo(json.dumps(value, ensure_ascii=not readable, indent=2, default=str))
+    text = json.dumps(value, ensure_ascii=not readable, indent=2, default=str)
+    # JSON itself escapes C0 alone; a terminal obeys others, too.
+    click.echo(text.translate({ord(letter): json.dumps(letter)[1:-1] for letter in unseen(text, kept="\n")}))
 
 
 def state_text(value: Any) -> Text:
     """A cell: None is empty, yes and no are words, states have their colour on terminals."""
+    if isinstance(value, Text):
+        return value
     if value is None:
         return Text("")
     if isinstance(value, bool):
@@ -89,10 +117,15 @@ def state_text(value: Any) -> Text:
     if isinstance(value, float):
         return Text(f"{value:.1f}")
     if isinstance(value, list | tuple):
-        return Text(", ".join(str(item) for item in value))
+        return Text(visible(", ".join(str(item) for item in value)))
     if isinstance(value, Mapping):
-        return Text(", ".join(f"{name} {item}" for name, item in value.items()))
-    return Text(str(value), style=COLOURS.get(str(value), ""))
+        return Text(visible(", ".join(f"{name} {item}" for name, item in value.items())))
+    return Text(visible(str(value)), style=COLOURS.get(str(value), ""))
+
+
+def several_lines(text: str) -> Text:
+    """A cell whose lines were written as lines."""
+    return Text(visible(text, kept="\n"))
 
 
 def table(columns: Sequence[tuple[str, str]], rows: Sequence[Mapping[str, Any]], none: str) -> None:
@@ -103,7 +136,7 @@ def table(columns: Sequence[tuple[str, str]], rows: Sequence[Mapping[str, Any]],
     grid = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, header_style="bold")
     for key, heading in columns:
         numbers = all(_is_number(row.get(key)) for row in rows) and any(row.get(key) is not None for row in rows)
-        grid.add_column(heading, justify="right" if numbers else "left", overflow="fold")
+        grid.add_column(visible(heading), justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         grid.add_row(*(state_text(row.get(key)) for key, _ in columns))
     console().print(grid)
@@ -116,7 +149,7 @@ def facts(pairs: Sequence[tuple[str, Any]]) -> None:
     grid.add_column(overflow="fold")
     for name, value in pairs:
         if value not in (None, "", [], {}):
-            grid.add_row(name, state_text(value))
+            grid.add_row(visible(name), state_text(value))
     console().print(grid)
 
 
@@ -148,7 +181,7 @@ def progress() -> Iterator[Report]:
 
         def bar(text: str, done: int, total: int) -> None:
             if text not in tasks:
-                tasks[text] = bars.add_task(text, total=total or None)
+                tasks[text] = bars.add_task(visible(text), total=total or None)
             bars.update(tasks[text], completed=done, total=total or None)
 
         yield bar

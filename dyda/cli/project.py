@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dyda.cli.options import CommonCommand, CommonGroup, common
-from dyda.cli.output import log, progress, say, show_json, table
+from dyda.cli.output import log, progress, say, several_lines, show_json, table
 from dyda.errors import DydaError
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def sources_check() -> None:
         show_json(answer)
     else:
         columns = [("source", "SOURCE"), ("level", "LEVEL"), ("what", "WHAT"), ("remedy", "REMEDY")]
-        table(columns, answer, "No sources: add [sources.NAME] to dyda.toml.")
+        rows = [{**finding, "remedy": several_lines(finding["remedy"])} for finding in answer]
+        table(columns, rows, "No sources: add [sources.NAME] to dyda.toml.")
     if any(finding["level"] == "error" for finding in answer):
         sys.exit(1)
 

@@ -76,7 +76,8 @@ def status_command() -> None:
     if blockers := answer.get("blocked_by"):
         say("\nan installation waits for these sessions at the warehouse:")
         columns = ["pid", "user", "application", "since", "query"]
-        table([(name, name.upper()) for name in columns], blockers, "")
+        rows = [{**blocker, "query": " ".join((blocker["query"] or "").split())} for blocker in blockers]
+        table([(name, name.upper()) for name in columns], rows, "")
 
 
 @click.command("stop", cls=CommonCommand)

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from dyda.cli.options import CommonCommand, CommonGroup, common
-from dyda.cli.output import facts, log, progress, say, show_json, table
+from dyda.cli.output import facts, log, progress, say, say_lines, show_json, table
 from dyda.cli.running import view_columns
+from dyda.model.visible import visible
 
 __all__ = ["verify_command", "views_group"]
 
@@ -41,7 +42,7 @@ def views_show(name: str, sql: bool) -> None:
         show_json({"sql": answer["sql"]} if sql else answer)
         return
     if sql:
-        say((answer["sql"] or "").rstrip("\n"))
+        say_lines((answer["sql"] or "").rstrip("\n"))
         return
     hidden = ("columns", "sql", "definition", "file", "preferences")
     facts([(key.replace("_", " "), value) for key, value in answer.items() if key not in hidden])
@@ -51,7 +52,7 @@ def views_show(name: str, sql: bool) -> None:
         say("")
         _show_preferences(answer["preferences"])
     say("")
-    say((answer["sql"] or "").rstrip("\n"))
+    say_lines((answer["sql"] or "").rstrip("\n"))
 
 
 def _show_preferences(preferences: dict[str, Any]) -> None:
@@ -131,8 +132,8 @@ def views_diff(name: str, before: int | None, after: int | None) -> None:
     if not answer["diff"]:
         log(f"version {answer['from']} and version {answer['to']} of {name} say the same.")
     for line in answer["diff"]:
-        # click takes the colours away where there is no terminal.
-        click.secho(line, fg=DIFF_COLOURS.get(line[:1]) if not line.startswith(("---", "+++")) else None)
+        colour = None if line.startswith(("---", "+++")) else DIFF_COLOURS.get(line[:1])
+        click.secho(visible(line, kept="\t"), fg=colour)  # which click leaves out where there is no terminal
 
 
 DIFF_COLOURS = {"-": "red", "+": "green", "@": "cyan"}

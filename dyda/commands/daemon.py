@@ -54,9 +54,9 @@ def run_daemon(folder: Path, until_idle: bool, log: Callable[[str], None]) -> in
                         return code
                 except Fenced as error:
                     spark.close()
-                    log(str(error))
+                    log(error.in_one_line)
             except WarehouseUnreachable as error:
-                log(str(error))
+                log(error.in_one_line)
                 if until_idle and time.monotonic() - seen_at > PATIENCE:
                     return 1
                 stopping.wait(1.0)
@@ -107,7 +107,7 @@ def _serve(
         if outcome is Outcome.BLOCKED:
             blocked_since = blocked_since or time.monotonic()
             if until_idle and time.monotonic() - blocked_since > PATIENCE:
-                log(str(maintainer.obstacle or "something needed stays out of reach"))
+                log(maintainer.obstacle.in_one_line if maintainer.obstacle else "something needed stays out of reach")
                 return 1
         else:
             blocked_since = None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, UpdateMessage
+from dyda.model.visible import visible
 from scheduler import Unit, UnitKind
 from scheduler.drawing import Drawing
 
@@ -61,7 +61,7 @@ def picture_of(
     blocks += _waiting(drawing, planned)
     shown = _first(blocks, limit)
     kept = {number for block in shown for number in block.numbers}
-    nodes = tuple(replace(node, source=_printable(node.source)) for node in drawing.nodes if node.number in kept)
+    nodes = tuple(replace(node, source=visible(node.source)) for node in drawing.nodes if node.number in kept)
     return Picture(
         Drawing(
             nodes,
@@ -80,15 +80,7 @@ def caption(message: UpdateMessage) -> Caption:
     rows = f"{message.rows:,} row{'s' * (message.rows != 1)}" if message.rows or not done else ""
     relations = sorted(message.relations)
     names = [name.table if name.schema == "public" else f"{name.schema}.{name.table}" for name in relations]
-    return Caption(_printable(" + ".join([*done, *filter(None, [rows])])), _printable(", ".join(names)))
-
-
-def _printable(text: str) -> str:
-    """A line break or another control character of a name, written as an escape: a picture has no place for one."""
-    return "".join(repr(letter)[1:-1] if unicodedata.category(letter) in _CONTROL else letter for letter in text)
-
-
-_CONTROL = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+    return Caption(visible(" + ".join([*done, *filter(None, [rows])])), visible(", ".join(names)))
 
 
 def _told(change: Change) -> Iterable[str]:

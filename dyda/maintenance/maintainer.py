@@ -212,7 +212,7 @@ class Maintainer:
     def blocked(self, error: DydaError) -> Outcome:
         """Something stands in the way of everything; it is said once, and tried again."""
         if self.obstacle is None or self.obstacle.what != error.what:
-            self.log(str(error))
+            self.log(error.in_one_line)
         self.obstacle = error
         return Outcome.BLOCKED
 

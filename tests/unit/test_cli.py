@@ -79,6 +79,77 @@ def test_an_error_is_one_message_on_standard_error(run: Run, monkeypatch: pytest
     assert run("views") == (1, "", "error: the table [x] is away\nBring it back.\n")
 
 
+ATTACK = "x\x1b[2J\n2026-01-01T00:00:00Z all is well\x9b31m\u202e\x7f"
+SHOWN = r"x\x1b[2J\n2026-01-01T00:00:00Z all is well\x9b31m\u202e\x7f"
+"""How a value of a source looks that is meant for the operator's terminal, and how it is shown."""
+
+
+def test_values_of_the_sources_are_shown_and_never_sent(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    sick = {"name": ATTACK, "reachable": False, "error": ATTACK}
+    answer = {"daemon": {"running": False, "error": ATTACK}, "sources": [sick], "views": [{**VIEW, "reason": ATTACK}]}
+    monkeypatch.setattr(commands, "status", lambda folder: answer)
+    code, out, _ = run("status")
+    assert code == 0
+    assert out.count(SHOWN) == 4
+    assert len(out.splitlines()) == 8, "no line more than there are"
+    _unsent(out)
+    _, out, _ = run("status", "--json")
+    assert json.loads(out) == answer
+    _unsent(out)
+
+    constraint = {"kind": ATTACK, "constraint": ATTACK, "result": "violated", "violations": 1, "reason": None}
+    checked = [{**constraint, "applied": True, "samples": [{ATTACK: ATTACK}]}]
+    monkeypatch.setattr(commands, "knowledge_check", lambda folder: checked)
+    code, out, err = run("knowledge", "check")
+    assert code == 3
+    assert out.count(SHOWN) == 3
+    assert err == f"\n{SHOWN}: rows that violate it\n"
+    _unsent(out)
+
+    shown = {"name": "v", "sql": f"SELECT a,\n\tb -- {ATTACK}\n", "columns": [{"name": ATTACK, "type": ATTACK}]}
+    monkeypatch.setattr(commands, "views_show", lambda folder, name: shown)
+    _, out, _ = run("views", "show", "v")
+    assert "SELECT a,\n\tb -- x\\x1b[2J\n" in out, "lines that are meant stay"
+    _unsent(out)
+    monkeypatch.setattr(commands, "views_diff", lambda *words: {"from": 1, "to": 2, "diff": [f"+{ATTACK}"]})
+    assert run("views", "diff", "v")[1] == f"+{SHOWN}\n"
+
+
+def test_a_line_of_the_log_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def daemon(folder: Path, until_idle: bool, log: Callable[[str], None]) -> int:
+        log(f"view v is held: [row of crm.public.t: a = {ATTACK}]")
+        return 0
+
+    monkeypatch.setattr(commands, "run_daemon", daemon)
+    _, _, err = run("daemon")
+    (line,) = err.splitlines()
+    assert line.endswith(f"view v is held: [row of crm.public.t: a = {SHOWN}]")
+
+
+@pytest.mark.parametrize("error", [DydaError(ATTACK, "Bring it back."), ValueError(ATTACK)])
+def test_errors_send_nothing_to_the_terminal(run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fail(folder: Path) -> list[dict[str, Any]]:
+        raise error
+
+    monkeypatch.setattr(commands, "views", fail)
+    monkeypatch.setenv("DYDA_DEBUG", "1")
+    _, _, err = run("views")
+    assert r"x\x1b[2J" in err
+    _unsent(err)
+    _unsent(run("views", "show", "v", "--\x1b[2J")[2])
+
+
+def test_statements_to_run_keep_their_lines(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = {"source": "crm", "level": "warning", "what": ATTACK, "remedy": "GRANT a;\nGRANT \x1b;"}
+    monkeypatch.setattr(commands, "sources_check", lambda folder: [finding])
+    _, out, _ = run("sources", "check")
+    assert [line.split()[-2:] for line in out.splitlines()[1:]] == [["GRANT", "a;"], ["GRANT", "\\x1b;"]]
+
+
+def _unsent(said: str) -> None:
+    assert not set(said) & set("\x1b\x9b\x7f\u202e")
+
+
 def test_a_fault_of_ours_is_no_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "views", lambda folder: 1 // 0)
     code, out, err = run("views")

@@ -47,6 +47,37 @@ AS $body$
     WHERE c.oid = relation
 $body$;
 
+-- What may be shown of a query: its DDL of tables, views, types and schemas, in one line and without comments. Whatever
+-- else was sent with it may hold a password (ALTER ROLE, a function's argument, rows), and so may every literal (the key
+-- in USING decrypt(a, 'key')). Where quotes cannot be told from what they enclose (backslashes, $$, nested comments, the
+-- end of what is read), nothing is shown from that statement on.
+CREATE OR REPLACE FUNCTION dyda.shown(query text) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
+AS $body$
+    WITH words AS (
+        SELECT m.word[1] AS word, m.place, m.word[1] ~ '^(\s|--|/\*.)' AS blank,
+               count(*) FILTER (WHERE m.word[1] = ';') OVER (ORDER BY m.place) AS statement
+        FROM regexp_matches(
+            left(query, 10000),
+            '(?:\s|--[^\n\r]*|/\*(?:[^*]|\*+[^*/])*\*+/)+|(?:''[^'']*'')+|(?:"[^"]*")+|[^\s"'';/$-]+|/\*|.', 'g'
+        ) WITH ORDINALITY AS m (word, place)
+    ), statements AS (
+        SELECT w.statement, btrim(string_agg(
+            CASE WHEN w.blank THEN ' ' WHEN w.word LIKE '''%' THEN '''...''' ELSE w.word END, '' ORDER BY w.place)) AS line
+        FROM words w WHERE w.word <> ';' GROUP BY w.statement
+    )
+    SELECT coalesce(string_agg(s.line, '; ' ORDER BY s.statement), '')
+    FROM statements s
+    WHERE s.line COLLATE "C" ~* ('^(DROP |(ALTER|CREATE) ((OR REPLACE|UNLOGGED|MATERIALIZED|FOREIGN) )*'
+                                 '(TABLE|VIEW|INDEX|SEQUENCE|TYPE|DOMAIN|SCHEMA)\M)')
+      AND s.statement < coalesce((
+          SELECT min(w.statement) FROM words w
+          WHERE w.word IN ('''', '"', '$', '/*') OR w.word ~ '^''.*\\' OR w.blank AND w.word ~ '/\*([^*]|\*+[^*/])*/\*'
+      ), 10000)
+$body$;
+
 -- A watched relation as it is now; null if it is gone. Printed under a pinned search_path, so that types are always called
 -- the same. `rest`: what no row depends on, for those who want to know what an ALTER TABLE was about.
 CREATE OR REPLACE FUNCTION dyda.describe(watched oid) RETURNS jsonb
@@ -234,7 +265,7 @@ $body$;
 -- Compare a watched relation with what was known of it; if it differs, log both and remember the present. `made` are the
 -- tables that this command created, `touched` those of its tables that it was about (null: all). The entry's image:
 --   schema, table    the name it was asked for by
---   command, ddl     PostgreSQL's tag and the text of the query
+--   command, ddl     PostgreSQL's tag and what may be shown of the query
 --   before, after    dyda.describe then and now; no `before`: never described, `after` null: gone
 --   came, went       tables of its hierarchy, see dyda.follow; repaired: likewise
 --   rewritten        why its rows were rewritten, as table_rewrite tells it (0: they were not)
@@ -268,7 +299,7 @@ BEGIN
     END IF;
     INSERT INTO dyda.log (op, root, relid, image)
     SELECT 'S', watched, watched, json_build_object(
-        'schema', w.schema_name, 'table', w.table_name, 'command', command, 'ddl', left(current_query(), 10000),
+        'schema', w.schema_name, 'table', w.table_name, 'command', command, 'ddl', dyda.shown(current_query()),
         'before', known, 'after', now, 'came', followed.came, 'went', followed.went, 'repaired', followed.repaired,
         'rewritten', rewritten, 'unseen', looked.unseen OR coalesce(unseen, false))::text
     FROM dyda.watched w WHERE w.root = watched;
@@ -299,13 +330,14 @@ BEGIN
     END IF;
     INSERT INTO dyda.log (op, root, relid, image)
     SELECT 'S', new, new, json_build_object(
-        'schema', wanted_schema, 'table', wanted_table, 'command', command, 'ddl', left(current_query(), 10000),
+        'schema', wanted_schema, 'table', wanted_table, 'command', command, 'ddl', dyda.shown(current_query()),
         'old', old::bigint, 'new', new::bigint, 'after', dyda.describe(new))::text;
 END
 $body$;
 
 REVOKE ALL ON FUNCTION
-    dyda.noted(), dyda.note(jsonb), dyda.columns(oid[]), dyda.fingerprints(oid[]), dyda.tree(oid), dyda.shown(oid), dyda.describe(oid),
+    dyda.noted(), dyda.note(jsonb), dyda.columns(oid[]), dyda.fingerprints(oid[]), dyda.tree(oid), dyda.shown(oid), dyda.shown(text),
+    dyda.describe(oid),
     dyda.follow(oid, oid[]), dyda.look_at(oid, oid[]), dyda.lasting(oid), dyda.remember(oid),
     dyda.observe(oid, text, oid[], oid[]), dyda.replaced(text, text, oid, oid, text)
     FROM PUBLIC;

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from dyda import commands
+from dyda.cli.main import cli
 from dyda.engine.columns import LARGEST_VALUE
 from dyda.errors import ValueTooLarge
 from tests.town import Town
@@ -104,8 +106,8 @@ POISONS = (
         "k int, t text",
         "(1, '1')",
         "SELECT p.k, sum(CAST(p.t AS INT)) AS n FROM one.grouped p GROUP BY p.k",
-        "(2, '2.5.')",
-        ("'2.5.'",),
+        r"(2, E'2.5\x1b[2J\nall is well')",
+        ("'2.5\x1b[2J", "t = 2.5\x1b[2J\nall is well"),
         "t = '2'",
     ),
     Poison(
@@ -180,6 +182,13 @@ def test_every_poison_is_set_aside_shown_and_overcome(poisoned: Town) -> None:
         assert view["reason"].startswith(f"message {message['id']} is quarantined: ")
         assert [row["values"]["k"] for row in message["samples"]] == ["2"]
         assert sum(town.extent(poison.name).values()) == 1, "its last correct rows are served"
+
+    # To the operator's terminal it is a text, whatever it says.
+    for words in (["status"], ["views"], ["pending"], ["pending", "show", str(messages["grouped"]["id"])]):
+        said = CliRunner().invoke(cli, ["-C", str(town.folder), *words], catch_exceptions=False).output
+        assert r"t = 2.5\x1b[2J\nall is well" in said
+        assert "\x1b" not in said
+        assert not [line for line in said.splitlines() if line.startswith("all is well")]
 
     # Three ways out: correct the row and retry; skip, and the view is rebuilt; a view that tolerates the row.
     for poison in POISONS:

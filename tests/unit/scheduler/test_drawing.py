@@ -52,6 +52,13 @@ def test_text_says_what_waits_for_what_and_why() -> None:
     assert text(Schedule().drawing()) == "no messages\n"
 
 
+def test_names_are_shown_and_never_sent_to_a_terminal() -> None:
+    schedule = Schedule([view("v", "a.r\x1b\n9  z(x)", "b.s(x)")], effect=effect)
+    schedule.add([data(1, "a.r\x1b\n9  z"), data(2, "b.s")])
+    assert text(schedule.drawing()).splitlines()[0] == r"1  a  data  +1 −0 a.public.`r\x1b\n9  z`"
+    assert "\x1b" not in dot(schedule.drawing())
+
+
 def test_dot_draws_the_two_kinds_apart_and_quotes_names() -> None:
     schedule = Schedule([view("v", 'a.r"\\n(x)', "b.s(x)")], effect=effect)
     schedule.add([data(1, 'a.r"\\n'), data(2, "b.s"), schema(3, "b.s", "DROP x")])
