@@ -8,7 +8,7 @@ from typing import Any
 from dyda.errors import DydaError, RelationRefused, SourceUnreachable, UnknownRelation
 from dyda.sources import catalog
 from dyda.sources.connection import FRESH, Sessions
-from dyda.sources.ownership import CAPTURE_ROLE, CaptureRole
+from dyda.sources.ownership import CaptureRole, who_can_replace
 from dyda.sources.settings import Finding
 from dyda.sources.state import CaptureState, read_state
 
@@ -72,7 +72,7 @@ def _dyda_rights(cursor: Any, role: str, database: str, project: str) -> tuple[C
         found = [Finding("ok", "capture is not attached yet; the role may attach it")]
         if not superuser:
             found.append(_no_events())
-        return None, found + _owner(cursor, role)
+        return None, found + _owner(cursor, role, database)
     cursor.execute("SELECT has_schema_privilege('dyda', 'USAGE')")
     if not cursor.fetchone()[0]:
         return None, [Finding("error", "the role may not use schema dyda", grants(role))]
@@ -95,34 +95,61 @@ def _dyda_rights(cursor: Any, role: str, database: str, project: str) -> tuple[C
     found = [Finding("ok", f"capture is attached, {len(state.watched)} relations watched")]
     if not state.event_triggers:
         found.append(_no_events())
-    return state, found + _owner(cursor, role)
+    return state, found + _owner(cursor, role, database)
 
 
-def _owner(cursor: Any, role: str) -> list[Finding]:
-    """Whether capture runs with the rights of a role that cannot log in, and whether that is safe from this one."""
+def _owner(cursor: Any, role: str, database: str) -> list[Finding]:
+    """Whether capture runs with the rights of a role that cannot log in, and whether superusers are safe from it."""
     capture_role = CaptureRole.find(cursor)
     cursor.execute(
-        "SELECT pg_get_userbyid(p.proowner), r.rolcanlogin OR r.rolsuper, pg_has_role(p.proowner, 'USAGE'),"
+        "SELECT pg_get_userbyid(p.proowner), r.rolcanlogin, r.rolsuper, pg_has_role(p.proowner, 'USAGE'),"
+        " has_database_privilege(current_database(), 'CREATE'),"
         " EXISTS (SELECT FROM pg_event_trigger e WHERE e.evtfoid = to_regprocedure('dyda.command_ended()'))"
         " FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner WHERE p.oid = to_regprocedure('dyda.capture()')"
     )
     found = cursor.fetchone()
-    owner, login, mine, events = found or (role, True, True, False)
-    if events and mine and not capture_role.superuser:
-        what = f"event triggers run functions that {role} may replace, also in a superuser's transactions"
-        revoke = f"REVOKE {_quoted(owner)} FROM {_quoted(role)};\n{grants(role)}"
-        return [Finding("warning", what, revoke if owner != role else "Run `dyda apply` once as a superuser.")]
+    owner, login, superuser, mine, may_move, events = found or (role, True, capture_role.superuser, True, True, False)
+    given = owner == capture_role.name and not capture_role.login
+    replacing = who_can_replace(cursor) if events else ()
+    if replacing:
+        names = ", ".join(replacing)
+        what = f"event triggers run functions that {names} may replace, also in a superuser's transactions"
+        remedy = "Run: dyda apply" if capture_role.superuser else "Run `dyda apply` once as a superuser."
+        if given and replacing == capture_role.members:
+            remedy = _revocations(cursor, capture_role) + (f"\n{grants(role)}" if role in replacing else "")
+        return [Finding("warning", what, remedy)]
     will_be_given = capture_role.usable or (capture_role.oid is None and capture_role.may_create)
-    if not login or (found is None and will_be_given):
+    if given or (found is None and will_be_given):
         return []
-    if will_be_given or not mine:
+    kind = "can log in" if login or superuser else "is not this database's own"
+    what = f"capture belongs to {owner}, a role that {kind}"
+    if superuser and capture_role.members and not capture_role.login:
+        what += f": {capture_role.name} has members ({', '.join(capture_role.members)})"
+        remedy = _revocations(cursor, capture_role)
+    elif will_be_given and mine and not may_move:  # what ALTER SCHEMA … OWNER TO asks for
+        remedy = f"GRANT CREATE ON DATABASE {_quoted(database)} TO {_quoted(role)};"
+    elif will_be_given or not mine:
         remedy = "Run: dyda apply" if mine else "Run `dyda apply` as a role that may install capture."
     elif capture_role.login:
-        remedy = f"ALTER ROLE {CAPTURE_ROLE} NOLOGIN NOSUPERUSER;"
+        remedy = f"ALTER ROLE {capture_role.name} NOLOGIN NOSUPERUSER;"
     else:
-        create = f"CREATE ROLE {CAPTURE_ROLE} NOLOGIN;\n" if capture_role.oid is None else ""
-        remedy = f"{create}GRANT {CAPTURE_ROLE} TO {_quoted(role)};"
-    return [Finding("warning", f"capture belongs to {owner}, a role that can log in", remedy)]
+        create = f"CREATE ROLE {capture_role.name} NOLOGIN;\n" if capture_role.oid is None else ""
+        remedy = f"{create}GRANT {capture_role.name} TO {_quoted(role)};"
+    return [Finding("warning", what, remedy)]
+
+
+def _revocations(cursor: Any, capture_role: CaptureRole) -> str:
+    """PostgreSQL 16 asks who granted it, unless it was a superuser, whose grants are all the first one's (oid 10)."""
+    cursor.execute(
+        "SELECT pg_get_userbyid(a.member), pg_get_userbyid(a.grantor), %s AND a.grantor <> 10 FROM pg_auth_members a"
+        " WHERE a.roleid = %s ORDER BY a.grantor = 10, 1, 2",
+        (cursor.connection.server_version >= 160000, capture_role.oid),
+    )
+    statements = []
+    for member, grantor, asked in cursor.fetchall():
+        by = f" GRANTED BY {_quoted(grantor)}" if asked else ""
+        statements.append(f"REVOKE {capture_role.name} FROM {_quoted(member)}{by} CASCADE;")
+    return "\n".join(statements)
 
 
 def _no_events() -> Finding:

@@ -1,9 +1,15 @@
 """Whose capture is: a role without login, where there may be one, and nobody's who could have prepared a trap.
 
-Capture runs inside everybody's transactions with its owner's rights. So it belongs to `dyda_capture`, a role that
-cannot log in and has no right but on schema dyda. Only the two functions that put triggers on tables stay with the role
-that attached: they need what the tables' owners may. Where that role may neither create dyda_capture nor is a member of
-it, it owns all of it itself, and `sources check` says so.
+Capture runs inside everybody's transactions with its owner's rights. So it belongs to a role that cannot log in and has
+no right but on schema dyda. Only the two functions that put triggers on tables stay with the role that attached: they
+need what the tables' owners may. Where that role may neither create the capture role nor is a member of it, it owns all
+of it itself, and `sources check` says so.
+
+A member of the capture role can replace what runs in other people's transactions, and a superuser's are among them.
+Roles are the server's and not a database's: so each database has a capture role of its own, `dyda_capture_` and the
+database's oid, which no renaming changes, and to be a member of one says nothing about another. Not even that one is
+used by a superuser while anybody of lesser rights can act as it: he owns everything himself then. To keep only the
+event triggers' functions would not do: who owns the tables that they write, or the schema, can put a trap there too.
 """
 
 from __future__ import annotations
@@ -18,9 +24,12 @@ from psycopg2 import sql
 from dyda.errors import SourceBusy, SourceInUse
 from dyda.sources.connection import load_sql
 
-__all__ = ["CAPTURE_ROLE", "CaptureRole", "drop_capture_role", "give_to_capture_role", "refuse_strangers"]
+__all__ = ["CaptureRole", "drop_capture_role", "give_to_capture_role", "refuse_strangers", "who_can_replace"]
 
-CAPTURE_ROLE = "dyda_capture"
+PREFIX = "dyda_capture_"
+SHARED_ROLE = "dyda_capture"
+"""An older DyDa's, for all databases of a server: what belongs to it moves when it is attached again."""
+
 MADE = "made by DyDa"
 """The comment on a role that we created, and may drop again."""
 
@@ -51,25 +60,36 @@ FUNCTIONS = (
 
 @dataclass(frozen=True)
 class CaptureRole:
-    """dyda_capture as the session's role finds it. `usable`: it has no login and may be given things."""
+    """This database's, as the session's role finds it. `mine`: that one may give it things.
 
+    `members` are all who can log in, are no superusers and can act as it, or make themselves able to.
+    """
+
+    name: str
     oid: int | None
     login: bool
-    usable: bool
+    mine: bool
     may_create: bool
     superuser: bool
+    members: tuple[str, ...]
 
     @classmethod
     def find(cls, cursor: Any) -> CaptureRole:
         give = "SET" if cursor.connection.server_version >= 160000 else "MEMBER"
         cursor.execute(
-            "SELECT c.oid, coalesce(c.rolcanlogin OR c.rolsuper, false),"
-            " coalesce(NOT c.rolcanlogin AND NOT c.rolsuper AND pg_has_role(c.oid, 'USAGE') AND pg_has_role(c.oid, %s),"
-            " false), me.rolsuper OR me.rolcreaterole, me.rolsuper"
-            " FROM pg_roles me LEFT JOIN pg_roles c ON c.rolname = %s WHERE me.rolname = current_user",
-            (give, CAPTURE_ROLE),
+            "SELECT %s || d.oid, c.oid, coalesce(c.rolcanlogin OR c.rolsuper, false),"
+            " coalesce(pg_has_role(c.oid, 'USAGE') AND pg_has_role(c.oid, %s), false),"
+            " me.rolsuper OR me.rolcreaterole, me.rolsuper"
+            " FROM pg_database d JOIN pg_roles me ON me.rolname = current_user"
+            " LEFT JOIN pg_roles c ON c.rolname = %s || d.oid WHERE d.datname = current_database()",
+            (PREFIX, give, PREFIX),
         )
-        return cls(*cursor.fetchone())
+        name, oid, login, mine, may_create, superuser = cursor.fetchone()
+        return cls(name, oid, login, mine, may_create, superuser, _who_can_act_as(cursor, [oid or 0]))
+
+    @property
+    def usable(self) -> bool:
+        return self.oid is not None and self.mine and not self.login and not (self.superuser and self.members)
 
 
 def give_to_capture_role(cursor: Any, source: str) -> None:
@@ -79,38 +99,32 @@ def give_to_capture_role(cursor: Any, source: str) -> None:
         if role.oid is None and role.may_create:
             _create(cursor, role)
             role = CaptureRole.find(cursor)
-        if not role.usable:
-            return
-        # The schema first: who is given something in it must be allowed to create there.
-        for what, _ in sorted(_elsewhere(cursor, role.oid, FUNCTIONS), key=lambda found: found[0] != "SCHEMA dyda"):
-            cursor.execute(sql.SQL("ALTER {} OWNER TO {}").format(sql.SQL(what), sql.Identifier(CAPTURE_ROLE)))
+        if role.usable:
+            # The schema first: who is given something in it must be allowed to create there.
+            for what, _ in sorted(_elsewhere(cursor, role.oid, FUNCTIONS), key=lambda found: found[0] != "SCHEMA dyda"):
+                cursor.execute(sql.SQL("ALTER {} OWNER TO {}").format(sql.SQL(what), sql.Identifier(role.name)))
         if role.superuser:
-            _take_attaching(cursor)
-        cursor.execute(
-            "SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = to_regnamespace('dyda')"
-            " AND p.proname = ANY (%s) AND NOT has_function_privilege(%s, p.oid, 'EXECUTE')",
-            (list(ATTACHING), role.oid),
-        )
-        for (function,) in cursor.fetchall():  # for the event triggers, which follow new partitions
-            cursor.execute(
-                sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(sql.SQL(function), sql.Identifier(CAPTURE_ROLE))
-            )
+            attaching = [found for found in _elsewhere(cursor, 0, ATTACHING) if found[0].startswith("FUNCTION ")]
+            _take(cursor, attaching if role.usable else _elsewhere(cursor, 0, (*FUNCTIONS, *ATTACHING)))
+        if role.usable or role.superuser:
+            _let_it_attach(cursor, role)
     except (psycopg2.errors.UndefinedObject, psycopg2.errors.DuplicateObject, psycopg2.errors.UniqueViolation):
-        raise SourceBusy(source, f"role {CAPTURE_ROLE} came or went this very moment") from None
+        raise SourceBusy(source, f"role {role.name} came or went this very moment") from None
 
 
 def refuse_strangers(cursor: Any, source: str, project: str) -> None:
     """A schema dyda that somebody else has put there may hold traps: our functions in it would be his.
 
-    Trusted are superusers, dyda_capture and ourselves. If it says that it is this very project's, whose number nobody
-    else knows, another role of ours has made it.
+    Trusted are superusers, the capture role and ourselves; a superuser trusts that role as long as it has no members.
+    If it says that it is this very project's, whose number nobody else knows, another role of ours has made it.
     """
     role = CaptureRole.find(cursor)
     owners = {owner for _, owner in _elsewhere(cursor, 0, (*FUNCTIONS, *ATTACHING))}
+    trusted = None if role.login or (role.superuser and role.members) else role.oid
     cursor.execute(
         "SELECT r.rolname FROM pg_roles r WHERE r.oid = ANY (%s::oid[]) AND r.rolname <> current_user"
         " AND NOT r.rolsuper AND r.oid IS DISTINCT FROM %s::oid AND (%s OR NOT pg_has_role(r.oid, 'USAGE'))",
-        (list(owners), None if role.login else role.oid, role.superuser),
+        (list(owners), trusted, role.superuser),
     )
     strangers = [name for (name,) in cursor.fetchall()]
     if strangers and not _is_ours(cursor, project):
@@ -120,24 +134,28 @@ def refuse_strangers(cursor: Any, source: str, project: str) -> None:
         )
 
 
+def who_can_replace(cursor: Any) -> tuple[str, ...]:
+    """Everybody but superusers who can change what event triggers run, or what that stands on."""
+    return _who_can_act_as(cursor, {owner for _, owner in _elsewhere(cursor, 0, FUNCTIONS)})
+
+
 def drop_capture_role(cursor: Any) -> None:
-    """If we created it and no other database has something of its."""
+    """If we created it. The one that an older DyDa made for all databases goes with the last of them."""
+    role = CaptureRole.find(cursor)
     cursor.execute(
-        "SELECT FROM pg_roles r WHERE r.rolname = %s AND shobj_description(r.oid, 'pg_authid') = %s"
-        " AND (SELECT me.rolsuper FROM pg_roles me WHERE me.rolname = current_user)",
-        (CAPTURE_ROLE, MADE),
+        "SELECT r.rolname FROM pg_roles r WHERE r.rolname = ANY (%s) AND shobj_description(r.oid, 'pg_authid') = %s",
+        ([role.name, SHARED_ROLE], MADE),
     )
-    if cursor.fetchone() is None:
-        return
-    cursor.execute("SAVEPOINT dropping")
-    try:
-        cursor.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(CAPTURE_ROLE)))
-    except (psycopg2.errors.DependentObjectsStillExist, psycopg2.errors.UndefinedObject):
-        cursor.execute("ROLLBACK TO SAVEPOINT dropping")  # another source's, or gone with it
+    for (name,) in cursor.fetchall() if role.superuser else []:
+        cursor.execute("SAVEPOINT dropping")
+        try:
+            cursor.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+        except (psycopg2.errors.DependentObjectsStillExist, psycopg2.errors.UndefinedObject):
+            cursor.execute("ROLLBACK TO SAVEPOINT dropping")  # another source's, or gone with it
 
 
 def _create(cursor: Any, role: CaptureRole) -> None:
-    name = sql.Identifier(CAPTURE_ROLE)
+    name = sql.Identifier(role.name)
     cursor.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(name))
     cursor.execute(sql.SQL("COMMENT ON ROLE {} IS {}").format(name, sql.Literal(MADE)))
     if not role.superuser:
@@ -145,15 +163,45 @@ def _create(cursor: Any, role: CaptureRole) -> None:
         cursor.execute(sql.SQL("GRANT {} TO CURRENT_USER" + options).format(name))
 
 
-def _take_attaching(cursor: Any) -> None:
-    """A superuser calls these functions himself: nobody of lesser rights may be able to replace them."""
+def _take(cursor: Any, found: Iterable[tuple[str, int]]) -> None:
+    """A superuser runs these himself, or lets them run with his rights: nobody of lesser rights may replace them."""
+    cursor.execute("SELECT r.oid FROM pg_roles r WHERE r.rolsuper")
+    superusers = {oid for (oid,) in cursor.fetchall()}
+    for what, owner in found:
+        if owner not in superusers:
+            cursor.execute(sql.SQL("ALTER {} OWNER TO CURRENT_USER").format(sql.SQL(what)))
+
+
+def _let_it_attach(cursor: Any, role: CaptureRole) -> None:
+    """Its event triggers follow new partitions. Nobody else may call what puts triggers on tables: no former owner."""
     cursor.execute(
-        "SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner"
-        " WHERE p.pronamespace = to_regnamespace('dyda') AND p.proname = ANY (%s) AND NOT r.rolsuper",
-        (list(ATTACHING),),
+        "SELECT p.oid::regprocedure::text, r.rolname FROM pg_proc p CROSS JOIN aclexplode(p.proacl) a"
+        " JOIN pg_roles r ON r.oid = a.grantee WHERE p.pronamespace = to_regnamespace('dyda') AND p.proname = ANY (%s)"
+        " AND a.grantee <> p.proowner AND (a.grantee <> %s OR NOT %s)",
+        (list(ATTACHING), role.oid or 0, role.usable),
+    )
+    for function, name in cursor.fetchall():
+        revoke = sql.SQL("REVOKE ALL ON FUNCTION {} FROM {} CASCADE")
+        cursor.execute(revoke.format(sql.SQL(function), sql.Identifier(name)))
+    cursor.execute(
+        "SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = to_regnamespace('dyda')"
+        " AND p.proname = ANY (%s) AND %s AND NOT has_function_privilege(%s::oid, p.oid, 'EXECUTE')",
+        (list(ATTACHING), role.usable, role.oid),
     )
     for (function,) in cursor.fetchall():
-        cursor.execute(sql.SQL("ALTER FUNCTION {} OWNER TO CURRENT_USER").format(sql.SQL(function)))
+        grant = sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}")
+        cursor.execute(grant.format(sql.SQL(function), sql.Identifier(role.name)))
+
+
+def _who_can_act_as(cursor: Any, roles: Iterable[int]) -> tuple[str, ...]:
+    """Superusers can act as everybody, and nobody else as a superuser: neither is of interest."""
+    cursor.execute(
+        "SELECT m.rolname::text FROM pg_roles m WHERE m.rolcanlogin AND NOT m.rolsuper"
+        " AND EXISTS (SELECT FROM pg_roles r WHERE r.oid = ANY (%s::oid[]) AND NOT r.rolsuper"
+        "             AND pg_has_role(m.oid, r.oid, 'MEMBER')) ORDER BY 1",
+        (list(roles),),
+    )
+    return tuple(name for (name,) in cursor.fetchall())
 
 
 def _elsewhere(cursor: Any, owner: int | None, functions: Iterable[str]) -> list[tuple[str, int]]:

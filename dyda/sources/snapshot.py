@@ -88,8 +88,8 @@ class SourceSnapshot:
 
         Read before the snapshot, the counter owns up to no gap whose rows the snapshot might lack. If it moved
         before the second reading, a writer whose rows were not captured may be visible: once more. The advisory lock
-        keeps dyda.shrink away (P6); it is granted after the snapshot is taken, so the log's file is compared too. Anybody
-        may take that lock and keep it, so it is not waited for: without it, a log that shrinks voids the unit.
+        keeps dyda.shrink away (P6); it is granted after the snapshot is taken, so the log's file is compared too.
+        Anybody may take that lock and keep it, so it is not waited for: without it, a log that shrinks voids the unit.
         A schema change in between would make fingerprints and log disagree: a few times more, to spare a false alarm.
         """
         for attempt in range(ATTEMPTS):

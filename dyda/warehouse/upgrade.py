@@ -46,7 +46,9 @@ def _refuse_strangers(connection: Connection) -> None:
         text(
             "SELECT r.rolname FROM pg_namespace n JOIN pg_roles r ON r.oid = n.nspowner"
             " JOIN pg_roles me ON me.rolname = current_user"
-            " WHERE n.nspname = :schema AND r.oid <> me.oid AND NOT r.rolsuper AND r.rolname <> 'dyda_capture'"
+            " WHERE n.nspname = :schema AND r.oid <> me.oid AND NOT r.rolsuper"
+            " AND r.rolname NOT IN (SELECT 'dyda_capture_' || d.oid FROM pg_database d"
+            " WHERE d.datname = current_database() UNION ALL SELECT 'dyda_capture')"
             " AND (me.rolsuper OR NOT pg_has_role(r.oid, 'USAGE') AND NOT EXISTS (SELECT FROM pg_class c"
             " WHERE c.relnamespace = n.oid AND c.relname = 'alembic_version'))"
         ),

@@ -54,6 +54,12 @@ class Estate:
                 cursor.execute(statement)
         connection.close()
 
+    def capture_role(self, database: str) -> str:
+        (name,) = printed(
+            self.url(database), "SELECT 'dyda_capture_' || oid FROM pg_database WHERE datname = current_database()"
+        )
+        return str(name)
+
     def follow_the_page(self, database: str, block: str, role: str | None = None) -> None:
         self.run(database, BLOCKS[block], role=role)
 
@@ -89,7 +95,7 @@ def test_a_whole_life_without_a_superuser(estate: Estate, town: Town) -> None:
     (warning,) = levels(town, "warning")
     assert "no event triggers" in warning["what"], "the one thing that a superuser could add"
     owners = printed(estate.url("shop"), "SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'dyda'")
-    assert owners == {"dyda_capture": 1}
+    assert owners == {estate.capture_role("shop"): 1}
 
     # What could be taken away again is not needed.
     estate.follow_the_page("shop", "at the source, after `dyda apply`")
@@ -155,18 +161,55 @@ def test_a_superuser_attaches_and_a_reader_does_the_rest(estate: Estate, town: T
     town.view("names", "SELECT c.label FROM shop.customer c")
     town.apply()
     town.check("names")
-    for denied in ("SELECT * FROM dyda.log", "SET ROLE dyda_capture", "DELETE FROM customer"):
+    for denied in ("SELECT * FROM dyda.log", f"SET ROLE {estate.capture_role('shop')}", "DELETE FROM customer"):
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):
             estate.run("shop", denied, role="dyda")
     with pytest.raises(MissingRights):
         commands.sources_detach(town.folder, "shop")
 
 
+def test_a_plain_role_attaches_and_a_superuser_adds_event_triggers(estate: Estate, town: Town) -> None:
+    """As `check` proposes it. From then on the plain role must not be able to replace what the superuser runs."""
+    capture = estate.capture_role("shop")
+    tables = "SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'dyda'"
+
+    def apply_as(role: str | None, view: str) -> None:
+        town.source_url("shop", estate.url("shop", role))
+        town.view(view, "SELECT c.id FROM shop.customer c")
+        town.apply()
+
+    estate.follow_the_page("shop", "at the source")
+    town.source("shop", url=estate.url("shop", "dyda"))
+    town.apply()
+    assert printed(estate.url("shop"), tables) == {capture: 1}
+    apply_as(None, "one")
+    assert printed(estate.url("shop"), tables) == {"postgres": 1}, "dyda could act as the capture role"
+
+    town.source_url("shop", estate.url("shop", "dyda"))
+    (error,) = levels(town, "error")
+    estate.run("shop", error["remedy"])
+    (warning,) = levels(town, "warning")
+    assert warning["remedy"] == f'REVOKE {capture} FROM "dyda" CASCADE;'
+    estate.run("shop", warning["remedy"])
+    (warning,) = levels(town, "warning")
+    assert warning["remedy"] == "Run `dyda apply` as a role that may install capture."
+    apply_as(None, "two")
+    assert printed(estate.url("shop"), tables) == {capture: 1}
+    apply_as("dyda", "three")
+    assert not levels(town, "error") + levels(town, "warning")
+    estate.run("shop", "INSERT INTO sale VALUES (2, 7)", role="app")
+    town.settle()
+    town.check()
+    with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+        estate.run("shop", "SELECT * FROM dyda.log", role="dyda")
+
+
 MISSING = {
     "REVOKE CREATE ON DATABASE shop FROM dyda": 'GRANT CREATE ON DATABASE "shop" TO "dyda";',
     "REVOKE shop_owner FROM dyda": 'GRANT "shop_owner" TO "dyda";',
-    "REVOKE dyda_capture FROM dyda": 'GRANT dyda_capture TO "dyda";',
-    "ALTER ROLE dyda_capture LOGIN": "ALTER ROLE dyda_capture NOLOGIN NOSUPERUSER;",
+    "REVOKE {capture} FROM dyda": 'GRANT {capture} TO "dyda";',
+    "DROP ROLE {capture}": 'CREATE ROLE {capture} NOLOGIN;\nGRANT {capture} TO "dyda";',
+    "ALTER ROLE {capture} LOGIN": "ALTER ROLE {capture} NOLOGIN NOSUPERUSER;",
     "REVOKE USAGE ON SCHEMA public FROM PUBLIC": 'GRANT USAGE ON SCHEMA "public" TO "dyda";',
     "REVOKE shop_owner FROM dyda; REVOKE SELECT ON customer FROM dyda": (
         'GRANT SELECT ON TABLE "public"."customer" TO "dyda";'
@@ -187,7 +230,8 @@ def test_check_prints_each_statement_that_is_missing(estate: Estate, town: Town)
 
     before = [remedy for remedy in remedies() if "superuser" not in remedy]
     assert before == []
-    for taken, said in MISSING.items():
+    names = {"capture": estate.capture_role("shop")}
+    for taken, said in [(taken.format(**names), said.format(**names)) for taken, said in MISSING.items()]:
         estate.run("shop", taken)
         assert said in remedies(), taken
         for _ in range(3):
