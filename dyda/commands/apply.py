@@ -13,7 +13,7 @@ from dyda.commands.recovering import recover
 from dyda.commands.texts import ViewTexts, read_as_rendered, readers_of, rehearsed
 from dyda.commands.work import Progress, attach, bring_about, hand_over, release
 from dyda.engine import Engine
-from dyda.errors import DydaError
+from dyda.errors import DydaError, MissingRights, SourceBusy, SourceUnreachable
 from dyda.house import House
 from dyda.maintenance import Maintainer, Target
 from dyda.model.algebra import scans
@@ -71,6 +71,7 @@ def apply(
     with House.open(folder, engine) as house:
         plan = _plan(house, house.project)
         if plan.empty:
+            _bring_capture_up_to_date(house)
             return _answer(house.warehouse, plan)
         if not confirm(plan):
             return {"cancelled": True}
@@ -79,6 +80,14 @@ def apply(
             return answer
         with house.warehouse.lock(role="apply") as worker:
             return execute_apply(Maintainer(house, worker), house.project, progress)
+
+
+def _bring_capture_up_to_date(house: House) -> None:
+    """At sources that an older DyDa has attached, or another role. Those that cannot be asked now get it next time."""
+    for name in sorted({record.relation.name.source for record in house.warehouse.relations() if record.captured}):
+        if name in house.sources:
+            with suppress(SourceUnreachable, SourceBusy, MissingRights):
+                house.source(name).attach([])
 
 
 def execute_apply(maintainer: Maintainer, project: Project, progress: Progress) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import pytest
 
 from dyda import commands, faults
 from dyda.errors import DydaError
+from tests.judge import printed
 from tests.town import Town
 
 
@@ -34,6 +35,18 @@ def test_the_answer_says_how_a_changed_view_was_adapted(crm: Town) -> None:
     shown = crm.run("apply", "--yes").stdout
     assert "changed" in shown
     assert commands.views_history(crm.folder, "v")[-1]["adaptation"]["kind"] in shown, "and so does the text"
+    crm.check("v")
+
+
+def test_capture_that_an_older_version_left_is_brought_up_to_date_though_no_view_changes(crm: Town) -> None:
+    definition = "SELECT pg_get_functiondef('dyda.shown(text)'::regprocedure)"
+    (present,) = printed(crm.sources["crm"], definition)
+    crm.execute(
+        "crm", "CREATE OR REPLACE FUNCTION dyda.shown(query text) RETURNS text LANGUAGE sql AS $$ SELECT query $$"
+    )
+    assert crm.apply()["unchanged"] == ["v"]
+    assert list(printed(crm.sources["crm"], definition)) == [present]
+    crm.settle()
     crm.check("v")
 
 
