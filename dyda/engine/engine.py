@@ -155,7 +155,8 @@ class Engine:
         for index, (place, (evaluation, _)) in enumerate(asked.items()):
             names = [f"c{i + 1}" for i in range(len(evaluation.block.items))]
             tags = ["t"] if evaluation.tagged else []
-            mine = found.filter(pc.equal(found.column("w"), index)).select([*names, *tags, "n"])
+            mine = found if len(asked) == 1 else found.filter(pc.equal(found.column("w"), index))
+            mine = mine.select([*names, *tags, "n"])
             rows = Bag(mine.rename_columns([*names, *tags, COUNT])).consolidate().table
             results[place] = rows.rename_columns([*names, *tags, "n"]).select([*names, "n", *tags])
         phase("to arrow")

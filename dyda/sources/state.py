@@ -73,13 +73,13 @@ def read_state(cursor: Any) -> CaptureState:
     nothing = CaptureState(False, SourceIdentity("unknown", "unknown"))
     if not is_complete(cursor):
         return nothing
-    cursor.execute("SELECT * FROM dyda.standing()")
-    at_home, marks = cursor.fetchone()
+    cursor.execute(
+        "SELECT h.*, s.*, ARRAY(SELECT json_build_array(w.root::bigint, w.schema_name, w.table_name)"
+        " FROM dyda.watched_relations() w) FROM dyda.standing() h, dyda.state() s"
+    )
+    at_home, marks, project, gap, unsettled, system, timeline, events, order, log_file, relations = cursor.fetchone()
     if not at_home:
         return nothing
-    cursor.execute("SELECT * FROM dyda.state()")
-    project, gap, unsettled, system, timeline, events, order, log_file = cursor.fetchone()
-    cursor.execute("SELECT root, schema_name, table_name FROM dyda.watched_relations()")
-    watched = {root: (schema, table) for root, schema, table in cursor.fetchall()}
+    watched = {root: (schema, table) for root, schema, table in relations}
     identity = SourceIdentity(system, timeline)
     return CaptureState(True, identity, project, gap, unsettled, events, order, log_file, frozenset(marks), watched)
