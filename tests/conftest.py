@@ -130,7 +130,7 @@ def _alive(pid: int) -> bool:
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     """The PostgreSQL server that this pytest process shares among its tests. Do not stop or crash it."""
-    own = Server({"fsync": "off", "wal_level": "logical", "max_prepared_transactions": "10"})
+    own = Server({"fsync": "off", "full_page_writes": "off", "wal_level": "logical", "max_prepared_transactions": "10"})
     try:
         yield own.start()
     finally:
@@ -146,7 +146,9 @@ def fresh_databases(request: pytest.FixtureRequest) -> Iterator[Callable[..., st
 
     def create(hint: str = "db") -> str:
         name = f"{re.sub('[^a-z0-9_]', '_', hint.lower())[:30]}_{uuid.uuid4().hex[:12]}"
-        _administer(administration, "CREATE DATABASE {}", name)
+        # Copying files takes a third of the time, and thousands of databases are made; only newer servers know it.
+        strategy = "" if other else " STRATEGY file_copy"
+        _administer(administration, "CREATE DATABASE {}" + strategy, name)
         created.append(name)
         parts = urllib.parse.urlsplit(administration)
         return urllib.parse.urlunsplit(parts._replace(path="/" + name))
