@@ -79,13 +79,14 @@ class Changes:
         statements = [_where(f"UPDATE {table} SET b = b + 1, c = 'w{number}'", values)]
         if pointers:
             statements.append(_where(f"UPDATE {table} SET a = (a + {number}) % {self.rows}", pointers))
-        if presence and away:
-            back = ", ".join(f"({one}, {(one * 7919) % self.rows}, {one % 1000}, 'back{number}')" for one in away)
+        if presence and len(away) >= len(presence):
+            # No more than its share, or a small batch after a large one would be a large one.
+            returning, self._away[table] = away[: len(presence)], away[len(presence) :]
+            back = ", ".join(f"({one}, {(one * 7919) % self.rows}, {one % 1000}, 'back{number}')" for one in returning)
             statements.append(f"INSERT INTO {table} VALUES {back}")
-            self._away[table] = []
         elif presence:
             statements.append(_where(f"DELETE FROM {table}", presence))
-            self._away[table] = presence
+            self._away[table] = [*away, *presence]
         return statements
 
 

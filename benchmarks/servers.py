@@ -97,6 +97,16 @@ class Server:
                 cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         return self.url(name)
 
+    def rest(self) -> None:
+        """Wait until the server has cleaned up after who came before: that is nobody else's time."""
+        with contextlib.closing(psycopg2.connect(self.url())) as connection, connection.cursor() as cursor:
+            connection.autocommit = True
+            while True:
+                cursor.execute("SELECT FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'")
+                if cursor.rowcount == 0:
+                    return
+                time.sleep(0.05)
+
     def remove(self) -> None:
         self.process.send_signal(signal.SIGQUIT)
         self.process.wait(30)

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import psycopg2
@@ -45,6 +46,7 @@ class Stage:
     follower: Follower
     limit: Limit
     others: dict[str, Callable[[], float]]
+    machines: dict[str, Server]
     changes: Changes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,6 +57,12 @@ class Stage:
         for source, statements in self.changes.batch(k).items():
             self.town.execute(source, *statements)
             execute(self.limit.url, *statements)
+
+    def rested(self, contender: Callable[[], float]) -> float:
+        """What a contender takes on servers that do not still clean up after the one before."""
+        for machine in self.machines.values():
+            machine.rest()
+        return contender()
 
     def require_right(self) -> None:
         """A fast wrong answer is a failure: every contender's rows are those of the view over the copy."""
@@ -95,7 +103,7 @@ def stage(rows: int, engine: Engine, machines: dict[str, Server]) -> Iterator[St
             "recompute in process": in_process.recompute,
         }
         follower = stack.enter_context(Follower(town))
-        yield Stage(rows, town, follower, limit, others)
+        yield Stage(rows, town, follower, limit, others, machines)
 
 
 def _refresh(town: Town, copy: str, database: Callable[[], str]) -> Refresh:
@@ -124,10 +132,11 @@ def measure(stage: Stage, batches: Sequence[int], rounds: int) -> dict[str, Samp
         turns: list[tuple[str, float]] = []
         for k in batches:
             stage.change(k)
-            turns.append((f"DyDa {k}", stage.follower.follow(f"{stage.rows}/{k}" if number else None)))
-            turns.append((f"limit {k}", stage.limit.follow()))
+            label = f"{stage.rows}/{k}" if number else None
+            turns.append((f"DyDa {k}", stage.rested(partial(stage.follower.follow, label))))
+            turns.append((f"limit {k}", stage.rested(stage.limit.follow)))
         if stage.rows < ONCE_FROM or number == rounds:
-            turns += [(name, contender()) for name, contender in stage.others.items()]
+            turns += [(name, stage.rested(contender)) for name, contender in stage.others.items()]
         if number:
             for name, seconds in turns:
                 found.setdefault(name, []).append(seconds)

@@ -40,6 +40,9 @@ __all__ = [
     "sweep",
 ]
 
+AT_ONE_SOURCE = 2
+"""Questions that a source is asked at once: it is somebody else's machine, but left and right sweep may meet there."""
+
 Ask: TypeAlias = Callable[[str, Sequence[str], Sequence[str], pa.Table], Bag]
 """ask(alias, columns, key, values): rows of that occurrence's relation, at least those with one of these keys."""
 
@@ -68,7 +71,7 @@ def sweep(
 
     `ask` must answer from the very snapshot in which both were read. It is called once per directed tree edge at the
     most, and not at all where no key travels. If a delta has a TAG column, worlds are tagged and keys travel from every
-    row of every transaction (W6). With `workers`, sources are asked at once, each by one thread at a time.
+    row of every transaction (W6). With `workers`, sources are asked at once, each by two threads at the most.
     """
     counting = TAGGED if any(TAG in delta.columns for delta in deltas.values()) else TWO_WORLDS
     occurrences = plan.block.occurrences
@@ -193,7 +196,8 @@ class _Asking:
                         if stop:
                             return left_out
                     elif len(predicate.keys):
-                        if self._source(hop.target) in {self._source(one.target) for one in asked}:
+                        source = self._source(hop.target)
+                        if sum(self._source(one.target) == source for one in asked) >= AT_ONE_SOURCE:
                             continue
                         running[self._workers.submit(self._answer, hop.target, predicate)] = hop, predicate
                     waiting.remove(hop)

@@ -10,6 +10,7 @@ have the tables it reads locked for a while (paper 001, Section 5: a schedule th
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
@@ -61,6 +62,7 @@ class SourceSnapshot:
     ) -> None:
         self.source = sessions.settings.name
         self.queries = 0
+        self._counting = threading.Lock()
         self.unchecked: set[RelationName] = set()
         """Tables that were read since the schemas were last compared (`fingerprint_again`)."""
         self.scanned: set[RelationName] = set()
@@ -319,8 +321,9 @@ class SourceSnapshot:
             return Bag.empty(names)
         faults.point("sweep.before-hop")
         query = lookup_query(relation, columns, key, keys)
-        self.queries += 1
-        self.unchecked.add(relation.name)
+        with self._counting:
+            self.queries += 1
+            self.unchecked.add(relation.name)
         with self._read([relation.name]) as cursor:
             table = copy_table(cursor, query.as_string(cursor), names)
         faults.point("sweep.after-hop")
