@@ -119,13 +119,8 @@ class Planner:
         most = max(self._broken[number] for number in unit.numbers)
         if most >= self.house.project.settings.maintenance.max_aborts:
             touched = {relation for queued in unit.messages for relation in queued.message.relations}
-            self._lock = frozenset(
-                relation
-                for view in known.views.values()
-                if touched & view.definition.relations
-                for relation in view.definition.relations
-            )
-            self.log(f"broken {most} times: the next attempt locks {', '.join(sorted(map(str, self._lock)))}")
+            readers = [view for view in known.views.values() if touched & view.definition.relations]
+            self._lock_next(most, {relation for view in readers for relation in view.definition.relations})
         return relations
 
     def build_broken(self, relations: Collection[RelationName]) -> None:
@@ -133,9 +128,11 @@ class Planner:
         self.aborts += 1
         self._broken_builds += 1
         if self._broken_builds >= self.house.project.settings.maintenance.max_aborts:
-            self._lock = frozenset(relations)
-            told = ", ".join(sorted(map(str, relations)))
-            self.log(f"broken {self._broken_builds} times: the next attempt locks {told}")
+            self._lock_next(self._broken_builds, relations)
+
+    def _lock_next(self, times: int, relations: Collection[RelationName]) -> None:
+        self._lock = frozenset(relations)
+        self.log(f"broken {times} times: the next attempt locks {', '.join(sorted(map(str, self._lock)))}")
 
     def built(self) -> None:
         self._broken_builds = 0

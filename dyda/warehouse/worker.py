@@ -137,16 +137,16 @@ class Worker:
                 self._numbers[source] = self._stored_numbers(source)
             known = self._numbers[source]
             # A crash at the source may have undone a transaction that was seen, and another may have got its id.
-            undone = [m.xid for m in messages if m.xid in known and not _is_same(m, known[m.xid][1])]
-            for xid in undone:
-                del known[xid]
-            new = [message for message in messages if message.xid not in known]
+            undone = {m.xid for m in messages if m.xid in known and not _is_same(m, known[m.xid][1])}
+            new = [message for message in messages if message.xid not in known or message.xid in undone]
             if new:
                 numbers = self._receive(source, new, undone)
+                for xid in undone:
+                    del known[xid]
                 known |= {m.xid: (numbers[m.xid], (m.last_sequence, m.committed_at)) for m in new if m.xid in numbers}
             return {message.xid: known[message.xid][0] for message in messages if message.xid in known}
 
-    def _receive(self, source: str, messages: Sequence[UpdateMessage], undone: Sequence[int]) -> dict[int, int]:
+    def _receive(self, source: str, messages: Sequence[UpdateMessage], undone: Collection[int]) -> dict[int, int]:
         with self._writing() as cursor:
             # Lost in a crash, they are received again; what is decided about them is written after them.
             cursor.execute("SET LOCAL synchronous_commit = off")
