@@ -87,15 +87,23 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.crash()
 
+    def freeze(self) -> None:
+        assert self.process is not None, "the server does not run"
+        self.process.send_signal(signal.SIGSTOP)  # first, so that it starts no child that is not frozen
+        _tell(_children(self.process.pid), signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self.process is not None, "the server does not run"
+        _tell(_children(self.process.pid), signal.SIGCONT)
+        self.process.send_signal(signal.SIGCONT)
+
     def crash(self) -> None:
         """kill -9 of the postmaster and of all its children, as a machine that loses power would end them."""
         assert self.process is not None, "the server does not run"
         self.process.send_signal(signal.SIGSTOP)  # no new children, no clean-up, while we kill
         victims = _children(self.process.pid)
         self.process.kill()
-        for pid in victims:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        _tell(victims, signal.SIGKILL)
         self.process.wait(30)
         self.process = None
         while any(_alive(pid) for pid in victims):
@@ -118,6 +126,12 @@ def _children(pid: int) -> list[int]:
             if int(entry.read_text().rsplit(")", 1)[1].split()[1]) == pid:
                 found.append(int(entry.parent.name))
     return found
+
+
+def _tell(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # a server's child ends whenever its work is done
+            os.kill(pid, number)
 
 
 def _alive(pid: int) -> bool:

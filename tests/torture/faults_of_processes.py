@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from dyda import faults as points
-from tests.conftest import _children
+from tests.conftest import _children, _tell
 from tests.integration.engine.test_cluster import Cluster
 from tests.torture.fault import ALL, Fault, World, until
 
@@ -115,8 +115,7 @@ class ExecutorKilled(Fault):
         self.places.require_daemon().kill(children=True)
         self.places.start_daemon()
         until(lambda: bool(self._executors()), "the daemon has no executor", 300)
-        for pid in self._executors():
-            os.kill(pid, signal.SIGKILL)
+        _tell(self._executors(), signal.SIGKILL)
 
     def _executors(self) -> list[int]:
         assert self._cluster is not None

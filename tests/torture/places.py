@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import struct
 import subprocess
 import sys
@@ -140,16 +139,10 @@ class Place:
         return self.server.process is not None
 
     def freeze(self) -> None:
-        for pid in self._family():
-            os.kill(pid, signal.SIGSTOP)
+        self.server.freeze()
 
     def thaw(self) -> None:
-        for pid in reversed(self._family()):
-            os.kill(pid, signal.SIGCONT)
-
-    def _family(self) -> list[int]:
-        assert self.server.process is not None
-        return [self.server.process.pid, *_children(self.server.process.pid)]
+        self.server.thaw()
 
     def our_backends(self) -> list[int]:
         """The server processes that serve DyDa: they came through the proxy, and the test's sessions did not."""

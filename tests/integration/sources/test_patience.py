@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 
@@ -14,20 +12,16 @@ import pytest
 from dyda.errors import SourceUnreachable
 from dyda.sources import PostgresSource, SourceSettings, patience
 from dyda.sources.connection import FRESH
-from tests.conftest import Server, _children
+from tests.conftest import Server
 
 
 @contextlib.contextmanager
 def frozen(server: Server) -> Iterator[None]:
-    assert server.process is not None
-    family = [server.process.pid, *_children(server.process.pid)]
-    for pid in family:
-        os.kill(pid, signal.SIGSTOP)
+    server.freeze()
     try:
         yield
     finally:
-        for pid in family:
-            os.kill(pid, signal.SIGCONT)
+        server.thaw()
 
 
 @pytest.fixture
