@@ -73,8 +73,7 @@ def typed_table(texts: pa.Table, frame: Sequence[FrameColumnLike], relation: str
 def typed_column(texts: pa.ChunkedArray, spark_type: str | None, relation: str, column: str) -> pa.ChunkedArray:
     """One column; `relation` and `column` are for the error."""
     target = arrow_type(spark_type)
-    largest = pc.max(pc.binary_length(texts)).as_py() or 0
-    if largest > LARGEST_VALUE:
+    if texts.nbytes > LARGEST_VALUE and (largest := pc.max(pc.binary_length(texts)).as_py() or 0) > LARGEST_VALUE:
         raise ValueTooLarge(relation, column, largest, LARGEST_VALUE)
     if pa.types.is_string(target):
         return texts

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,6 +25,8 @@ __all__ = ["COUNT", "TRANSACTION", "combinations"]
 
 COUNT = "n"
 TRANSACTION = "t"
+
+Keys = npt.NDArray[np.int64]
 
 LIMIT = 200_000
 """More combinations than this are Spark's: they are many rows, and its plan costs little beside them."""
@@ -41,7 +45,7 @@ def combinations(evaluation: Evaluation) -> pa.Table | None:
         for alias, frame in frames.items()
     }
     first, *others = join_order(evaluation)
-    picked = {first.alias: pa.array(range(typed[first.alias].num_rows), pa.int64())}
+    picked = {first.alias: pa.array(np.arange(typed[first.alias].num_rows))}
     for occurrence in others:
         left, right = [], []
         for here, there in _equalities(evaluation, set(picked), occurrence.alias):
@@ -102,38 +106,36 @@ def _comparable(one: pa.ChunkedArray, other: pa.ChunkedArray) -> tuple[pa.Chunke
 def _pairs(
     left: Sequence[pa.ChunkedArray], right: Sequence[pa.ChunkedArray], here: int, there: int
 ) -> tuple[pa.Array, pa.Array] | None:
-    """Row numbers of what meets; None if that is too much."""
-    if not left:
-        if here * there > LIMIT:
-            return None
-        mine, theirs = pa.array(range(here), pa.int64()), pa.array(range(there), pa.int64())
-        return _repeated(mine, there), pa.concat_arrays([theirs] * here) if here else theirs.slice(0, 0)
-    if len(left) == 1 and _told_apart(right[0]):
-        found = pc.index_in(left[0], value_set=right[0], skip_nulls=True).combine_chunks()
-        return pc.indices_nonzero(pc.is_valid(found)).cast(pa.int64()), found.drop_null().cast(pa.int64())
-    names = [f"k{place}" for place in range(len(left))]
-    rows = pa.table([*left, pa.array(range(here), pa.int64())], names=[*names, "mine"])
-    others = pa.table([*right, pa.array(range(there), pa.int64())], names=[*names, "theirs"])
-    if here * there > LIMIT:
-        meeting = others.group_by(names, use_threads=False).aggregate([([], "count_all")])
-        sizes = rows.select(names).join(meeting, names, join_type="inner", use_threads=False).column("count_all")
-        if (pc.sum(sizes).as_py() or 0) > LIMIT:
-            return None
-    met = rows.join(others, names, join_type="inner", use_threads=False)
-    return met.column("mine").combine_chunks(), met.column("theirs").combine_chunks()
+    """Row numbers of what meets, which is everything if there are no keys; None if that is too much."""
+    keys = np.zeros(here + there, np.int64)
+    for one, other in zip(left, right, strict=True):
+        keys = _told_apart(keys, _numbered(one, other))
+    mine, theirs = keys[:here], keys[here:]
+    valid = np.flatnonzero(theirs >= 0)
+    ordered = valid[np.argsort(theirs[valid], kind="stable")]
+    having = np.bincount(theirs[valid], minlength=keys.max(initial=0) + 2)  # the last is what NULL, -1, finds: nothing
+    meeting = having[mine]
+    if (total := int(meeting.sum())) > LIMIT:
+        return None
+    start = (np.cumsum(having) - having)[mine] - (np.cumsum(meeting) - meeting)
+    met = ordered[np.arange(total) + np.repeat(start, meeting)]
+    return pa.array(np.repeat(np.arange(here), meeting)), pa.array(met)
 
 
-def _told_apart(keys: pa.ChunkedArray) -> bool:
-    """Whether each key is of one row only: then a look into an index does, for a fraction of what a join costs."""
-    kind = keys.type
-    simple = pa.types.is_integer(kind) or pa.types.is_string(kind)
-    return simple and bool(pc.count_distinct(keys, mode="all").as_py() == len(keys))
+def _numbered(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Keys:
+    """Small numbers for the values of both, equal where these are; -1 for NULL."""
+    both = pa.chunked_array([*one.chunks, *other.chunks], one.type).combine_chunks().dictionary_encode()
+    numbers: Keys = both.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
 
 
-def _repeated(numbers: pa.Array, times: int) -> pa.Array:
-    """Each number so many times in a row."""
-    places = pc.divide(pa.array(range(len(numbers) * times), pa.int64()), max(times, 1))
-    return numbers.take(places)
+def _told_apart(keys: Keys, more: Keys) -> Keys:
+    """The numbers of pairs: equal where both are, -1 where one is."""
+    if not keys.any():
+        return more
+    pairs = keys * (more.max(initial=0) + 1) + more
+    numbers: Keys = np.unique(pairs, return_inverse=True)[1]
+    return np.where((keys < 0) | (more < 0), -1, numbers)
 
 
 def _numbers(evaluation: Evaluation, picked: dict[str, pa.Array]) -> tuple[pa.Array, dict[str, pa.Array]] | None:

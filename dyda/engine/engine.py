@@ -133,7 +133,7 @@ class Engine:
         `reader` is needed where an evaluation scans. A unit in which no combination can differ costs no job.
         """
         results = [_no_rows(evaluation) for evaluation in evaluations]
-        before = self._jobs_so_far()
+        before = self._sessions.jobs_so_far()
         asked: dict[int, _Question] = {}
         for place, evaluation in enumerate(evaluations):
             table = None if evaluation.is_empty else combinations(evaluation)
@@ -151,7 +151,7 @@ class Engine:
                     self.evaluate([evaluation], reader)
             raise_again(error, next(iter(asked.values()))[0].view)
         finally:
-            self.jobs += max(0, self._jobs_so_far() - before)
+            self.jobs += max(0, self._sessions.jobs_so_far() - before)
         for index, (place, (evaluation, _)) in enumerate(asked.items()):
             names = [f"c{i + 1}" for i in range(len(evaluation.block.items))]
             tags = ["t"] if evaluation.tagged else []
@@ -209,7 +209,7 @@ class Engine:
         if evaluation.is_empty:
             return 0
         session = self._sessions.bulk
-        before = self._jobs_so_far()
+        before = self._sessions.jobs_so_far()
         try:
             with _Views(session, next(self._numbers)) as views, _Watch(session, progress):
                 sources = views.each(evaluation.frames, self._shipped(reader))
@@ -219,22 +219,13 @@ class Engine:
             self._require_spark(error)
             raise_again(error, evaluation.view)
         finally:
-            self.jobs += max(0, self._jobs_so_far() - before)
+            self.jobs += max(0, self._sessions.jobs_so_far() - before)
         return int(pc.sum(counts.column(0)).as_py() or 0)
 
     def _spark_types(self, evaluation: Evaluation) -> Sequence[str]:
         if evaluation.types is not None:
             return evaluation.types
         return [output.spark_type for output in self.types(evaluation.block)]
-
-    def _jobs_so_far(self) -> int:
-        """Spark's own number of jobs in this application, exact at once (the status tracker lags)."""
-        if not self._sessions.alive:
-            return 0
-        try:
-            return int(self._sessions.context._jsc.sc().dagScheduler().numTotalJobs())
-        except (Py4JError, OSError, EOFError):
-            return 0  # it is just ending: whoever asked has an error that says so, and this must not take its place
 
     def _require_spark(self, error: Exception) -> None:
         """After a failure: a JVM that is gone is cleared away, so that the next use starts another."""

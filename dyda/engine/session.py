@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -147,6 +148,7 @@ class Sessions:
         self._log = log
         self._bulk: SparkSession | None = None
         self._small: SparkSession | None = None
+        self._scheduler: Any = None
         self._lock = threading.Lock()
 
     @property
@@ -176,10 +178,21 @@ class Sessions:
                     self._small.conf.set(key, value)
             return self._small
 
+    def jobs_so_far(self) -> int:
+        """Spark's own number of jobs in this application, exact at once (the status tracker lags)."""
+        if not self.alive:
+            return 0
+        try:
+            if self._scheduler is None:
+                self._scheduler = self.context._jsc.sc().dagScheduler()
+            return int(self._scheduler.numTotalJobs())
+        except (Py4JError, OSError, EOFError):
+            return 0  # it is just ending: whoever asked has an error that says so, and this must not take its place
+
     def stop(self) -> None:
         """Ends the application and its JVM. A later use starts a new one."""
         with self._lock:
-            session, self._bulk, self._small = self._bulk, None, None
+            session, self._bulk, self._small, self._scheduler = self._bulk, None, None, None
             if session is None:
                 return
             gateway: Any = SparkContext._gateway
