@@ -205,10 +205,9 @@ def fingerprint_tables(cursor: Any, source: str, oids: Collection[int]) -> dict[
 def _prints(cursor: Any, source: str, oids: Collection[int]) -> dict[int, Fingerprint]:
     if not oids:
         return {}
-    cursor.execute(load_sql("hierarchy"), {"relids": sorted(oids)})
-    trees = cursor.fetchall()
-    cursor.execute(load_sql("fingerprint"), {"relids": sorted({relid for *_, members in trees for relid in members})})
-    parts = {relid: part for relid, *part in cursor.fetchall()}
+    trees = _answer(cursor, "hierarchy", oids)
+    found_below = {relid for *_, members in trees for relid in members}
+    parts = {relid: part for relid, *part in _answer(cursor, "fingerprint", found_below)}
     found = {}
     for root, schema, namespace_xmin, table, members in trees:
         lasting = _hash([schema, *(parts[relid][0] for relid in members)])
@@ -217,6 +216,21 @@ def _prints(cursor: Any, source: str, oids: Collection[int]) -> dict[int, Finger
             lasting = f"{UNCAPTURED} {uuid.uuid4().hex}"
         found[root] = Fingerprint(root, lasting, passing, tuple(members), RelationName(source, schema, table))
     return found
+
+
+def _answer(cursor: Any, question: str, relids: Collection[int]) -> list[Any]:
+    """To what every poll asks more than once: planning it takes several times as long, so a session does that once."""
+    prepared = cursor.connection.prepared
+    if question not in prepared:
+        text = load_sql(question).replace("%(relids)s", "$1").replace("%%", "%")
+        cursor.execute(f"PREPARE dyda_{question} (oid[]) AS {text}")
+        prepared.add(question)
+    # Left to itself, PostgreSQL plans anew each time: it takes an array of unknown length for a longer one than it is.
+    cursor.execute(
+        f"SET LOCAL plan_cache_mode = force_generic_plan; EXECUTE dyda_{question} (%s::oid[])", (sorted(relids),)
+    )
+    answer: list[Any] = cursor.fetchall()
+    return answer
 
 
 def _hash(parts: Iterable[str]) -> str:

@@ -41,6 +41,8 @@ class PatientConnection(psycopg2.extensions.connection):  # type: ignore[misc]
         self.asked_at: float | None = None
         """When the statement was sent that is being answered now."""
         self.given_up = False
+        self.prepared: set[str] = set()
+        """Names of statements that the session has planned."""
         threading.Thread(target=_watch, args=(weakref.ref(self),), daemon=True).start()
 
 
