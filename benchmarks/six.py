@@ -29,7 +29,7 @@ __all__ = ["run"]
 
 SIZES = {"quick": (100_000,), "full": (100_000, 1_000_000, 10_000_000)}
 BATCHES = (1, 10, 100, 1_000, 10_000)
-ROUNDS = 5
+ROUNDS = 7
 WARM_UP = 30
 """Batches of each of some sizes before anything counts: a daemon is up for days, and Java compiles what it runs often.
 Spark's recompute runs in the same Java and gains by it too."""
