@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.checking import digest, require_right, require_same
 from benchmarks.following import Follower
-from benchmarks.measuring import Sample, Stopwatch
+from benchmarks.measuring import Sample, Stopwatch, progress
 from benchmarks.report import Bar, Plot, Report
 from benchmarks.servers import Server, servers
 from dyda.commands.views import execute_resync
@@ -153,6 +153,7 @@ def measure(follower: Follower, rounds: int) -> dict[str, dict[str, Sample]]:
     """By case, what adapting and rebuilding took. The first round warms up."""
     found: dict[str, dict[str, list[float]]] = {case.name: {"adapted": [], "rebuilt": []} for case in CASES}
     for number in range(1, rounds + 1):
+        progress(f"round {number} of {rounds}")
         for case in CASES:
             adapted, rebuilt = _turn(follower, case, number)
             if number > 1:

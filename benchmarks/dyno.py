@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from benchmarks.measuring import progress
 from benchmarks.mixture import Event, Landscape, Writer, data_updates, mixture
 from benchmarks.relations import SOURCES
 from benchmarks.report import Report
@@ -98,6 +99,7 @@ def _rounds(turns: Mapping[Key, Turn], rounds: int) -> dict[Key, Costs]:
     """Every turn once a round, in an order that is turned round each time."""
     found: dict[Key, list[Cost]] = {key: [] for key in turns}
     for number in range(rounds):
+        progress(f"round {number + 1} of {rounds}: {len(turns)} turns")
         for key, turn in list(turns.items())[:: -1 if number % 2 else 1]:
             found[key].append(turn(number))
     return {key: Costs(tuple(costs)) for key, costs in found.items()}

@@ -7,6 +7,7 @@ daemon that falls behind as the seconds that it needs after the load has ended.
 
 from __future__ import annotations
 
+import itertools
 import signal
 import statistics
 import tempfile
@@ -20,6 +21,7 @@ import psycopg2
 
 from benchmarks.checking import require_right
 from benchmarks.marks import VIEW, Marked, Reader, created, freshness
+from benchmarks.measuring import progress
 from benchmarks.report import Plot, Report
 from benchmarks.servers import servers
 from tests.torture.daemon import Daemon
@@ -158,7 +160,10 @@ def run(profile: str) -> Report:
     report.columns += ["behind at the end", "units", "aborts"]
     with tempfile.TemporaryDirectory() as folder, stage(Path(folder)) as (one, report.ran_on["postgres"]):
         one.load(100, 5.0, changing=True)  # what is compiled on first use is compiled
-        runs = [one.load(rate, SECONDS[profile], changing=changing) for rate in RATES for changing in (False, True)]
+        runs = []
+        for rate, changing in itertools.product(RATES, (False, True)):
+            progress(f"{rate:,} transactions per second{', with schema changes' if changing else ''}")
+            runs.append(one.load(rate, SECONDS[profile], changing=changing))
         one.end()
     for found in runs:
         changes = "none" if found.schema_changes is None else f"{found.schema_changes}"

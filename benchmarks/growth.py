@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.chains import BLOCK, Chain, created, view, views
 from benchmarks.checking import require_right
 from benchmarks.following import Follower
-from benchmarks.measuring import Sample, interleaved, shown
+from benchmarks.measuring import Sample, interleaved, progress, shown
 from benchmarks.report import Bar, Plot, Report
 from benchmarks.servers import Server, servers
 from dyda.engine import Engine
@@ -192,6 +192,7 @@ def run(profile: str) -> Report:
         engine = stack.enter_context(Engine(SparkSettings(master="local[2]")))
         report.ran_on["postgres"] = machines["warehouse"].version
         for curve in curves(scale):
+            progress(f"{curve.name}: {', '.join(f'{size:,}' for size in curve.cases)}")
             axes[curve.name] = curve.axis
             found[curve.name], spent = measured(curve, scale.rounds, engine, machines)
             phases |= spent

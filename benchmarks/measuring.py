@@ -7,13 +7,19 @@ round 2   a b c      the middle half of the rounds says how far to trust the med
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 
-__all__ = ["Sample", "Stopwatch", "interleaved"]
+__all__ = ["Sample", "Stopwatch", "interleaved", "progress"]
+
+
+def progress(text: str) -> None:
+    """A full profile takes the better part of an hour: say how far it is, beside the report."""
+    print(f"  {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,7 @@ def interleaved(
     """
     found: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(warm + rounds):
+        progress(f"round {number + 1} of {warm + rounds}: {', '.join(contenders)}")
         prepare()
         for name, contender in contenders.items():
             seconds = contender()

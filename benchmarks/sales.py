@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.checking import digest, require_same
 from benchmarks.following import Follower
-from benchmarks.measuring import Sample
+from benchmarks.measuring import Sample, progress
 from benchmarks.report import Bar, Plot, Report
 from benchmarks.servers import Server, fdw_binaries, servers
 from benchmarks.shop import ACTIONS, SOURCES, VIEW, Changes, Sizes, created
@@ -101,6 +101,7 @@ def measure(stage: Stage, scale: Scale) -> dict[str, Sample]:
     """Batches, the paper's Table 1, and the refreshes, in turn. The first round warms up."""
     found: dict[str, list[float]] = {}
     for number in range(scale.rounds + 1):
+        progress(f"round {number + 1} of {scale.rounds + 1}")
         turns: list[tuple[str, float]] = []
         for table in CHANGED:
             for k in scale.batches:

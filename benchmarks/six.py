@@ -16,7 +16,7 @@ import psycopg2
 
 from benchmarks.following import Follower
 from benchmarks.limit import Limit
-from benchmarks.measuring import Sample
+from benchmarks.measuring import Sample, progress
 from benchmarks.relations import SOURCES, TABLES, VIEW, Changes, created, view_over
 from benchmarks.report import Bar, Plot, Report
 from benchmarks.servers import Server, fdw_binaries, servers
@@ -115,6 +115,7 @@ def _refresh(town: Town, copy: str, database: Callable[[], str]) -> Refresh:
 
 
 def warm_up(stage: Stage) -> None:
+    progress(f"{stage.rows:,} rows: warming up")
     for number in range(WARM_UP):
         for k in (1, 100, 1_000):
             stage.change(k)
@@ -129,6 +130,7 @@ def measure(stage: Stage, batches: Sequence[int], rounds: int) -> dict[str, Samp
     """DyDa and the limit for each k, and the others, in turn. The first round warms up."""
     found: dict[str, list[float]] = {}
     for number in range(rounds + 1):
+        progress(f"{stage.rows:,} rows: round {number + 1} of {rounds + 1}")
         turns: list[tuple[str, float]] = []
         for k in batches:
             stage.change(k)

@@ -279,3 +279,18 @@ def test_figure_1_of_paper_000_interference_is_known_exactly(ground: Ground) -> 
     minus = Counter({row: -count for row, count in interfering.items()})
     assert plus(answers[0], minus) == Counter({("1", "first"): 1}), "compensated exactly, nothing missed, nothing twice"
     assert ground.logged("r", ["v"], position) == Counter({("sent before, committed after",): 1})
+
+
+def test_marks_of_units_that_failed_do_not_pile_up_and_the_one_that_is_remembered_stays(ground: Ground) -> None:
+    """Each attempt leaves a mark, and none of them is remembered by an installation while all of them fail."""
+    ground.run("CREATE TABLE r (k int)")
+    ground.watch("r")
+    with ground.open() as snapshot:
+        snapshot.make_durable()
+        remembered = snapshot.mark
+        for _ in range(150):
+            snapshot.make_durable(remembered)
+        last = snapshot.mark
+    marks = [mark for (mark,) in ground.run("SELECT mark FROM dyda.mark ORDER BY number")]
+    assert len(marks) <= 103
+    assert (marks[0], marks[-1]) == (remembered, last)
