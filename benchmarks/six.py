@@ -33,8 +33,12 @@ ROUNDS = 7
 WARM_UP = 30
 """Batches of each of some sizes before anything counts: a daemon is up for days, and Java compiles what it runs often.
 Spark's recompute runs in the same Java and gains by it too."""
-ONCE_FROM = 10_000_000
-"""From so many rows on, who recomputes everything takes part in the last round only: each takes minutes."""
+LARGE = 10_000_000
+"""From so many rows on there are fewer rounds, and who recomputes everything takes part in the last one only: each of
+them takes minutes."""
+ROUNDS_OF_LARGE = 3
+MEMORY = "4g"
+"""Of Java: Spark's default of 1 GB is too little to build a join of ten million rows."""
 
 
 @dataclass
@@ -137,35 +141,42 @@ def measure(stage: Stage, batches: Sequence[int], rounds: int) -> dict[str, Samp
             label = f"{stage.rows}/{k}" if number else None
             turns.append((f"DyDa {k}", stage.rested(partial(stage.follower.follow, label))))
             turns.append((f"limit {k}", stage.rested(stage.limit.follow)))
-        if stage.rows < ONCE_FROM or number == rounds:
+        if stage.rows < LARGE or number == rounds:
             turns += [(name, stage.rested(contender)) for name, contender in stage.others.items()]
+            stage.require_right()
         if number:
             for name, seconds in turns:
                 found.setdefault(name, []).append(seconds)
-        stage.require_right()
     return {name: Sample(tuple(seconds)) for name, seconds in found.items()}
 
 
 def run(profile: str) -> Report:
-    report = Report("six", "six relations, milliseconds per batch: median (middle half)", [])
     sizes = SIZES[profile]
-    report.columns = ["contender", *(f"{rows:,} rows" for rows in sizes)]
     found: dict[int, dict[str, Sample]] = {}
     phases: dict[str, dict[str, float]] = {}
     with ExitStack() as stack:
         machines = stack.enter_context(servers([*SOURCES, "warehouse"]))
-        engine = stack.enter_context(Engine(SparkSettings(master="local[2]")))
-        report.ran_on["postgres"] = machines["warehouse"].version
+        engine = stack.enter_context(Engine(SparkSettings(master="local[2]", config={"spark.driver.memory": MEMORY})))
         for rows in sizes:
             with stage(rows, engine, machines) as one:
                 if rows == sizes[0]:
                     warm_up(one)
-                found[rows] = measure(one, BATCHES, ROUNDS)
+                found[rows] = measure(one, BATCHES, ROUNDS if rows < LARGE else ROUNDS_OF_LARGE)
                 phases |= one.follower.phases
+    report = report_on(found, phases)
+    report.ran_on |= {"postgres": machines["warehouse"].version, "memory of Java": MEMORY}
+    return report
+
+
+def report_on(found: dict[int, dict[str, Sample]], phases: dict[str, dict[str, float]]) -> Report:
+    sizes = list(found)
+    report = Report("six", "six relations, milliseconds per batch: median (middle half)", [])
+    report.columns = ["contender", *(f"{rows:,} rows" for rows in sizes)]
     report.notes.append(f"Before the first round: {3 * WARM_UP} batches and {WARM_UP // 10} recomputations to warm up.")
-    if sizes[-1] >= ONCE_FROM:
+    if sizes[-1] >= LARGE:
         report.notes.append(
-            f"At {sizes[-1]:,} rows refresh and recompute are measured once, DyDa and the limit {ROUNDS} times."
+            f"At {sizes[-1]:,} rows refresh and recompute are measured once,"
+            f" DyDa and the limit {ROUNDS_OF_LARGE} times."
         )
     if fdw_binaries() is None:
         report.notes.append("postgres_fdw is missing here: refreshes read copies inside one database.")
