@@ -329,9 +329,12 @@ class _Watch:
             self._thread.join()
 
     def _report(self, progress: Progress) -> None:
-        tracker = self._context.statusTracker()
         while not self._done.wait(self._interval):
-            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            try:
+                tracker = self._context.statusTracker()
+                stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            except (Py4JError, OSError, EOFError):
+                return  # Java has ended: whoever waits for it finds out, and says so
             known = [stage for stage in stages if stage is not None]
             if known:
                 progress(sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known))

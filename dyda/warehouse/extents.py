@@ -2,11 +2,15 @@
 
 hash   digest of the row's canonical text: two rows are the same if their texts are
 count  how many times the row is in the view; never zero, never negative
+
+A view that loses a column shows the others and leaves its table alone: as a bag, that is right. The table is then
+`narrowed`: its digests are those of rows that nobody sees any more, and rows that are equal now stand apart. Whatever
+is to be merged into it needs a table of what is left first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,10 +19,11 @@ import psycopg2
 from psycopg2 import sql
 
 from dyda.errors import DydaError, EvaluationFailed, InvariantViolated
+from dyda.warehouse.codec import view_columns_from_json
 from dyda.warehouse.connection import load, short
 from dyda.warehouse.models import SCHEMA
 
-__all__ = ["Comparison", "Extent", "check_types"]
+__all__ = ["Comparison", "Extent", "check_types", "stored_extent"]
 
 BY_INDEX = "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; "
 AS_ALWAYS = "SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on"
@@ -44,15 +49,39 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Extent:
-    """One extent table, known by its number; `types` are the warehouse types of its columns."""
+    """One extent table, known by its number; `types` are the warehouse types of the view's columns."""
 
     number: int
     view: str
     types: tuple[str, ...]
+    places: tuple[int, ...] | None = None
+    """Where the view's columns stand in a narrowed table, from 0."""
 
     @property
     def identifier(self) -> sql.Identifier:
         return sql.Identifier(SCHEMA, f"extent_{self.number}")
+
+    def column(self, place: int) -> sql.Identifier:
+        """The table's column that is the view's column at `place`, from 0."""
+        return sql.Identifier(f"c{(place if self.places is None else self.places[place]) + 1}")
+
+    @property
+    def table(self) -> sql.Composable:
+        """What stands in the table, as (c1 … cn, count) of the view's columns; an alias must follow."""
+        columns = sql.SQL("").join(
+            sql.SQL("{} AS {}, ").format(self.column(place), name) for place, name in enumerate(self._columns)
+        )
+        return sql.SQL("(SELECT {}count FROM {})").format(columns, self.identifier)
+
+    def narrowed(self, number: int, places: Sequence[int]) -> Extent:
+        """The table under another number (`rename`), of which only the columns at `places` are the view's."""
+        kept = tuple(place if self.places is None else self.places[place] for place in places)
+        return Extent(number, self.view, tuple(self.types[place] for place in places), kept)
+
+    def rename(self, cursor: Any, number: int) -> None:
+        cursor.execute(
+            sql.SQL("ALTER TABLE {} RENAME TO {}").format(self.identifier, sql.Identifier(f"extent_{number}"))
+        )
 
     def create(self, cursor: Any, collation: str | None = None) -> None:
         """The table, without its key: that is added when the first rows are in. `collation` is for what has one."""
@@ -89,19 +118,28 @@ class Extent:
     def replace(self, cursor: Any, entries: sql.Composable) -> int:
         """Makes the extent equal to the bag by writing only what differs. Returns the rows that there are then."""
         # A row that somebody changed by hand has another row's digest, by which it would be taken for that one.
-        cursor.execute(sql.SQL("DELETE FROM {} AS e WHERE {}").format(self.identifier, self._forged))
+        forged = self._forged(len(self.types))
+        cursor.execute(sql.SQL("DELETE FROM {} AS e WHERE {}").format(self.identifier, forged))
         self._merge(cursor, "found_for_replace.sql", entries)
         cursor.execute(sql.SQL("SELECT coalesce(sum(count), 0)::bigint FROM {}").format(self.identifier))
         return int(cursor.fetchone()[0])
 
     def forged(self, cursor: Any) -> int:
         """How many rows do not have their own digest: changed by hand."""
-        cursor.execute(sql.SQL("SELECT count(*) FROM {} AS e WHERE {}").format(self.identifier, self._forged))
+        width = len(self.types)
+        if self.places is not None:
+            cursor.execute(
+                "SELECT count(*) - 2 FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0",
+                (self.identifier.as_string(cursor),),
+            )
+            (width,) = cursor.fetchone()
+        forged = self._forged(width)
+        cursor.execute(sql.SQL("SELECT count(*) FROM {} AS e WHERE {}").format(self.identifier, forged))
         return int(cursor.fetchone()[0])
 
-    @property
-    def _forged(self) -> sql.Composable:
-        return sql.SQL("e.hash <> sha256(convert_to(ROW({})::text, 'UTF8'))").format(self._each("e.{0}"))
+    def _forged(self, width: int) -> sql.Composable:
+        columns = sql.SQL(", ").join(sql.SQL("e.{}").format(sql.Identifier(f"c{i + 1}")) for i in range(width))
+        return sql.SQL("e.hash <> sha256(convert_to(ROW({})::text, 'UTF8'))").format(columns)
 
     def compare(self, cursor: Any, entries: sql.Composable, samples: int) -> Comparison:
         """How the extent differs from the bag it should be."""
@@ -114,7 +152,8 @@ class Extent:
             for column, type_ in zip(self._columns, self.types, strict=True)
         )
         minima = self._each("(array_agg({0}))[1] AS {0}")  # of one digest they are all the same
-        self._execute(cursor, load("compare.sql"), entries, shown=shown, limit=sql.Literal(samples), minima=minima)
+        parts = {"held": self.table, "shown": shown, "limit": sql.Literal(samples), "minima": minima}
+        self._execute(cursor, load("compare.sql"), entries, **parts)
         found = cursor.fetchall()
         missing, extra = found[0][:2]
         shown_rows = tuple((row[2], tuple(row[3:])) for row in found if row[2] is not None)
@@ -132,7 +171,7 @@ class Extent:
 
     def printed(self, place: int) -> sql.Composable:
         """The text of a column, as its type's output function prints it; e is the extent."""
-        column = self._columns[place]
+        column = self.column(place)
         return sql.SQL("CASE WHEN e.{0} IS NOT NULL THEN format('%s', e.{0}) END").format(column)
 
     def drop(self, cursor: Any) -> None:
@@ -155,6 +194,7 @@ class Extent:
         )
 
     def _merge(self, cursor: Any, found: str, entries: sql.Composable, first: str = "") -> int:
+        assert self.places is None, "a narrowed extent has no digests to find rows by"
         part = load(found).format(entry_columns=self._each("entry.{0}"), extent=self.identifier)
         self._execute(cursor, load("merge.sql"), entries, first, found=part)
         change, negative, sample = cursor.fetchone()
@@ -188,6 +228,12 @@ def _collated(cursor: Any, type_: str, collation: str | None) -> sql.Composable:
     cursor.execute("SELECT typcollation <> 0 FROM pg_type WHERE oid = to_regtype(%s)", (type_,))
     (collatable,) = cursor.fetchone()
     return sql.SQL(" COLLATE {}").format(sql.Identifier(collation)) if collatable else sql.SQL("")
+
+
+def stored_extent(view: str, number: int, columns: Iterable[dict[str, Any]], places: Sequence[int] | None) -> Extent:
+    """From the catalog's row of a version."""
+    types = tuple(column.type for column in view_columns_from_json(columns))
+    return Extent(number, view, types, None if places is None else tuple(places))
 
 
 def check_types(cursor: Any, view: str, types: Sequence[str]) -> None:

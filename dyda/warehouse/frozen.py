@@ -20,7 +20,7 @@ from dyda.errors import DydaError, UnknownView
 from dyda.model.position import Position
 from dyda.warehouse.codec import view_columns_from_json
 from dyda.warehouse.connection import connect, load, translated
-from dyda.warehouse.extents import Comparison, Extent
+from dyda.warehouse.extents import Comparison, Extent, stored_extent
 from dyda.warehouse.reader import Reader
 from dyda.warehouse.staging import Staging
 from dyda.warehouse.states import stored_state
@@ -94,8 +94,8 @@ class FrozenWarehouse:
         row = self._cursor.fetchone()
         if row is None or row[1] is None:
             raise UnknownView(f"there is no view {view!r} with rows")
-        version, number, columns, _ = row
-        return version, Extent(number, view, tuple(column.type for column in view_columns_from_json(columns)))
+        version, number, columns, _, places = row
+        return version, stored_extent(view, number, columns, places)
 
     def _bring(self, staging: Staging) -> sql.Identifier:
         """Copies the staged rows into a temporary table of this transaction; nothing of them passes through Python."""

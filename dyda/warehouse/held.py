@@ -14,9 +14,8 @@ from psycopg2 import sql
 
 from dyda.errors import UnknownView
 from dyda.model.state import State
-from dyda.warehouse.codec import view_columns_from_json
 from dyda.warehouse.connection import connect, load, translated
-from dyda.warehouse.extents import Extent
+from dyda.warehouse.extents import Extent, stored_extent
 from dyda.warehouse.staging import Staging
 from dyda.warehouse.states import multiplicity, places, stored_state
 
@@ -38,7 +37,8 @@ class HeldExtent:
 
     def pieces(self, places: Sequence[int]) -> list[str]:
         """Queries that together deliver every row as often as it is there; the columns at `places`."""
-        queries = _pieces(self.extent.identifier, places, sql.SQL("e.count"), self.pages)
+        columns = [self.extent.column(place) for place in places]
+        queries = _pieces(self.extent.identifier, columns, sql.SQL("e.count"), self.pages)
         return [query.as_string(self._cursor) for query in queries]
 
     def distinct(self, places: Sequence[int], shown: Sequence[int]) -> str:
@@ -67,7 +67,8 @@ class HeldState:
     def pieces(self, columns: Sequence[str]) -> list[str]:
         """Queries that together deliver every row as often as its rule says; `columns` are names of delivered ones."""
         often = multiplicity(self.state, "e", self.count)
-        queries = _pieces(self.table, places(self.state, columns), often, self.pages)
+        wanted = [sql.Identifier(f"c{place + 1}") for place in places(self.state, columns)]
+        queries = _pieces(self.table, wanted, often, self.pages)
         return [query.as_string(self._cursor) for query in queries]
 
 
@@ -84,7 +85,8 @@ class HeldWarehouse:
         row = self._cursor.fetchone()
         if row is None or row[1] is None:
             raise UnknownView(f"view {view} has no extent")
-        extent = Extent(row[1], view, tuple(column.type for column in view_columns_from_json(row[2])))
+        _, number, columns, _, at = row
+        extent = stored_extent(view, number, columns, at)
         return HeldExtent(self.url, self.snapshot, extent, self._pages(extent.identifier), self._cursor)
 
     def state(self, view: str, number: int) -> HeldState:
@@ -131,10 +133,10 @@ def hold_extent(url: str, view: str) -> Iterator[HeldExtent]:
 
 
 def _pieces(
-    table: sql.Identifier, places: Sequence[int], multiplicity: sql.Composable, pages: int
+    table: sql.Identifier, wanted: Sequence[sql.Identifier], multiplicity: sql.Composable, pages: int
 ) -> Iterator[sql.Composable]:
     """Page ranges of a table; without columns one is delivered all the same, for the rows to be counted."""
-    columns = sql.SQL(", ").join(sql.SQL("e.{}").format(sql.Identifier(f"c{place + 1}")) for place in places)
+    columns = sql.SQL(", ").join(sql.SQL("e.{}").format(column) for column in wanted)
     starts = range(0, max(pages, 1), PAGES)
     for start in starts:
         # Rows do not move: the last piece has no end, in case the table has grown since its pages were counted.
@@ -142,4 +144,4 @@ def _pieces(
         if start != starts[-1]:
             bounds.append(sql.SQL("e.ctid < {}::tid").format(sql.Literal(f"({start + PAGES},0)")))
         query = sql.SQL("SELECT {} FROM {} AS e CROSS JOIN LATERAL generate_series(1, {}) AS copies WHERE {}")
-        yield query.format(columns if places else sql.SQL("1"), table, multiplicity, sql.SQL(" AND ").join(bounds))
+        yield query.format(columns if wanted else sql.SQL("1"), table, multiplicity, sql.SQL(" AND ").join(bounds))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import psycopg2
@@ -37,7 +37,7 @@ from dyda.warehouse.codec import (
     view_columns_to_json,
 )
 from dyda.warehouse.connection import load, short
-from dyda.warehouse.extents import Extent, check_types
+from dyda.warehouse.extents import Extent, check_types, stored_extent
 from dyda.warehouse.reader import Publication, Reader, check_names, publish
 from dyda.warehouse.records import RelationState, SourceState, UnitRecord, ViewColumn, ViewVersion
 from dyda.warehouse.staging import Staging
@@ -58,7 +58,8 @@ class ViewChange:
 
     Its rows: the sum of a small `delta` (c1 … cn string, n int64), of what is in `staging`, and of the old extent's
     rows with these columns of it in this order (`projection`, from 0); any of them may be missing. In `mode` 'delta'
-    they are added to the extent, in `mode` 'replace' they are all there is.
+    they are added to the extent, in `mode` 'replace' they are all there is. A projection alone leaves the table as it
+    is: only what readers see of it changes.
     `version` is a new definition; a view that does not exist yet needs one, and is created by it. `state` None leaves
     the state alone, except that a new version, or rows in `replace` mode, make the view `live`. `positions` by source:
     (the position expected to be there or None, the new one or None to forget the source).
@@ -91,7 +92,8 @@ class ViewChange:
 
     @property
     def has_rows(self) -> bool:
-        return self.delta is not None or self.staging is not None or self.projection is not None
+        delta = self.delta is not None and (self.mode == "replace" or self.delta.num_rows > 0)
+        return delta or self.staging is not None or self.projection is not None
 
 
 @dataclass(frozen=True)
@@ -178,13 +180,12 @@ def _known(cursor: Any, views: Sequence[str]) -> dict[str, _Known]:
     """Those of the views that there are."""
     cursor.execute(load("known_views.sql"), (list(views),))
     found = {}
-    for view, version, number, stored, states in cursor.fetchall():
+    for view, version, number, stored, states, places in cursor.fetchall():
         if number is None:
             found[view] = _Known(None, None, ())
             continue
-        columns = view_columns_from_json(stored)
-        extent = Extent(number, view, tuple(column.type for column in columns))
-        found[view] = _Known(version, extent, columns, stored_states(view, states))
+        extent = stored_extent(view, number, stored, places)
+        found[view] = _Known(version, extent, view_columns_from_json(stored), stored_states(view, states))
     return found
 
 
@@ -212,6 +213,7 @@ class _Installer:
         self.reader = Reader(schema, change.view)
         self.number = number
         self.known = known
+        self.previous = known.extent if known is not None else None
         self.states: tuple[StoredState, ...] = self.known.states if self.known is not None else ()
         self.publication: Publication | None = None
 
@@ -225,15 +227,19 @@ class _Installer:
             self.cursor.execute("INSERT INTO dyda.view (name, state) VALUES (%s, 'building')", (change.view,))
         self.states = self._new_states()
         if change.version is not None and not self._same_types(change.version):
-            rows = self._new_extent(change.version)
-            self._save_view(rows, absolute=True)
+            if (narrowed := self._narrowed(change.version)) is not None:
+                self._save_version(change.version, narrowed)
+                self._save_view(0, absolute=False)
+            else:
+                self._save_view(self._new_extent(change.version), absolute=True)
             return
+        settled = self._settled()
         if change.version is not None:
-            assert known is not None
-            assert known.extent is not None
-            self._save_version(change.version, known.extent)
+            assert self.known is not None
+            assert self.known.extent is not None
+            self._save_version(change.version, self.known.extent)
         absolute = change.mode == "replace" and change.has_rows
-        self._save_view(self._new_rows(), absolute=absolute)
+        self._save_view(self._new_rows() if settled is None else settled, absolute=absolute)
         if absolute and self.publication is None:
             self._show_again()
 
@@ -255,18 +261,59 @@ class _Installer:
             return False
         return self.known.extent.types == tuple(column.type for column in version.columns)
 
+    def _narrowed(self, version: ViewVersion) -> Extent | None:
+        """The extent that is there, if all that happens to it is that some of its columns are the view's no more."""
+        change, known = self.change, self.known
+        if known is None or known.extent is None or change.projection is None or change.staging is not None:
+            return None
+        if change.mode != "replace" or (change.delta is not None and change.delta.num_rows):
+            return None
+        if tuple(known.extent.types[place] for place in change.projection) != tuple(c.type for c in version.columns):
+            return None
+        return known.extent.narrowed(self._number(self._next()), change.projection)
+
+    def _settled(self) -> int | None:
+        """Gives a view whose table is narrowed another one, since rows are to come: its rows if they are all in then.
+
+        Until there are any, nobody has to pay for that.
+        """
+        change, known = self.change, self.known
+        if not change.has_rows or known is None or known.extent is None or known.extent.places is None:
+            return None
+        whole = change.mode == "replace"
+        types = known.extent.types
+        entries = self._entries(types) if whole else known.extent.projected(range(len(types)))
+        extent, rows = self._table(types, known.version, entries)
+        self.cursor.execute(
+            "UPDATE dyda.view_version SET extent = %s, places = NULL WHERE view = %s AND version = %s",
+            (extent.number, change.view, known.version),
+        )
+        self.known = replace(known, extent=extent)
+        names = tuple(column.name for column in known.columns)
+        self.publication = Publication(self.reader, extent, names, self.previous)
+        return rows if whole else None
+
     def _new_extent(self, version: ViewVersion) -> int:
         """A table of its own for the new columns. Readers with an older snapshot get a serialization error (I2)."""
         if self.change.mode != "replace" or not self.change.has_rows:
             raise DydaError(f"view {self.change.view}: new columns need all rows, in mode 'replace'")
-        self.cursor.execute(
-            "INSERT INTO dyda.extent (view, version) VALUES (%s, %s) RETURNING id", (self.change.view, self._next())
-        )
-        extent = Extent(self.cursor.fetchone()[0], self.change.view, tuple(column.type for column in version.columns))
-        extent.create(self.cursor)
-        rows = extent.fill(self.cursor, self._entries(extent))
+        types = tuple(column.type for column in version.columns)
+        extent, rows = self._table(types, self._next(), self._entries(types))
         self._save_version(version, extent)
         return rows
+
+    def _table(self, types: tuple[str, ...], version: int | None, entries: sql.Composable) -> tuple[Extent, int]:
+        """An extent of these types, with the entries in, and how many rows these are."""
+        extent = Extent(self._number(version), self.change.view, types)
+        extent.create(self.cursor)
+        return extent, extent.fill(self.cursor, entries)
+
+    def _number(self, version: int | None) -> int:
+        """That of a new extent. Nobody sees it who has an older snapshot (I2)."""
+        self.cursor.execute(
+            "INSERT INTO dyda.extent (view, version) VALUES (%s, %s) RETURNING id", (self.change.view, version)
+        )
+        return int(self.cursor.fetchone()[0])
 
     def _new_states(self) -> tuple[StoredState, ...]:
         """The states' tables after the change, with their rows in."""
@@ -291,13 +338,13 @@ class _Installer:
             return 0
         if known.extent is None:
             raise DydaError(f"view {self.change.view} has no extent yet: its first version brings it")
-        entries = self._entries(known.extent)
+        entries = self._entries(known.extent.types)
         merge = known.extent.replace if self.change.mode == "replace" else known.extent.merge
         return merge(self.cursor, entries)
 
-    def _entries(self, extent: Extent) -> sql.Composable:
+    def _entries(self, types: Sequence[str]) -> sql.Composable:
         """A table or a subquery with everything that the change brings."""
-        change, width = self.change, len(extent.types)
+        change, width = self.change, len(types)
         projected = None
         if change.projection is not None:
             if self.known is None or self.known.extent is None or len(change.projection) != width:
@@ -322,12 +369,13 @@ class _Installer:
                 "relations": [name_to_text(name) for name in version.relations],
                 "details": Json(dict(version.details)),
                 "extent": extent.number,
+                "places": None if extent.places is None else list(extent.places),
                 "cause": version.cause,
                 "states": Json(states_to_json((stored.number, stored.table) for stored in self.states)),
                 "file_text": version.file_text,
             },
         )
-        previous = self.known.extent if self.known is not None else None
+        previous = self.previous
         shown = [column.name for column in self.known.columns] if self.known is not None else []
         if (
             previous is None

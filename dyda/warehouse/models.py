@@ -147,6 +147,7 @@ view_version = Table(
     Column("cause", Text, nullable=False),
     _moment("installed_at", nullable=False, now=True),
     Column("states", JSONB, nullable=False, server_default=text("'[]'")),
+    Column("places", ARRAY(Integer)),
 )
 
 extent = Table(

@@ -28,7 +28,10 @@ PAUSE = 0.1
 
 @dataclass(frozen=True)
 class Publication:
-    """A reader-facing view that shall show `extent` under these column names; `previous` is what it has shown."""
+    """A reader-facing view that shall show `extent` under these column names; `previous` is what it has shown.
+
+    An extent that is narrowed is the table of the previous one.
+    """
 
     reader: Reader
     extent: Extent
@@ -48,7 +51,11 @@ def publish(cursor: Any, publications: Sequence[Publication], patience: float) -
             )
     lock(cursor, [publication.reader for publication in there], patience)
     for publication in publications:
-        publication.reader.show(cursor, publication.extent, publication.names)
+        extent, previous = publication.extent, publication.previous
+        if previous is not None and extent.places is not None and extent.number != previous.number:
+            # The number is what tells a reader with an older snapshot that the view has other columns now (I2).
+            previous.rename(cursor, extent.number)
+        publication.reader.show(cursor, extent, publication.names)
 
 
 def lock(cursor: Any, readers: Sequence[Reader], patience: float) -> None:
@@ -162,8 +169,7 @@ class Reader:
 
     def _selecting(self, created: sql.Composable, extent: Extent, names: Sequence[str]) -> sql.Composable:
         items = [
-            sql.SQL("e.{} AS {}").format(sql.Identifier(f"c{i}"), sql.Identifier(name))
-            for i, name in enumerate(names, start=1)
+            sql.SQL("e.{} AS {}").format(extent.column(place), sql.Identifier(name)) for place, name in enumerate(names)
         ]
         return sql.SQL(
             "{} AS SELECT {} FROM {} AS e CROSS JOIN LATERAL generate_series(1, e.count) AS copies"

@@ -4,7 +4,7 @@ WITH grouped AS MATERIALIZED (
     {grouped}
 ), held AS MATERIALIZED (
     SELECT sha256(convert_to(ROW({columns})::text, 'UTF8')) AS hash, {minima}, sum(count)::bigint AS count
-    FROM {extent} GROUP BY 1
+    FROM {held} AS e GROUP BY 1
 ), different AS MATERIALIZED (
     SELECT coalesce(entry.n, 0) - coalesce(e.count, 0) AS n, {shown}
     FROM grouped AS entry FULL JOIN held AS e ON e.hash = entry.hash
