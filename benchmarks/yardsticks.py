@@ -129,6 +129,10 @@ class OnSpark:
 
     def __init__(self, session: SparkSession, warehouse: str, sources: Mapping[str, str], rows: int) -> None:
         self.session = session
+        if rows > 1_000_000:
+            # Spark does not know how much its tasks will read, and would give each of them everything.
+            self.session = session.newSession()
+            self.session.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
         self.warehouse = warehouse
         self.urls = {table: sources[name] for name, tables in SOURCES.items() for table in tables}
         self.rows = rows

@@ -14,7 +14,7 @@ is stored and what is captured.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,6 +42,12 @@ Scanner = Callable[[Occurrence], Sequence[Any]]
 """scanner(occurrence): picklable partitions of the whole relation, delivering `occurrence.columns` as text."""
 
 
+FEW = 100_000
+"""Rows of one relation that are given to every task of a large join."""
+LARGE = 1_000_000
+"""Rows of all relations together that are scanned: from here on Spark must not give whole relations to every task."""
+
+
 @dataclass(frozen=True)
 class Frame:
     """The rows of one occurrence: entries (text columns, then two numbers) and, with numbers of its own, a scan."""
@@ -59,6 +65,16 @@ class Frame:
     @property
     def is_changed(self) -> bool:
         return self.counting.changed(self.table)
+
+    @property
+    def rows(self) -> int:
+        """About how many there are; what a source has never counted counts nothing."""
+        scanned = max(self.occurrence.relation.estimated_rows, 0) if self.partitions else 0
+        return int(self.table.num_rows) + scanned
+
+    @property
+    def has_few(self) -> bool:
+        return len(self.partitions) <= 1 and self.rows <= FEW
 
 
 @dataclass(frozen=True)
@@ -97,6 +113,17 @@ class Evaluation:
     @property
     def entries(self) -> int:
         return sum(int(frame.table.num_rows) for frame in self.frames)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether Spark's tasks are to read more than what may be given to all of them."""
+        scanned = [frame for frame in self.frames if frame.partitions]
+        return any(len(frame.partitions) > 1 for frame in scanned) or sum(frame.rows for frame in scanned) > LARGE
+
+    @property
+    def few(self) -> frozenset[str]:
+        """The occurrences of which there are so few rows that every task may have them all."""
+        return frozenset(frame.occurrence.alias for frame in self.frames if frame.has_few)
 
 
 def delta_evaluation(
@@ -193,11 +220,11 @@ def _carrying(occurrence: Occurrence, computed: set[ColumnRef]) -> Occurrence:
     return replace(occurrence, carried=tuple(carried))
 
 
-def render(evaluation: Evaluation, sources: Mapping[str, str], types: Sequence[str]) -> str:
+def render(evaluation: Evaluation, sources: Mapping[str, str], types: Sequence[str], few: Collection[str] = ()) -> str:
     """Spark SQL with columns c1 … cn, n and, if tagged, t.
 
     `sources` gives, per alias, a query that delivers the frame's columns. `types` are the Spark types of the select
-    items as Spark's analysis gives them.
+    items as Spark's analysis gives them. Frames of a `few` rows are handed to every task instead of being shuffled.
     """
     block = evaluation.block
     order = join_order(evaluation)
@@ -219,7 +246,9 @@ def render(evaluation: Evaluation, sources: Mapping[str, str], types: Sequence[s
         join = f"JOIN ({source}) y ON {conditions}" if conditions else f"CROSS JOIN ({source}) y"
         one, other = (part.format(occurrence.old, occurrence.new) for part in evaluation.counting.product)
         counts = f"{one} AS o, {other} AS n"
-        query = f"SELECT {''.join(f'{c}, ' for c in columns)}{counts} FROM ({query}) x {join}"
+        handed = "y" if occurrence.alias in few else "x" if len(placed) == 2 and placed & {*few} else ""
+        hint = f"/*+ BROADCAST({handed}) */ " if handed else ""
+        query = f"SELECT {hint}{''.join(f'{c}, ' for c in columns)}{counts} FROM ({query}) x {join}"
     outputs = _outputs(block, types)
     counting = evaluation.counting
     if evaluation.side is not None:

@@ -166,7 +166,8 @@ class Engine:
         """Rows (w, c1 …, n, maybe t) of all questions; w is the place of the one that a row answers."""
         ready = {place: (one, table) for place, (one, table) in enumerate(asked) if table is not None}
         small = len(ready) == len(asked) and sum(table.num_rows for _, table in ready.values()) <= SMALL_ENTRIES
-        session = self._sessions.small if small else self._sessions.bulk
+        large = any(evaluation.is_large for evaluation, _ in asked)
+        session = self._sessions.small if small else self._sessions.large if large else self._sessions.bulk
         width = max(len(evaluation.block.items) for evaluation, _ in asked)
         tagged = any(evaluation.tagged for evaluation, _ in asked)
         with _Views(session, next(self._numbers)) as views:
@@ -178,7 +179,7 @@ class Engine:
                 if index in ready:
                     continue
                 sources = views.each(evaluation.frames, self._shipped(reader))
-                query = render(evaluation, sources, self._spark_types(evaluation))
+                query = render(evaluation, sources, self._spark_types(evaluation), evaluation.few if large else ())
                 padding = range(len(evaluation.block.items) + 1, width + 1)
                 columns = [f"c{i + 1}" for i in range(len(evaluation.block.items))]
                 columns += [f"CAST(NULL AS STRING) AS c{i}" for i in padding]
@@ -208,12 +209,14 @@ class Engine:
         """
         if evaluation.is_empty:
             return 0
-        session = self._sessions.bulk
+        large = evaluation.is_large
+        session = self._sessions.large if large else self._sessions.bulk
         before = self._sessions.jobs_so_far()
         try:
             with _Views(session, next(self._numbers)) as views, _Watch(session, progress):
                 sources = views.each(evaluation.frames, self._shipped(reader))
-                rows = session.sql(render(evaluation, sources, self._spark_types(evaluation)))
+                handed = evaluation.few if large else ()
+                rows = session.sql(render(evaluation, sources, self._spark_types(evaluation), handed))
                 counts = rows.mapInArrow(_write_task(self._shipped(sink)), "rows bigint").toArrow()
         except (PySparkException, Py4JError, OSError, EOFError, pa.ArrowException) as error:
             self._require_spark(error)

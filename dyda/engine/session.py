@@ -100,6 +100,14 @@ BULK = {
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
 }
 
+LARGE = {
+    **BULK,
+    # Spark knows nothing of what its tasks will read from a source. It takes that for next to nothing and would give
+    # every task all of it, which ends the driver's memory: ten million rows are gigabytes.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.adaptive.autoBroadcastJoinThreshold": "10MB",
+}
+
 
 class _Session(SparkSession):
     """A session that asks Java for its settings once: they do not change, and pyspark asks again, for one after the
@@ -148,6 +156,7 @@ class Sessions:
         self._log = log
         self._bulk: SparkSession | None = None
         self._small: SparkSession | None = None
+        self._large: SparkSession | None = None
         self._scheduler: Any = None
         self._lock = threading.Lock()
 
@@ -173,10 +182,23 @@ class Sessions:
         bulk = self.bulk
         with self._lock:
             if self._small is None:
-                self._small = bulk.newSession()
-                for key, value in {**self._session_settings(), **SMALL}.items():
-                    self._small.conf.set(key, value)
+                self._small = self._beside(bulk, SMALL)
             return self._small
+
+    @property
+    def large(self) -> SparkSession:
+        bulk = self.bulk
+        with self._lock:
+            if self._large is None:
+                self._large = self._beside(bulk, LARGE)
+            return self._large
+
+    def _beside(self, session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+        """Another session of the same application."""
+        other = session.newSession()
+        for key, value in {**self._session_settings(), **settings}.items():
+            other.conf.set(key, value)
+        return other
 
     def jobs_so_far(self) -> int:
         """Spark's own number of jobs in this application, exact at once (the status tracker lags)."""
@@ -192,7 +214,7 @@ class Sessions:
     def stop(self) -> None:
         """Ends the application and its JVM. A later use starts a new one."""
         with self._lock:
-            session, self._bulk, self._small, self._scheduler = self._bulk, None, None, None
+            session, self._bulk, self._small, self._large, self._scheduler = self._bulk, None, None, None, None
             if session is None:
                 return
             gateway: Any = SparkContext._gateway

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from dyda.engine import Engine
 from dyda.errors import BrokenUnit, EngineFailed, ValueDoesNotFit
@@ -16,9 +18,9 @@ from tests.unit.vm.hand import Memory, Rows, projected, relation, view
 from vm import build_evaluation
 
 
-def definition() -> ViewDefinition:
-    r = relation("s.r", {"id": "integer", "at": "timestamp with time zone", "price": "numeric(10,2)"})
-    s = relation("t.s", {"id": "bigint", "raw": "bytea"})
+def definition(rows: int = 100) -> ViewDefinition:
+    r = relation("s.r", {"id": "integer", "at": "timestamp with time zone", "price": "numeric(10,2)"}, rows=rows)
+    s = relation("t.s", {"id": "bigint", "raw": "bytea"}, rows=rows)
     items = {"id": "r.id", "at": "r.at", "twice": "r.price * 2", "raw": "s.raw", "size": "length(s.raw)"}
     return view("v", {"r": r, "s": s}, ["r.id = s.id", "r.at > TIMESTAMP '2000-01-01 00:00:00'"], items)
 
@@ -48,6 +50,45 @@ def test_a_build_reads_and_writes_in_tasks_and_takes_pending_changes_out(engine:
     }
     assert sink.rows() == expected
     assert all(0 <= done <= total for done, total in seen)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "rows", "joined"),
+    [
+        ((1, 1), 100, "BroadcastHashJoin"),
+        ((3, 3), 100, "SortMergeJoin"),
+        ((1, 1), 600_000, "SortMergeJoin"),
+        ((3, 1), 100, "BroadcastHashJoin"),
+    ],
+    ids=["small", "large", "large by what the source says", "a large and a small one"],
+)
+def test_no_task_is_given_a_large_relation_as_a_whole(
+    engine: Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pieces: tuple[int, int],
+    rows: int,
+    joined: str,
+) -> None:
+    """Spark takes what tasks read for next to nothing, whatever it is: left alone, it would broadcast all of it."""
+    plans = []
+
+    def sql(session: SparkSession, text: str) -> DataFrame:
+        frame = ask(session, text)
+        plans.append(frame._jdf.queryExecution().sparkPlan().toString())
+        return frame
+
+    ask = SparkSession.sql
+    monkeypatch.setattr(SparkSession, "sql", sql)
+    block = engine.block(definition(rows))
+    memory = Memory(block.by_alias, READ)
+    number = dict(zip(("r", "s"), pieces, strict=True))
+    evaluation = build_evaluation(block, lambda o: parts(memory.text(o), number[o.alias]))
+    sink = Files(str(tmp_path))
+    engine.build(evaluation, sink, read_part)
+    assert len(sink.rows()) == 50
+    (plan,) = [plan for plan in plans if "Join" in plan]
+    assert set(re.findall(r"\w+Join", plan)) == {joined}
 
 
 def test_an_empty_relation_builds_an_empty_view_without_a_job(engine: Engine, tmp_path: Path) -> None:
