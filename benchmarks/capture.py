@@ -52,7 +52,7 @@ class Scale:
 
 SCALES = {
     "quick": Scale(size=10, rounds=5, seconds=3, clients=4, altering=5),
-    "full": Scale(size=50, rounds=7, seconds=20, clients=4, altering=30),
+    "full": Scale(size=50, rounds=7, seconds=10, clients=4, altering=30),
 }
 PAUSES = (0.5, 0.05)
 """Before each schema change, seconds: units have time to end between two, or have not."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from importlib import resources
 from typing import Any
 
 import alembic.command
 import alembic.config
+import alembic.script
 import alembic.util
 from psycopg2 import sql
 from sqlalchemy import Connection, Engine, text
@@ -25,8 +27,9 @@ def upgrade(engine: Engine, readers: str) -> None:
         _refuse_strangers(connection)
         for schema in (SCHEMA, readers):
             _create_schema(connection, schema)
-        configuration = alembic.config.Config()
-        configuration.set_main_option("script_location", str(resources.files("dyda.warehouse") / "migrations"))
+        if _is_current(connection):
+            return
+        configuration = _configuration()
         configuration.attributes["connection"] = connection
         try:
             alembic.command.upgrade(configuration, "head")
@@ -35,6 +38,26 @@ def upgrade(engine: Engine, readers: str) -> None:
                 f"the catalog in the warehouse cannot be upgraded: {error}",
                 "It was probably written by a newer version of DyDa: use that one.",
             ) from None
+
+
+def _configuration() -> alembic.config.Config:
+    configuration = alembic.config.Config()
+    configuration.set_main_option("script_location", str(resources.files("dyda.warehouse") / "migrations"))
+    return configuration
+
+
+@functools.cache
+def _newest() -> str | None:
+    return alembic.script.ScriptDirectory.from_config(_configuration()).get_current_head()
+
+
+def _is_current(connection: Connection) -> bool:
+    """Every command asks, and Alembic takes longer to find out than most of them take altogether."""
+    table = f"{SCHEMA}.alembic_version"
+    if connection.execute(text("SELECT to_regclass(:table) IS NULL"), {"table": table}).scalar_one():
+        return False
+    found = connection.execute(text(f"SELECT array_agg(version_num) FROM {table}")).scalar_one()
+    return bool(found == [_newest()])
 
 
 def _refuse_strangers(connection: Connection) -> None:
