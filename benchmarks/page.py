@@ -19,7 +19,7 @@ HEAD = """# Performance
 Written by `python -m benchmarks.page` from runs of `make bench` ([how to run it](how-to/develop.md#benchmarks)).
 Machines are shared and noisy: contenders take turns in one run, numbers are medians with the middle half of the rounds
 beside them, and what counts is the ratio. In every benchmark the rows are compared with a recomputation; a fast wrong
-answer ends it.
+answer ends it. [Where the time goes](explanation/where-the-time-goes.md) says what the phases are, and what was tried.
 
 ## What had to be met
 

@@ -103,3 +103,11 @@ def test_the_first_screen_of_the_readme_has_both_commands() -> None:
         assert subprocess.run(["make", "-n", target], cwd=TOP, capture_output=True, check=False).returncode == 0
     ci = (TOP / ".ci" / "run").read_text()
     assert "make check\nmake test\n" in ci
+
+
+def test_the_readme_quotes_only_what_was_measured() -> None:
+    told = (TOP / "README.md").read_text().split("## What it costs\n")[1].split("\n## ")[0]
+    quoted = re.findall(r"\d[\d,.]*\d|\d\d+", re.sub(r"\]\([^)]*\)", "", told))
+    measured = (TOP / "docs" / "performance.md").read_text()
+    assert quoted
+    assert [number for number in quoted if not re.search(rf"(?<![\d.,]){re.escape(number)}(?![\d.,])", measured)] == []
