@@ -155,8 +155,7 @@ class Sessions:
         self._settings = settings
         self._log = log
         self._bulk: SparkSession | None = None
-        self._small: SparkSession | None = None
-        self._large: SparkSession | None = None
+        self._others: dict[str, SparkSession] = {}
         self._scheduler: Any = None
         self._lock = threading.Lock()
 
@@ -179,26 +178,22 @@ class Sessions:
 
     @property
     def small(self) -> SparkSession:
-        bulk = self.bulk
-        with self._lock:
-            if self._small is None:
-                self._small = self._beside(bulk, SMALL)
-            return self._small
+        return self._beside("small", SMALL)
 
     @property
     def large(self) -> SparkSession:
+        return self._beside("large", LARGE)
+
+    def _beside(self, name: str, settings: Mapping[str, str]) -> SparkSession:
+        """Another session of the same application."""
         bulk = self.bulk
         with self._lock:
-            if self._large is None:
-                self._large = self._beside(bulk, LARGE)
-            return self._large
-
-    def _beside(self, session: SparkSession, settings: Mapping[str, str]) -> SparkSession:
-        """Another session of the same application."""
-        other = session.newSession()
-        for key, value in {**self._session_settings(), **settings}.items():
-            other.conf.set(key, value)
-        return other
+            if name not in self._others:
+                other = bulk.newSession()
+                for key, value in {**self._session_settings(), **settings}.items():
+                    other.conf.set(key, value)
+                self._others[name] = other
+            return self._others[name]
 
     def jobs_so_far(self) -> int:
         """Spark's own number of jobs in this application, exact at once (the status tracker lags)."""
@@ -214,7 +209,7 @@ class Sessions:
     def stop(self) -> None:
         """Ends the application and its JVM. A later use starts a new one."""
         with self._lock:
-            session, self._bulk, self._small, self._large, self._scheduler = self._bulk, None, None, None, None
+            session, self._bulk, self._others, self._scheduler = self._bulk, None, {}, None
             if session is None:
                 return
             gateway: Any = SparkContext._gateway
