@@ -42,11 +42,12 @@ class Pgbench:
         clients: int,
         folder: Path,
         rate: float | None = None,
+        protocol: str = "prepared",
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(dir=folder))
         chosen = f"--file={script}" if isinstance(script, Path) else f"--builtin={script}"
         arguments = [
-            *("--no-vacuum", "--protocol=prepared", f"--client={clients}", f"--jobs={min(clients, 2)}"),
+            *("--no-vacuum", f"--protocol={protocol}", f"--client={clients}", f"--jobs={min(clients, 2)}"),
             *(f"--time={round(seconds)}", "--log", f"--log-prefix={self.folder}/log", "--random-seed=1", chosen),
             *([f"--rate={rate}"] if rate else []),
             url,
@@ -81,9 +82,11 @@ class Pgbench:
         return found
 
 
-def throughput(binaries: Path, url: str, script: str | Path, seconds: float, clients: int, folder: Path) -> Throughput:
+def throughput(
+    binaries: Path, url: str, script: str, seconds: float, clients: int, folder: Path, protocol: str
+) -> Throughput:
     """One run at full speed."""
-    run = Pgbench(binaries, url, script, seconds, clients, folder)
+    run = Pgbench(binaries, url, script, seconds, clients, folder, protocol=protocol)
     try:
         found = re.search(r"^tps = ([\d.]+)", run.finish(), re.MULTILINE)
     finally:

@@ -2,9 +2,9 @@
 
     (1,"a b",,"x""y\\\\z")      quoted like CSV, with backslashes doubled; nothing between commas is NULL
 
-Each statement's first entry carries its shape: which column of the watched relation each place holds, by number. A
-number survives renaming, so an image written under an older name still lands in the right column; a child table's
-own order and extra columns do not matter either.
+Each entry carries its shape: which column of the watched relation each place holds, by number. A number survives
+renaming, so an image written under an older name still lands in the right column; a child table's own order and extra
+columns do not matter either.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from dyda.errors import BrokenUnit
 from dyda.sources.reader import parse_rows
 
-__all__ = ["XID", "delivered_names", "joined_bytes", "read_images"]
+__all__ = ["XID", "delivered_names", "joined_bytes", "places_of", "read_images"]
 
 XID = "#xid"
 COUNT = "#count"
@@ -40,6 +40,7 @@ def read_images(
     `entries` has seq, xid, op, root, shape, image as text, ordered by (xid, seq). `wanted` gives for each watched
     relation (by oid) its shown name, the columns asked for and the number of every column it has.
     """
+    # An older DyDa's entries have it in the first row of each statement only.
     entries = entries.set_column(
         entries.column_names.index("shape"), "shape", pc.fill_null_forward(entries.column("shape"))
     )
@@ -54,7 +55,7 @@ def read_images(
         pieces = []
         for shape in pc.unique(own.column("shape")).to_pylist():
             alike = own.filter(pc.equal(own.column("shape"), shape))
-            pieces.append(_parse(source, shown, alike, json.loads(shape)[0], columns, numbers))
+            pieces.append(_parse(source, shown, alike, places_of(shape), columns, numbers))
         names = [*delivered_names(columns), XID, COUNT]
         if not pieces:
             kinds = [pa.string()] * len(columns) + [pa.int64(), pa.int64()]
@@ -65,6 +66,17 @@ def read_images(
         table = table.take(pc.sort_indices(table.column("seq"))).drop_columns(["seq"])
         found[root] = table.rename_columns(names)
     return found
+
+
+def places_of(shape: str) -> list[int]:
+    """The numbers that a shape stands for: `1-3,7,0` (dyda.places), or the first of an older DyDa's JSON arrays."""
+    if shape.startswith("["):
+        return list(json.loads(shape)[0])
+    places: list[int] = []
+    for run in filter(None, shape.split(",")):
+        first, _, last = run.partition("-")
+        places += range(int(first), int(last or first) + 1)
+    return places
 
 
 def _parse(

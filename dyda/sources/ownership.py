@@ -35,14 +35,16 @@ MADE = "made by DyDa"
 
 RELATIONS = (
     *("log", "consumer", "watched", "holder", "member", "described", "mark"),
-    *("log_sequence", "gap", "gap_until", "key"),
+    *("log_sequence", "gap", "gap_until", "key", "measure_at"),
 )
 ATTACHING = ("capture_table", "release_table")
 FUNCTIONS = (
     *(
         "capture",
         "mark_gap",
-        "shape",
+        "places",
+        "measure",
+        "capturing",
         "names_now",
         "seal",
         "noted",

@@ -2,6 +2,8 @@
 -- What always holds: they never raise (what fails becomes a gap), wait for no lock longer than 40 ms, and print values under
 -- settings that no writer's session can change (rule C1). They run as the role that attached.
 
+DROP FUNCTION IF EXISTS dyda.shape(oid, oid);  -- an older DyDa's
+
 -- A session's parameters can be set by anybody who writes: what this transaction keeps there counts only with this seal,
 -- which is of this transaction, this text and dyda.key.
 CREATE OR REPLACE FUNCTION dyda.seal(what text) RETURNS text
@@ -73,32 +75,50 @@ BEGIN
 END
 $body$;
 
--- plpgsql for its cached plan (as an SQL function it was planned anew for every statement: five times the cost of all
--- the rest); called with the search_path of dyda.capture.
-CREATE OR REPLACE FUNCTION dyda.shape(relation oid, watched oid) RETURNS text
-LANGUAGE plpgsql STABLE
+-- Where the columns of a written row belong in the watched relation, by their numbers there: 1-4,7,0 (0: nowhere). Which two
+-- relations are meant is in dyda.planned ("written watched"), because an argument would be known too late: that this is
+-- IMMUTABLE is not true, but makes PostgreSQL ask when it plans a statement and keep the answer with the plan. Whatever is
+-- altered about the written table voids the plan, and columns of the watched relation change in all tables below it.
+CREATE OR REPLACE FUNCTION dyda.places() RETURNS text
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
-    own text[];
-    theirs text[];
+    planned oid[] := string_to_array(current_setting('dyda.planned'), ' ');
+    own text[] := dyda.names_now(planned[1]);
+    theirs text[] := CASE WHEN planned[1] = planned[2] THEN own ELSE dyda.names_now(planned[2]) END;
 BEGIN
-    IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed' THEN
-        own := dyda.names_now(relation);
-        theirs := CASE WHEN relation OPERATOR(pg_catalog.=) watched THEN own ELSE dyda.names_now(watched) END;
-        RETURN pg_catalog.json_build_array(
-            coalesce(pg_catalog.json_agg(coalesce(pg_catalog.array_position(theirs, o.name), 0) ORDER BY o.number), '[]'),
-            coalesce(pg_catalog.json_agg(o.name ORDER BY o.number), '[]'), NULL)::text
-        FROM pg_catalog.unnest(own) WITH ORDINALITY AS o (name, number) WHERE o.name IS NOT NULL;
+    RETURN coalesce(string_agg(CASE WHEN r.first = r.last THEN r.first::text ELSE r.first || '-' || r.last END, ','
+                               ORDER BY r.run), '')
+    FROM (
+        SELECT n.run, min(n.number) AS first, max(n.number) AS last
+        FROM (
+            SELECT f.number, count(*) FILTER (WHERE f.starts) OVER (ORDER BY f.place) AS run
+            FROM (
+                SELECT o.place, p.number, p.number IS DISTINCT FROM lag(p.number) OVER (ORDER BY o.place) + 1 AS starts
+                FROM unnest(own) WITH ORDINALITY AS o (name, place),
+                     LATERAL coalesce(array_position(theirs, o.name), 0) AS p (number)
+                WHERE o.name IS NOT NULL
+            ) AS f
+        ) AS n
+        GROUP BY n.run
+    ) AS r;
+END
+$body$;
+
+-- Asked for every 256 rows only, for it takes as long as writing some: fails where the log has reached its limit.
+CREATE OR REPLACE FUNCTION dyda.measure() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    most bigint;
+BEGIN
+    SELECT c.log_limit INTO STRICT most FROM dyda.consumer c;
+    IF pg_table_size('dyda.log'::regclass) > most THEN
+        RAISE EXCEPTION 'the log has reached its limit';
     END IF;
-    RETURN pg_catalog.json_build_array(
-        coalesce(pg_catalog.json_agg(coalesce(w.attnum, 0) ORDER BY a.attnum), '[]'),
-        coalesce(pg_catalog.json_agg(a.attname ORDER BY a.attnum), '[]'),
-        coalesce(pg_catalog.json_agg(a.atttypid::pg_catalog.int8 ORDER BY a.attnum), '[]'))::text
-    FROM pg_catalog.pg_attribute a
-    LEFT JOIN pg_catalog.pg_attribute w
-        ON w.attrelid OPERATOR(pg_catalog.=) watched AND w.attname OPERATOR(pg_catalog.=) a.attname
-        AND w.attnum OPERATOR(pg_catalog.>) 0 AND NOT w.attisdropped
-    WHERE a.attrelid OPERATOR(pg_catalog.=) relation AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped;
+    PERFORM setval('dyda.measure_at', pg_sequence_last_value('dyda.log_sequence'::regclass) + 256);
 END
 $body$;
 
@@ -120,40 +140,39 @@ AS $body$
 #variable_conflict use_variable
 DECLARE
     watched_root oid;
-    most bigint;
+    planned text;
 BEGIN
     -- After a first failure this transaction is not made to wait again. The counter moves once more all the same.
     BEGIN
-        IF current_setting('dyda.failed', true) <> '' AND current_setting('dyda.failed', true) = dyda.seal('failed') THEN
+        -- Every expression here is one that plpgsql evaluates by itself: a query costs ten times as much.
+        IF coalesce(current_setting('dyda.failed', true), '') <> ''
+           AND current_setting('dyda.failed', true) = dyda.seal('failed') THEN
             PERFORM dyda.mark_gap();
             RETURN NULL;
         END IF;
-        SELECT m.root, c.log_limit INTO STRICT watched_root, most
-        FROM dyda.member m, dyda.consumer c WHERE m.relid = TG_RELID;
-        IF pg_table_size('dyda.log'::regclass) > most THEN
-            RAISE EXCEPTION 'the log has reached its limit';
+        IF pg_sequence_last_value('dyda.log_sequence'::regclass) >= pg_sequence_last_value('dyda.measure_at'::regclass) THEN
+            PERFORM dyda.measure();
         END IF;
+        watched_root := TG_ARGV[0];
+        IF watched_root IS NULL THEN  -- an older DyDa's trigger
+            SELECT m.root INTO STRICT watched_root FROM dyda.member m WHERE m.relid = TG_RELID;
+        END IF;
+        planned := set_config('dyda.planned', TG_RELID || ' ' || watched_root, true);
         IF TG_OP = 'INSERT' THEN
             INSERT INTO dyda.log (op, root, relid, shape, image)
-            SELECT 'I', watched_root, TG_RELID,
-                   CASE WHEN row_number() OVER () = 1 THEN dyda.shape(TG_RELID, watched_root) END,
-                   textin(record_out("dyda row".*))
+            SELECT 'I', watched_root, TG_RELID, dyda.places(), textin(record_out("dyda row".*))
             FROM "dyda new" AS "dyda row";
         ELSIF TG_OP = 'DELETE' THEN
             INSERT INTO dyda.log (op, root, relid, shape, image)
-            SELECT 'D', watched_root, TG_RELID,
-                   CASE WHEN row_number() OVER () = 1 THEN dyda.shape(TG_RELID, watched_root) END,
-                   textin(record_out("dyda row".*))
+            SELECT 'D', watched_root, TG_RELID, dyda.places(), textin(record_out("dyda row".*))
             FROM "dyda old" AS "dyda row";
         ELSIF TG_OP = 'UPDATE' THEN
             INSERT INTO dyda.log (op, root, relid, shape, image)
-            SELECT "dyda both"."dyda op", watched_root, TG_RELID,
-                   CASE WHEN row_number() OVER () = 1 THEN dyda.shape(TG_RELID, watched_root) END,
-                   "dyda both"."dyda image"
-            FROM (SELECT 'D'::"char", textin(record_out("dyda row".*)) FROM "dyda old" AS "dyda row"
-                  UNION ALL
-                  SELECT 'I'::"char", textin(record_out("dyda row".*)) FROM "dyda new" AS "dyda row"
-                 ) AS "dyda both" ("dyda op", "dyda image");
+            SELECT 'D'::"char", watched_root, TG_RELID, dyda.places(), textin(record_out("dyda row".*))
+            FROM "dyda old" AS "dyda row"
+            UNION ALL
+            SELECT 'I'::"char", watched_root, TG_RELID, dyda.places(), textin(record_out("dyda row".*))
+            FROM "dyda new" AS "dyda row";
         ELSE
             INSERT INTO dyda.log (op, root, relid) VALUES ('T', watched_root, TG_RELID);
         END IF;
@@ -166,6 +185,16 @@ BEGIN
     END;
     RETURN NULL;
 END
+$body$;
+
+-- The triggers by which a table is captured as part of the watched relation; four, if all is well.
+CREATE OR REPLACE FUNCTION dyda.capturing(relation oid, watched oid) RETURNS SETOF name
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+    SELECT t.tgname FROM pg_trigger t
+    WHERE t.tgrelid = relation AND t.tgenabled = 'A' AND t.tgfoid = 'dyda.capture()'::regprocedure
+      AND t.tgargs = convert_to(watched::text, 'UTF8') || decode('00', 'hex')
 $body$;
 
 -- Put capture on one table, as part of the watched relation. Does nothing where it is complete already, so that the
@@ -188,18 +217,14 @@ BEGIN
         ('dyda_delete', 'DELETE', 'REFERENCING OLD TABLE AS "dyda old"'),
         ('dyda_truncate', 'TRUNCATE', '')) AS e (name, event, referencing)
     LOOP
-        IF EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = relation AND t.tgname = event.name
-                   AND t.tgenabled = 'A' AND t.tgfoid = 'dyda.capture()'::regprocedure) THEN
-            CONTINUE;
-        END IF;
+        CONTINUE WHEN event.name IN (SELECT dyda.capturing(relation, watched));
         EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', event.name, shown);
-        EXECUTE format('CREATE TRIGGER %I AFTER %s ON %s %s FOR EACH STATEMENT EXECUTE FUNCTION dyda.capture()',
-                       event.name, event.event, shown, event.referencing);
+        EXECUTE format('CREATE TRIGGER %I AFTER %s ON %s %s FOR EACH STATEMENT EXECUTE FUNCTION dyda.capture(%L)',
+                       event.name, event.event, shown, event.referencing, watched);
         EXECUTE format('ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER %I', shown, event.name);
     END LOOP;
     -- Names are resolved one statement at a time: if another table took this one's name meanwhile, start again.
-    IF (SELECT count(*) FROM pg_trigger t
-        WHERE t.tgrelid = relation AND t.tgenabled = 'A' AND t.tgfoid = 'dyda.capture()'::regprocedure) < 4 THEN
+    IF (SELECT count(*) FROM dyda.capturing(relation, watched)) < 4 THEN
         RAISE EXCEPTION 'table % was renamed while capture was attached', shown USING ERRCODE = 'serialization_failure';
     END IF;
     -- Not even the row's lock where it is right already: a transaction that changed the table's schema may hold it.

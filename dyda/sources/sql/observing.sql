@@ -154,8 +154,7 @@ BEGIN
             FROM dyda.tree(watched) t JOIN pg_class c ON c.oid = t
             WHERE c.relkind IN ('r', 'p')
               AND (NOT EXISTS (SELECT FROM dyda.member m WHERE m.relid = t AND m.root = watched)
-                   OR (SELECT count(*) FROM pg_trigger g WHERE g.tgrelid = t AND g.tgenabled = 'A'
-                       AND g.tgfoid = 'dyda.capture()'::regprocedure) < 4)
+                   OR (SELECT count(*) FROM dyda.capturing(t, watched)) < 4)
         LOOP
             PERFORM dyda.capture_table(found.relid, watched);
             IF found.known THEN

@@ -3,6 +3,10 @@
 
 CREATE SEQUENCE IF NOT EXISTS dyda.log_sequence CACHE 1;
 
+-- The log's size is looked at when it has this number (dyda.measure): at the next one, after attach.
+CREATE SEQUENCE IF NOT EXISTS dyda.measure_at CACHE 1;
+SELECT setval('dyda.measure_at', 1);
+
 -- The newest transaction that left a gap and could not hold the lock that says so.
 CREATE SEQUENCE IF NOT EXISTS dyda.gap_until CACHE 1;
 
@@ -68,7 +72,8 @@ CREATE TABLE IF NOT EXISTS dyda.mark (
 );
 
 -- op: I row inserted, D row deleted, T truncated, S schema changed.
--- shape stands in the first row of each statement: [attnums as the watched relation has them (0: none), names, type oids].
+-- shape: see dyda.places. (An older DyDa's: a json array of arrays, the first of which has the numbers; it stands in the
+-- first row of each statement.)
 -- image: the row as text; for S a json object, see dyda.observe.
 -- All of it only if there is no log: CREATE INDEX IF NOT EXISTS locks the log even where the index exists, and the
 -- writers that would have to wait for it become gaps.

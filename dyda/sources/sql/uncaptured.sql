@@ -3,7 +3,6 @@
 SELECT
     ARRAY(SELECT t FROM dyda.tree(%(root)s) t
           WHERE NOT EXISTS (SELECT FROM dyda.member m WHERE m.relid = t AND m.root = %(root)s)
-             OR (SELECT count(*) FROM pg_trigger g WHERE g.tgrelid = t AND g.tgenabled = 'A'
-                 AND g.tgfoid = 'dyda.capture()'::regprocedure) < 4),
+             OR (SELECT count(*) FROM dyda.capturing(t, %(root)s)) < 4),
     ARRAY(SELECT m.relid FROM dyda.member m
           WHERE m.root = %(root)s AND m.relid NOT IN (SELECT t FROM dyda.tree(%(root)s) t))

@@ -73,16 +73,17 @@ def test_capture_belongs_to_a_role_that_cannot_log_in(watched: Ground) -> None:
 
 
 def test_every_function_of_capture_pins_its_search_path(watched: Ground) -> None:
-    """dyda.shape alone does not, for its speed: it names all it uses in full, and capture alone calls it."""
     loose = watched.run(
         "SELECT proname::text FROM pg_proc WHERE pronamespace = 'dyda'::regnamespace"
         " AND NOT coalesce('search_path=pg_catalog, pg_temp' = ANY (proconfig), false)"
     )
-    assert loose == [("shape",)]
+    assert loose == []
     invoker = watched.run(
         "SELECT proname::text FROM pg_proc WHERE pronamespace = 'dyda'::regnamespace AND NOT prosecdef ORDER BY 1"
     )
-    assert [name for (name,) in invoker] == ["names_now", "note", "noted", "seal", "shape"], "called by the others only"
+    assert [name for (name,) in invoker] == ["measure", "names_now", "note", "noted", "places", "seal"], (
+        "called by the others only"
+    )
     assert (
         watched.run(
             "SELECT proname::text FROM pg_proc WHERE pronamespace = 'dyda'::regnamespace"
@@ -157,8 +158,8 @@ SHADOWS = [
     "CREATE FUNCTION public.record_out(t) RETURNS text LANGUAGE sql AS 'SELECT ''(9,forged)'''",
     "CREATE FUNCTION public.record_out(int, text) RETURNS text LANGUAGE sql AS 'SELECT ''(9,forged)'''",
     "CREATE FUNCTION public.pg_current_xact_id() RETURNS xid8 LANGUAGE sql AS 'SELECT ''3''::xid8'",
-    "CREATE FUNCTION public.pg_table_size(regclass) RETURNS bigint LANGUAGE sql AS 'SELECT 99999999999999'",
-    "CREATE FUNCTION public.shape(oid, oid) RETURNS text LANGUAGE sql AS 'SELECT ''forged'''",
+    "CREATE FUNCTION public.pg_sequence_last_value(regclass) RETURNS bigint LANGUAGE sql AS 'SELECT 99999999999999'",
+    "CREATE FUNCTION public.places() RETURNS text LANGUAGE sql AS 'SELECT ''forged'''",
     "CREATE FUNCTION public.lies(oid, oid) RETURNS boolean LANGUAGE sql AS 'SELECT false'",
     "CREATE OPERATOR public.= (LEFTARG = oid, RIGHTARG = oid, FUNCTION = public.lies)",
     "CREATE FUNCTION pg_temp.current_setting(text, boolean) RETURNS text LANGUAGE sql AS 'SELECT ''x'''",

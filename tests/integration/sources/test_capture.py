@@ -10,6 +10,7 @@ import pytest
 from dyda.errors import BrokenUnit, RelationRefused, SourceBusy, SourceInUse
 from dyda.model.message import DataUpdate, SchemaChange, Truncation
 from dyda.sources import PostgresSource, SourceSettings
+from dyda.sources.images import places_of
 from tests.integration.sources.conftest import Ground, plus
 
 ODD_WRITER = (
@@ -225,6 +226,86 @@ def test_capture_survives_ddl_in_the_same_session_and_columns_that_come_and_go(g
     assert ground.logged("t", ["a", "renamed"]) == Counter({("1", "10"): 1, ("2", "20"): 1, ("4", "40"): 1})
     with pytest.raises(BrokenUnit):
         ground.logged("t", ["b"])  # the first images know another b
+
+
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+def test_writers_whose_plans_are_older_than_the_schema_are_captured_right(ground: Ground, isolation: str) -> None:
+    """Which column is which is found out when a writer's session plans (dyda.places), and kept until that is void."""
+    ground.run(
+        "CREATE TABLE t (a int, b int, c int)",
+        "CREATE TABLE child (d int) INHERITS (t)",
+        "CREATE TABLE p (a int, b int, c int) PARTITION BY RANGE (a)",
+        "CREATE TABLE middle (c int, b int, a int) PARTITION BY RANGE (a)",
+        "CREATE TABLE leaf (b int, a int, gone int, c int)",
+        "ALTER TABLE leaf DROP COLUMN gone",
+        "ALTER TABLE middle ATTACH PARTITION leaf FOR VALUES FROM (0) TO (1000)",
+        "ALTER TABLE p ATTACH PARTITION middle FOR VALUES FROM (0) TO (1000)",
+        "CREATE TABLE q (c int, d int, a int, b int) PARTITION BY RANGE (a)",
+    )
+    ground.watch("t", "p", "q")
+    gap = ground.gap()
+    writer = ground.connect()
+
+    def write(number: int, also: str = "") -> None:
+        ground.run(f"BEGIN ISOLATION LEVEL {isolation}", connection=writer)
+        for table in ("t", "child", "leaf"):
+            row = f"{number}, {number + 100}, {number + 200}"
+            ground.run(f"INSERT INTO {table} (a, b, c{also}) VALUES ({row}{', 5' if also else ''})", connection=writer)
+            ground.run(f"UPDATE {table} SET b = b + 1 WHERE a = {number}", connection=writer)
+        ground.run("COMMIT", connection=writer)
+
+    def right(*tables: str) -> None:
+        for table in tables:
+            columns = ["a", "b", "c"]
+            assert ground.logged(table, columns) == ground.rows(table, columns), table
+
+    write(1)
+    write(2)
+    right("t", "p")
+    for alteration in (
+        "ALTER TABLE t RENAME a TO x; ALTER TABLE t RENAME c TO a; ALTER TABLE t RENAME x TO c",
+        "ALTER TABLE p RENAME a TO x; ALTER TABLE p RENAME c TO a; ALTER TABLE p RENAME x TO c",
+    ):
+        ground.run(alteration)
+        write(3)
+        right("t", "p")
+    # Columns under names that others had: old images cannot be read, new ones must not be taken for them.
+    with ground.open() as snapshot:
+        ground.source.acknowledge(snapshot.position)
+    ground.run("DELETE FROM t", "DELETE FROM p")
+    ground.run("ALTER TABLE t DROP COLUMN b, ADD COLUMN b int", "ALTER TABLE p DROP COLUMN b, ADD COLUMN b int")
+    with ground.open() as snapshot:
+        ground.source.acknowledge(snapshot.position)
+    write(4)
+    right("t", "p")
+    # Another relation's part, with other numbers: the table itself is not altered.
+    ground.run("DELETE FROM p", "ALTER TABLE p DETACH PARTITION middle", "ALTER TABLE middle ADD COLUMN d int")
+    ground.run("ALTER TABLE q ATTACH PARTITION middle FOR VALUES FROM (0) TO (1000)")
+    write(5)
+    assert ground.logged("q", ["a", "b", "c"]) == ground.rows("q", ["a", "b", "c"]) != Counter()
+    assert ground.logged("t", ["a", "b", "c"]) == ground.rows("t", ["a", "b", "c"])
+    assert ground.gap() == gap
+
+
+@pytest.mark.parametrize(
+    ("columns", "shape"),
+    [
+        (["a", "b", "c"], "1-3"),
+        (["b", "a", "c"], "2,1,3"),
+        (["x", "a", "b", "y", "z", "c"], "0-2,0,0,3"),
+        (["a", "c"], "1,3"),
+        ([], ""),
+    ],
+)
+def test_a_shape_says_where_each_column_belongs(ground: Ground, columns: list[str], shape: str) -> None:
+    ground.run(
+        "CREATE TABLE t (a int, b int, c int)", f"CREATE TABLE u ({', '.join(f'{name} int' for name in columns)})"
+    )
+    ground.watch("t")
+    ground.run("SELECT set_config('dyda.planned', 'u'::regclass::oid || ' ' || 't'::regclass::oid, false)")
+    assert ground.run("SELECT dyda.places()") == [(shape,)]
+    numbers = {"a": 1, "b": 2, "c": 3}
+    assert places_of(shape) == [numbers.get(name, 0) for name in columns]
 
 
 def test_C4_truncate_is_a_marker_without_rows(ground: Ground) -> None:

@@ -21,14 +21,13 @@ def timed(ground: Ground, statement: str, connection: Any = None) -> float:
     return time.perf_counter() - started
 
 
-@pytest.mark.parametrize("table", ["log", "member", "consumer"])
-def test_a_locked_log_lets_writers_commit_within_bounds(ground: Ground, table: str) -> None:
+def test_a_locked_log_lets_writers_commit_within_bounds(ground: Ground) -> None:
     ground.run("CREATE TABLE t (a int)")
     ground.watch("t")
     gap = ground.gap()
     usual = statistics.median(timed(ground, "INSERT INTO t VALUES (0)") for _ in range(9))
     locker = ground.connect()
-    ground.run(f"BEGIN; LOCK TABLE dyda.{table} IN ACCESS EXCLUSIVE MODE", connection=locker)
+    ground.run("BEGIN; LOCK TABLE dyda.log, dyda.member, dyda.consumer IN ACCESS EXCLUSIVE MODE", connection=locker)
     waits = sorted(timed(ground, f"INSERT INTO t VALUES ({i})") - usual for i in range(5))
     # The median, because another process may take the machine away for a moment.
     assert 0.03 < statistics.median(waits) < 0.1
@@ -45,9 +44,9 @@ def test_a_locked_log_lets_writers_commit_within_bounds(ground: Ground, table: s
         "DROP TABLE dyda.log",
         "DROP SEQUENCE dyda.log_sequence CASCADE",
         "ALTER TABLE dyda.log DROP COLUMN image",
-        "DELETE FROM dyda.member",
         "DROP TABLE dyda.consumer",
-        "DROP FUNCTION dyda.shape(oid, oid)",
+        "DROP SEQUENCE dyda.measure_at",
+        "DROP FUNCTION dyda.places()",
         "DROP FUNCTION dyda.mark_gap()",
         "ALTER TABLE dyda.log ADD CHECK (false) NOT VALID",
     ],
@@ -59,7 +58,7 @@ def test_a_damaged_log_lets_writers_commit_and_is_noticed_and_mended(ground: Gro
         before = snapshot.gap
     ground.run(damage)
     if "mark_gap" in damage:
-        ground.run("DELETE FROM dyda.member")  # something has to go wrong first
+        ground.run("DROP SEQUENCE dyda.measure_at")  # something has to go wrong first
     ground.run("INSERT INTO t VALUES (1)", "UPDATE t SET a = 2", "TRUNCATE t", "INSERT INTO t VALUES (3)")
     ground.run("ALTER TABLE t ADD COLUMN b int", "DROP TABLE IF EXISTS nothing")
     assert ground.run("SELECT a FROM t") == [(3,)]
