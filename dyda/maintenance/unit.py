@@ -278,7 +278,11 @@ class UnitWork:
         elif not anew and all(map(at.includes, taken)):
             return at
         left = [xid for xid in self.poll.xids(source) if xid not in taken and not (at is not None and at.includes(xid))]
-        return snapshot.without(left)
+        position = snapshot.without(left)
+        if at is None or anew:
+            return position
+        # What waits behind all that the view has is many in a long queue, and need not be listed one by one.
+        return position.until(max(at.xmax - 1, *taken))
 
 
 def _transactions(unit: Unit) -> dict[str, set[int]]:

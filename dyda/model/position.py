@@ -12,6 +12,11 @@ from dataclasses import dataclass
 
 __all__ = ["Position"]
 
+WRAP = 2**32
+"""PostgreSQL counts transactions in 32 bits and epochs."""
+FIRST = 3
+"""The first number of an epoch that a transaction can have."""
+
 
 @dataclass(frozen=True)
 class Position:
@@ -41,6 +46,16 @@ class Position:
             return self
         listed = frozenset(x for x in self.in_progress | missing)
         return Position(min(self.xmin, *listed), self.xmax, listed)
+
+    def until(self, last: int) -> Position:
+        """The same state less every transaction after `last`."""
+        xmax = last + 1
+        if xmax % WRAP < FIRST:  # nobody has such a number, and PostgreSQL takes no snapshot that names one
+            xmax += FIRST - xmax % WRAP
+        if xmax >= self.xmax:
+            return self
+        listed = frozenset(xid for xid in self.in_progress if xid < xmax)
+        return Position(min([xmax, *listed]), xmax, listed)
 
     def covers(self, other: Position) -> bool:
         """Whether every transaction of `other` is in this one too."""

@@ -16,14 +16,13 @@ from typing import Any
 import psycopg2
 from psycopg2 import sql
 
-from dyda.errors import DydaError, UnknownView
+from dyda.errors import DydaError
 from dyda.model.position import Position
-from dyda.warehouse.codec import view_columns_from_json
-from dyda.warehouse.connection import connect, load, translated
-from dyda.warehouse.extents import Comparison, Extent, stored_extent
+from dyda.warehouse.connection import connect, translated
+from dyda.warehouse.extents import Comparison, Extent
+from dyda.warehouse.known import known_extent, known_state
 from dyda.warehouse.reader import Reader
 from dyda.warehouse.staging import Staging
-from dyda.warehouse.states import stored_state
 
 __all__ = ["FrozenWarehouse", "frozen"]
 
@@ -52,29 +51,28 @@ class FrozenWarehouse:
         self._cursor.execute("SELECT source, position FROM dyda.position WHERE view = %s", (view,))
         return {source: Position.parse(text) for source, text in self._cursor.fetchall()}
 
-    def version(self, view: str) -> int:
+    def version(self, view: str) -> int | None:
         """The version whose rows the extent holds."""
-        return self._known(view)[0]
+        return known_extent(self._cursor, view)[0].version
 
     def rows(self, view: str) -> int:
         """The extent's rows, counted; the catalog's own number must be the same."""
-        extent = self._known(view)[1]
+        extent = known_extent(self._cursor, view)[1]
         self._cursor.execute(sql.SQL("SELECT coalesce(sum(count), 0)::bigint FROM {}").format(extent.identifier))
         return int(self._cursor.fetchone()[0])
 
     def shows(self, view: str, schema: str) -> bool:
         """Whether what readers query is what was put there for them."""
-        self._cursor.execute(load("known_view.sql"), (view,))
-        columns = view_columns_from_json(self._cursor.fetchone()[2])
-        return Reader(schema, view).shows(self._cursor, self._known(view)[1], [column.name for column in columns])
+        known, extent = known_extent(self._cursor, view)
+        return Reader(schema, view).shows(self._cursor, extent, [column.name for column in known.columns])
 
     def compare(self, view: str, staging: Staging, samples: int = 10) -> Comparison:
         """How the extent differs from the rows in `staging`."""
-        return self._compare(self._known(view)[1], staging, samples)
+        return self._compare(known_extent(self._cursor, view)[1], staging, samples)
 
     def compare_state(self, view: str, number: int, staging: Staging, samples: int = 10) -> Comparison:
         """How state `number` of the view, from 0, differs from the state rows in `staging`."""
-        return self._compare(stored_state(self._cursor, view, number).extent, staging, samples)
+        return self._compare(known_state(self._cursor, view, number).extent, staging, samples)
 
     def _compare(self, extent: Extent, staging: Staging, samples: int) -> Comparison:
         view = extent.view
@@ -88,14 +86,6 @@ class FrozenWarehouse:
         except psycopg2.errors.UndefinedTable:
             raise DydaError(f"view {view} was redefined meanwhile", "Run verify again.") from None
         return found
-
-    def _known(self, view: str) -> tuple[int, Extent]:
-        self._cursor.execute(load("known_view.sql"), (view,))
-        row = self._cursor.fetchone()
-        if row is None or row[1] is None:
-            raise UnknownView(f"there is no view {view!r} with rows")
-        version, number, columns, _, places = row
-        return version, stored_extent(view, number, columns, places)
 
     def _bring(self, staging: Staging) -> sql.Identifier:
         """Copies the staged rows into a temporary table of this transaction; nothing of them passes through Python."""

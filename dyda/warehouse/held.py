@@ -12,12 +12,12 @@ from typing import Any
 
 from psycopg2 import sql
 
-from dyda.errors import UnknownView
 from dyda.model.state import State
-from dyda.warehouse.connection import connect, load, translated
-from dyda.warehouse.extents import Extent, stored_extent
+from dyda.warehouse.connection import connect, translated
+from dyda.warehouse.extents import Extent
+from dyda.warehouse.known import known_extent, known_state
 from dyda.warehouse.staging import Staging
-from dyda.warehouse.states import multiplicity, places, stored_state
+from dyda.warehouse.states import multiplicity, places
 
 __all__ = ["HeldExtent", "HeldState", "HeldWarehouse", "hold_extent", "hold_warehouse"]
 
@@ -81,17 +81,12 @@ class HeldWarehouse:
     _cursor: Any = field(repr=False)
 
     def extent(self, view: str) -> HeldExtent:
-        self._cursor.execute(load("known_view.sql"), (view,))
-        row = self._cursor.fetchone()
-        if row is None or row[1] is None:
-            raise UnknownView(f"view {view} has no extent")
-        _, number, columns, _, at = row
-        extent = stored_extent(view, number, columns, at)
+        _, extent = known_extent(self._cursor, view)
         return HeldExtent(self.url, self.snapshot, extent, self._pages(extent.identifier), self._cursor)
 
     def state(self, view: str, number: int) -> HeldState:
         """State `number`, from 0, of the view's current version."""
-        stored = stored_state(self._cursor, view, number)
+        stored = known_state(self._cursor, view, number)
         return self._state(stored.state, stored.extent.identifier, "count")
 
     def staging(self, state: State, staging: Staging) -> HeldState:

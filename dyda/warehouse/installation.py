@@ -33,16 +33,16 @@ from dyda.warehouse.codec import (
     name_to_text,
     relation_to_json,
     states_to_json,
-    view_columns_from_json,
     view_columns_to_json,
 )
 from dyda.warehouse.connection import load, short
-from dyda.warehouse.extents import Extent, check_types, stored_extent
+from dyda.warehouse.extents import Extent, check_types
+from dyda.warehouse.known import KnownView, known_views
 from dyda.warehouse.reader import Publication, Reader, check_names, publish
-from dyda.warehouse.records import RelationState, SourceState, UnitRecord, ViewColumn, ViewVersion
+from dyda.warehouse.records import RelationState, SourceState, UnitRecord, ViewVersion
 from dyda.warehouse.staging import Staging
 from dyda.warehouse.state_changes import StateChange, StateInstaller
-from dyda.warehouse.states import StoredState, stored_states
+from dyda.warehouse.states import StoredState
 
 __all__ = ["VIEW_STATES", "Installation", "ViewChange", "carry_out", "save_relation", "save_source"]
 
@@ -120,20 +120,10 @@ class Installation:
         return not news and heard and all(change.moves_rows_alone for change in self.changes)
 
 
-@dataclass(frozen=True)
-class _Known:
-    """A view as the catalog has it at the start of the transaction."""
-
-    version: int | None
-    extent: Extent | None
-    columns: tuple[ViewColumn, ...]
-    states: tuple[StoredState, ...] = ()
-
-
 def carry_out(cursor: Any, installation: Installation, schema: str, patience: float) -> int | None:
     """Everything that `installation` asks for; the caller's transaction holds the fence's row. The unit's number."""
     faults.point("install.begun")
-    known = _known(cursor, [change.view for change in installation.changes])
+    known = known_views(cursor, [change.view for change in installation.changes])
     installers = [
         _Installer(cursor, change, schema, n, known.get(change.view)) for n, change in enumerate(installation.changes)
     ]
@@ -176,19 +166,6 @@ def carry_out(cursor: Any, installation: Installation, schema: str, patience: fl
     return number
 
 
-def _known(cursor: Any, views: Sequence[str]) -> dict[str, _Known]:
-    """Those of the views that there are."""
-    cursor.execute(load("known_views.sql"), (list(views),))
-    found = {}
-    for view, version, number, stored, states, places in cursor.fetchall():
-        if number is None:
-            found[view] = _Known(None, None, ())
-            continue
-        extent = stored_extent(view, number, stored, places)
-        found[view] = _Known(version, extent, view_columns_from_json(stored), stored_states(view, states))
-    return found
-
-
 @contextmanager
 def _owned(view: str) -> Iterator[None]:
     """A failure in here is this view's own: say, a value that the warehouse cannot hold."""
@@ -207,7 +184,7 @@ def _owned(view: str) -> Iterator[None]:
 class _Installer:
     """One view's part of the transaction."""
 
-    def __init__(self, cursor: Any, change: ViewChange, schema: str, number: int, known: _Known | None) -> None:
+    def __init__(self, cursor: Any, change: ViewChange, schema: str, number: int, known: KnownView | None) -> None:
         self.cursor = cursor
         self.change = change
         self.reader = Reader(schema, change.view)

@@ -13,14 +13,13 @@ from typing import Any, assert_never
 
 from psycopg2 import sql
 
-from dyda.errors import UnknownView
 from dyda.model.state import Counted, Grouped, Kept, State
 from dyda.warehouse.codec import states_from_json
 from dyda.warehouse.connection import load
 from dyda.warehouse.extents import Extent
 from dyda.warehouse.records import StateTable
 
-__all__ = ["MULTIPLICITIES", "StoredState", "multiplicity", "places", "stored_state", "stored_states", "two_sided"]
+__all__ = ["MULTIPLICITIES", "StoredState", "multiplicity", "places", "stored_states", "two_sided"]
 
 COLLATION = "C"
 
@@ -43,18 +42,6 @@ def two_sided(state: State) -> bool:
 def stored_states(view: str, entries: Iterable[dict[str, Any]]) -> tuple[StoredState, ...]:
     """From the catalog's JSON."""
     return tuple(StoredState(number, view, table) for number, table in states_from_json(entries))
-
-
-def stored_state(cursor: Any, view: str, number: int) -> StoredState:
-    """State `number` (from 0) of the view's current version."""
-    cursor.execute(load("known_view.sql"), (view,))
-    row = cursor.fetchone()
-    if row is None or row[1] is None:
-        raise UnknownView(f"there is no view {view!r} with rows")
-    states = stored_states(view, row[3])
-    if not 0 <= number < len(states):
-        raise ValueError(f"view {view} has {len(states)} states, none with number {number}")
-    return states[number]
 
 
 @dataclass(frozen=True)

@@ -34,12 +34,13 @@ from dyda.warehouse.combining import Combined
 from dyda.warehouse.connection import load, translated
 from dyda.warehouse.extents import Extent
 from dyda.warehouse.installation import VIEW_STATES, Installation, carry_out, save_relation, save_source
+from dyda.warehouse.known import known_state
 from dyda.warehouse.reader import Reader, check_names
 from dyda.warehouse.records import RelationState, RequestRecord, SourceState
 from dyda.warehouse.regrouping import regroup
 from dyda.warehouse.staging import Staging, create_staging, drop_staging
 from dyda.warehouse.state_rows import state_rows
-from dyda.warehouse.states import StoredState, stored_state
+from dyda.warehouse.states import StoredState
 
 __all__ = ["MESSAGE_STATES", "Worker"]
 
@@ -381,7 +382,7 @@ class Worker:
             return state_rows(cursor, self._stored(cursor, view, number, state), columns, key, values)
 
     def _stored(self, cursor: Any, view: str, number: int, state: State) -> StoredState:
-        stored = stored_state(cursor, view, number)
+        stored = known_state(cursor, view, number)
         if stored.state != state:
             raise ValueError(f"state {number} of view {view} is {stored.state}, not {state}")
         return stored

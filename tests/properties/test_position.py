@@ -100,6 +100,20 @@ def test_P3_without_takes_out_exactly_these(position, left_out):
         assert less.includes(xid) == (position.includes(xid) and xid not in left_out)
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(base=BASE, data=st.data())
+def test_P3_until_takes_out_exactly_what_came_later(ask, base, data):
+    position = data.draw(positions(base).filter(lambda p: all(x % 2**32 for x in (p.xmin, p.xmax, *p.in_progress))))
+    last = data.draw(st.integers(base, base + 30).filter(lambda xid: xid % 2**32 > 2))
+    less = position.until(last)
+    (printed,) = ask("SELECT %s::pg_snapshot::text", str(less))
+    assert Position.parse(printed) == less
+    assert position.covers(less)
+    for xid in everyone(position, less):
+        if xid % 2**32 > 2:
+            assert less.includes(xid) == (position.includes(xid) and xid <= last)
+
+
 @law
 @given(positions(), positions())
 def test_covers_is_containment(one, other):

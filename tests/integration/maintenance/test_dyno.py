@@ -11,7 +11,9 @@ import pytest
 
 from dyda import commands, faults
 from dyda.maintenance import Outcome
-from dyda.maintenance.live import Target
+from dyda.maintenance.live import Target, load
+from dyda.maintenance.poll import poll
+from dyda.model.position import Position
 from tests.judge import printed
 from tests.town import Town
 
@@ -187,12 +189,8 @@ def test_an_operators_view_of_the_plan_is_the_daemons_where_a_message_is_quarant
     town.settle()
     assert town.state("bad")["state"] == "held"
     town.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
-    with town.house() as house, house.warehouse.lock() as worker:
-        from dyda.maintenance.live import load
-        from dyda.maintenance.poll import poll
-
-        with poll(house, worker, load(house)):
-            pass
+    with town.house() as house, house.warehouse.lock() as worker, poll(house, worker, load(house)):
+        pass
     quarantined, later = (message["id"] for message in commands.pending(town.folder))
     plan = commands.pending_plan(town.folder)
     assert [unit["messages"] for unit in plan["units"]] == [[later]]
@@ -231,13 +229,9 @@ def test_P3_a_held_message_holds_what_depends_on_it_and_nothing_else(town: Town)
     town.view("tours", "SELECT t.id FROM tours.tour t")
     town.apply()
     town.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
-    with town.house() as house, house.warehouse.lock() as worker:
-        # The message is received without being processed, as if the daemon had just polled.
-        from dyda.maintenance.live import load
-        from dyda.maintenance.poll import poll
-
-        with poll(house, worker, load(house)) as polled:
-            (held,) = polled.queue
+    # The message is received without being processed, as if the daemon had just polled.
+    with town.house() as house, house.warehouse.lock() as worker, poll(house, worker, load(house)) as polled:
+        (held,) = polled.queue
     commands.pending_hold(town.folder, held.number)
     later = town.execute("crm", "INSERT INTO customer VALUES ('Ann', 'Bonn')")
     town.execute("tours", "INSERT INTO tour VALUES (1)")
@@ -253,9 +247,26 @@ def test_P3_a_held_message_holds_what_depends_on_it_and_nothing_else(town: Town)
     town.check()
 
 
-def _includes(position: str, xid: int) -> bool:
-    from dyda.model.position import Position
+def test_P3_a_position_does_not_list_all_that_waits_behind_it(town: Town) -> None:
+    """A unit in the middle of a long queue would otherwise write the rest of the queue down, again and again."""
+    joined(town)
+    town.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
+    before = town.execute("crm", "INSERT INTO customer VALUES ('Eve', 'Rome')")
+    waiting = [town.execute("crm", f"INSERT INTO customer VALUES ('Ann{n}', 'Bonn')") for n in range(20)]
+    with town.house() as house, house.warehouse.lock() as worker, poll(house, worker, load(house)) as polled:
+        (held,) = [queued.number for queued in polled.queue if queued.message.xid == waiting[0]]
+    commands.pending_hold(town.folder, held)
+    town.settle()
+    position = Position.parse(town.state("joined")["positions"]["crm"])
+    assert position.includes(before)
+    assert not any(map(position.includes, waiting))
+    assert not position.in_progress
+    commands.pending_release(town.folder, held)
+    town.settle()
+    town.check()
 
+
+def _includes(position: str, xid: int) -> bool:
     return Position.parse(position).includes(xid)
 
 

@@ -13,8 +13,8 @@ from dyda.errors import DydaError, InvariantViolated
 from dyda.model.state import Accumulator, Counted, Grouped, Kept, State
 from dyda.warehouse import Installation, StateChange, StateTable, ViewChange, Warehouse, Worker, hold_warehouse
 from dyda.warehouse.combining import combine
+from dyda.warehouse.known import known_state
 from dyda.warehouse.state_rows import state_rows
-from dyda.warehouse.states import stored_state
 from tests.integration.warehouse.conftest import NEXT, START, entries, version
 from tests.integration.warehouse.state_entries import (
     EXTREMES,
@@ -104,7 +104,7 @@ def test_what_entries_cost_does_not_grow_with_the_state(worker: Worker, state: S
             sequential, indexed = cursor.fetchone()
             return sequential, indexed
 
-        found, (sequential, indexed) = stored_state(cursor, VIEW, 0), scans()
+        found, (sequential, indexed) = known_state(cursor, VIEW, 0), scans()
         assert combine(cursor, found, entries(("5", 1), ("6", -1), ("9000", 1))).state.num_rows > 2
         assert scans() == (sequential, indexed + 3)
         assert len(state_rows(cursor, found, [name], [name], pa.table({name: ["1", "2"]}))) == 2
@@ -134,7 +134,7 @@ def test_keys_of_many_types_are_looked_up_through_the_index(worker: Worker, type
     with worker._computing() as cursor:
         cursor.execute("SELECT sum(seq_scan) FROM pg_stat_xact_all_tables WHERE relname = 'extent_1'")
         before = cursor.fetchone()
-        found = state_rows(cursor, stored_state(cursor, VIEW, 0), ["c1"], ["c1"], pa.table({"c1": [text, other, None]}))
+        found = state_rows(cursor, known_state(cursor, VIEW, 0), ["c1"], ["c1"], pa.table({"c1": [text, other, None]}))
         assert len(found) == 1
         cursor.execute("SELECT sum(seq_scan) FROM pg_stat_xact_all_tables WHERE relname = 'extent_1'")
         assert cursor.fetchone() == before

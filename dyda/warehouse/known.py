@@ -1,0 +1,55 @@
+"""Views as the catalog has them at one moment of a transaction: version, extent, columns, states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from dyda.errors import UnknownView
+from dyda.warehouse.codec import view_columns_from_json
+from dyda.warehouse.connection import load
+from dyda.warehouse.extents import Extent, stored_extent
+from dyda.warehouse.records import ViewColumn
+from dyda.warehouse.states import StoredState, stored_states
+
+__all__ = ["KnownView", "known_extent", "known_state", "known_views"]
+
+
+@dataclass(frozen=True)
+class KnownView:
+    """`version` and `extent` are None while it has no rows."""
+
+    version: int | None = None
+    extent: Extent | None = None
+    columns: tuple[ViewColumn, ...] = ()
+    states: tuple[StoredState, ...] = ()
+
+
+def known_views(cursor: Any, views: Iterable[str]) -> dict[str, KnownView]:
+    """Those of the views that there are."""
+    cursor.execute(load("known_views.sql"), (list(views),))
+    found = {}
+    for view, version, number, stored, states, places in cursor.fetchall():
+        if number is None:
+            found[view] = KnownView()
+            continue
+        extent = stored_extent(view, number, stored, places)
+        found[view] = KnownView(version, extent, view_columns_from_json(stored), stored_states(view, states))
+    return found
+
+
+def known_extent(cursor: Any, view: str) -> tuple[KnownView, Extent]:
+    """A view that has rows, and where they are."""
+    known = known_views(cursor, [view]).get(view)
+    if known is None or known.extent is None:
+        raise UnknownView(f"there is no view {view!r} with rows")
+    return known, known.extent
+
+
+def known_state(cursor: Any, view: str, number: int) -> StoredState:
+    """State `number` (from 0) of the view's current version."""
+    states = known_extent(cursor, view)[0].states
+    if not 0 <= number < len(states):
+        raise ValueError(f"view {view} has {len(states)} states, none with number {number}")
+    return states[number]
