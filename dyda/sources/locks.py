@@ -1,24 +1,34 @@
 """Locks that let a unit that was broken too often end at last (paper 001, Section 5; termination).
 
     holder ─── BEGIN; LOCK TABLE … IN ACCESS SHARE MODE ─────── (idle, at most `limit` seconds) ─────── ROLLBACK
+    reader ─── BEGIN; LOCK TABLE … IN ACCESS SHARE MODE; SET TRANSACTION SNAPSHOT …; lookups, scans ─── ROLLBACK
 
 Readers and writers at the source notice nothing; a schema change waits until the unit is through or the limit is
 reached, which the server itself sees to, whatever has become of us. Then a schema change may slip in again, and the
 fingerprint after the last read tells.
+
+Whoever asks for a lock after a schema change that waits, waits behind it: for us. So all that is read while the locks
+stand is read by one session that has them already, also what Spark's tasks would read: it is kept in files for them.
 """
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from psycopg2 import sql
 
 from dyda.errors import BrokenUnit, SourceBusy
 from dyda.model.relation import RelationName
 from dyda.sources import catalog
-from dyda.sources.connection import WRITING, Sessions, translate
+from dyda.sources.connection import FRESH, WRITING, Sessions, translate
+from dyda.sources.reader import keep_rows
 
 __all__ = ["TableLocks"]
 
@@ -28,12 +38,16 @@ that it is never the source's transaction that is ended for a deadlock with us."
 
 
 class TableLocks:
-    """ACCESS SHARE locks on these relations and everything below them, in a transaction of their own."""
+    """ACCESS SHARE locks on these relations and everything below them, and a session that reads under them."""
 
     def __init__(self, sessions: Sessions, relations: Mapping[RelationName, int | None], limit: float) -> None:
         self._sessions = sessions
         self._relations = relations
         self._holder: Any = None
+        self._reader: Any = None
+        self._turn = threading.Lock()
+        self._until = 0.0
+        self._files: Any = None
         deadline = time.monotonic() + limit
         pause = 0.02
         while self._holder is None:
@@ -46,30 +60,83 @@ class TableLocks:
                 pause = min(pause * 2, 0.5)
 
     def release(self) -> None:
-        if self._holder is not None:
-            holder, self._holder = self._holder, None
-            self._sessions.give_back(holder)
+        for session in (self._holder, self._reader):
+            if session is not None:
+                self._sessions.give_back(session)
+        self._holder = self._reader = None
+        if self._files is not None:
+            self._files.cleanup()
+            self._files = None
+
+    def on(self, relations: Collection[RelationName]) -> bool:
+        """Whether all of these are locked, as far as we know."""
+        return self._reader is not None and time.monotonic() < self._until and self._relations.keys() >= set(relations)
+
+    def show(self, exported: str) -> None:
+        """What is read from now on is read under this snapshot."""
+        with self._asking(()) as cursor:
+            cursor.execute("SET TRANSACTION SNAPSHOT %s", (exported,))
+
+    @contextlib.contextmanager
+    def reading(self, relations: Collection[RelationName]) -> Iterator[Any]:
+        """A cursor under the locks and the snapshot; one reader at a time, and none beyond the limit."""
+        with self._asking(relations) as cursor:
+            cursor.execute(f"SET LOCAL statement_timeout = '{self._left()}ms'")
+            yield cursor
+            cursor.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{self._left()}ms'")
+
+    def _left(self) -> int:
+        """Milliseconds; at least one, for none would mean no limit."""
+        return max(1, int((self._until - time.monotonic()) * 1000))
+
+    def keep(self, rows: pa.Table) -> str:
+        """These rows in a file of this machine, until the locks are released."""
+        if self._files is None:
+            self._files = tempfile.TemporaryDirectory(prefix="dyda-")
+        with tempfile.NamedTemporaryFile(dir=self._files.name, delete=False) as file:
+            keep_rows(Path(file.name), rows)
+        return file.name
+
+    @contextlib.contextmanager
+    def _asking(self, relations: Collection[RelationName]) -> Iterator[Any]:
+        with self._turn, translate(self._sessions.settings.name, relations):
+            if self._reader is None:
+                raise SourceBusy(self._sessions.settings.name, "the locks on its tables have ended")
+            try:
+                with self._reader.cursor() as cursor:
+                    yield cursor
+            except BaseException:
+                reader, self._reader = self._reader, None
+                self._sessions.give_back(reader)
+                raise
 
     def _take(self, limit: float) -> None:
         """All or none. Names are resolved twice: another table might have taken one before its lock was granted."""
         source = self._sessions.settings.name
-        holder = self._sessions.begin(WRITING)
+        patience = f"SET LOCAL statement_timeout = '{PATIENCE}'; SET LOCAL lock_timeout = '{PATIENCE}'"
+        last = f"SET LOCAL idle_in_transaction_session_timeout = '{int(limit * 1000)}ms'"
+        holder = reader = None
         try:
-            with translate(source, self._relations), holder.cursor() as cursor:
+            holder = self._sessions.begin(WRITING)
+            reader = self._sessions.begin(FRESH)
+            with translate(source, self._relations), holder.cursor() as cursor, reader.cursor() as beside:
                 wanted = self._present(cursor)
-                cursor.execute(f"SET LOCAL statement_timeout = '{PATIENCE}'; SET LOCAL lock_timeout = '{PATIENCE}'")
                 tables = sql.SQL(", ").join(sql.Identifier(schema, table) for schema, table in wanted.values())
-                cursor.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(tables))
+                locking = sql.SQL("{}; LOCK TABLE {} IN ACCESS SHARE MODE").format(sql.SQL(patience), tables)
+                cursor.execute(locking)
+                # No query yet: its snapshot comes later. Every statement of it is bounded, and so is every pause.
+                beside.execute(sql.SQL("{}; {}").format(locking, sql.SQL(last)))
                 if self._present(cursor) != wanted:
                     raise SourceBusy(source, "tables were renamed while they were being locked")
                 # Counted from here: nothing more is asked in this session.
-                cursor.execute(
-                    "SELECT set_config('idle_in_transaction_session_timeout', %s, true)", (f"{int(limit * 1000)}ms",)
-                )
+                cursor.execute(last)
         except BaseException:
-            self._sessions.give_back(holder)
+            for session in (holder, reader):
+                if session is not None:
+                    self._sessions.give_back(session)
             raise
-        self._holder = holder
+        self._holder, self._reader = holder, reader
+        self._until = time.monotonic() + limit
 
     def _present(self, cursor: Any) -> dict[int, tuple[str, str]]:
         """The relations by oid with the names they have now."""

@@ -11,12 +11,14 @@ import io
 import urllib.parse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import psycopg2
 import psycopg2.extensions
 import pyarrow as pa
 import pyarrow.csv as pa_csv
+import pyarrow.ipc as pa_ipc
 
 from dyda.sources.patience import PatientConnection
 
@@ -27,6 +29,7 @@ __all__ = [
     "connect",
     "copy_table",
     "first_line",
+    "keep_rows",
     "parse_rows",
     "read_partition",
 ]
@@ -79,7 +82,10 @@ class ReadFailed(Exception):
 
 @dataclass(frozen=True)
 class ScanPartition:
-    """One piece of a scan: a query over a page range of one table, under a snapshot that is held elsewhere."""
+    """One piece of a scan: a query over a page range of one table, under a snapshot that is held elsewhere.
+
+    `file`: where its rows are already, if the task runs on the machine that read them.
+    """
 
     source: str
     relation: str
@@ -90,10 +96,13 @@ class ScanPartition:
     lock_timeout: float
     statement_timeout: float
     estimated_rows: int = 0
+    file: str | None = None
 
 
 def read_partition(partition: ScanPartition) -> pa.Table:
     """The partition's rows as text columns, from whatever machine this runs on."""
+    if partition.file is not None and Path(partition.file).exists():
+        return _kept_rows(Path(partition.file), partition.columns)
     connection = None
     try:
         connection = connect(partition.url, partition.lock_timeout, partition.statement_timeout)
@@ -109,6 +118,20 @@ def read_partition(partition: ScanPartition) -> pa.Table:
     finally:
         if connection is not None:
             connection.close()
+
+
+def keep_rows(path: Path, rows: pa.Table) -> None:
+    """Write rows to a file, for `read_partition`."""
+    columns = rows.columns or [pa.nulls(rows.num_rows)]  # a file forgets how many rows without columns there are
+    table = pa.Table.from_arrays(columns, names=[f"c{place}" for place in range(len(columns))])
+    with pa.OSFile(str(path), "wb") as file, pa_ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _kept_rows(path: Path, columns: Sequence[str]) -> pa.Table:
+    with pa.memory_map(str(path)) as file:
+        table = pa_ipc.open_file(file).read_all()
+    return table.rename_columns(list(columns)) if columns else _rows(table.num_rows)
 
 
 def connect(url: str, lock_timeout: float, statement_timeout: float) -> Any:

@@ -128,6 +128,8 @@ class SourceSnapshot:
                 self._look = Look(self.position, *clocks)
                 self.identity: SourceIdentity = before.identity
                 self.gap = before.gap
+                if self._locks is not None:
+                    self._locks.show(self._exported)
                 return
             self._sessions.give_back(holder)
         raise SourceBusy(self.source, "changes go uncaptured faster than they can be noticed")
@@ -354,24 +356,28 @@ class SourceSnapshot:
         self.scanned.add(relation.name)
         names = tuple(delivered_names(columns))
         settings = self._sessions.settings
-        with self._sessions.transaction(FRESH, [relation.name]) as cursor:
+        locks = self._locks if self._locks is not None and self._locks.on([relation.name]) else None
+        fresh = self._sessions.transaction(FRESH, [relation.name]) if locks is None else locks.reading([relation.name])
+        with fresh as cursor:
             tree = catalog.hierarchies(cursor, [(relation.name.schema, relation.name.table)])[0]
             cursor.execute(load_sql("pages"), {"relids": list(tree.members)})
             tables = cursor.fetchall()
             partitions = []
             for schema, table, method, pages, size, rows in tables:
                 for query, share in page_queries(columns, schema, table, method, pages, size):
+                    text = query.as_string(cursor)
                     partitions.append(
                         ScanPartition(
                             source=self.source,
                             relation=str(relation.name),
                             url=settings.url,
                             snapshot=self._exported,
-                            query=query.as_string(cursor),
+                            query=text,
                             columns=names,
                             lock_timeout=settings.lock_timeout,
                             statement_timeout=settings.statement_timeout,
                             estimated_rows=int(rows * share),
+                            file=None if locks is None else locks.keep(copy_table(cursor, text, names)),
                         )
                     )
         return partitions
@@ -459,7 +465,9 @@ class SourceSnapshot:
             raise RelationRefused(f"{name} is not captured", "Run: dyda apply") from None
 
     def _read(self, relations: Collection[RelationName] = ()) -> Any:
-        """A short transaction under the shared snapshot."""
+        """A short transaction under the shared snapshot; a part of one where the tables are locked."""
+        if self._locks is not None and self._locks.on(relations):
+            return self._locks.reading(relations)
         return self._sessions.transaction(f"{FRESH}; SET TRANSACTION SNAPSHOT '{self._exported}'", relations)
 
     def _read_log(self, relations: Collection[RelationName] = ()) -> Any:

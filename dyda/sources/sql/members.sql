@@ -1,7 +1,13 @@
 -- members: what rule C3 asks of every table of a hierarchy. Parameter: relids (oid array). Reads pg_catalog.
 SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text,
-       -- never analysed: a guess of 100 bytes a row
-       CASE WHEN c.reltuples >= 0 THEN c.reltuples::bigint WHEN c.relkind = 'r' THEN pg_relation_size(c.oid) / 100 ELSE 0 END,
+       -- never analysed: a guess of 100 bytes a row; but asking for the size takes a lock, which nobody gets behind one who
+       -- alters the table or waits to do so
+       CASE WHEN c.reltuples >= 0 THEN c.reltuples::bigint
+            WHEN c.relkind <> 'r' THEN 0
+            WHEN EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+                         WHERE d.datname = current_database() AND l.relation = c.oid AND l.mode = 'AccessExclusiveLock')
+            THEN pg_stat_get_live_tuples(c.oid)
+            ELSE pg_relation_size(c.oid) / 100 END,
        EXISTS (SELECT FROM pg_subscription_rel s WHERE s.srrelid = c.oid),
        ARRAY(SELECT i.inhparent FROM pg_inherits i WHERE i.inhrelid = c.oid),
        ARRAY(SELECT format('%%I.%%I', pn.nspname, p.relname) FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import psycopg2
 import pytest
@@ -126,6 +127,42 @@ def test_termination_locks_end_the_starvation_of_a_build(new_town: Callable[...,
         assert done[:4] == [True, True, True, False], "the last attempt held the table still"
         while maintainer.cycle() is not Outcome.IDLE:
             pass
+    town.check()
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_termination_although_the_schema_changes_wait_in_line(new_town: Callable[..., Town], built: bool) -> None:
+    """They give up only when they have the table; what we read then must not stand in line behind them."""
+    town = joined(new_town("max_aborts = 2"))
+    town.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
+    waited: list[bool] = []
+    with closing(psycopg2.connect(town.sources["booking"])) as connection, ExitStack() as altering:
+        connection.autocommit = True
+
+        def alter() -> None:
+            statement = "ALTER TABLE flight ALTER COLUMN no TYPE int USING no + 1"
+            thread = threading.Thread(target=town.execute, args=("booking", statement))
+            thread.start()
+            altering.callback(thread.join)
+            with connection.cursor() as cursor:
+                while thread.is_alive():
+                    cursor.execute("SELECT FROM pg_locks WHERE NOT granted AND relation = 'flight'::regclass")
+                    if cursor.rowcount:
+                        break
+            waited.append(thread.is_alive())
+
+        with town.house() as house, town.maintainer() as maintainer:
+            sql = house.warehouse.view("joined").sql or ""
+            targets = [Target("joined", sql, None, "somebody asked for it", anew=True)] if built else []
+            with faults.on("unit.snapshots-open", alter):
+                outcomes = [maintainer.cycle(targets)]
+                while outcomes[-1] is Outcome.BROKEN and len(outcomes) < 10:
+                    outcomes.append(maintainer.cycle(targets))
+            assert outcomes[-1] is Outcome.WORKED, (outcomes, maintainer.obstacle)
+            assert waited == [False] * (len(outcomes) - 1) + [True], "the last attempt held the table still"
+            altering.close()
+            while maintainer.cycle() is not Outcome.IDLE:
+                pass
     town.check()
 
 

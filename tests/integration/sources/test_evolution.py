@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -406,6 +407,40 @@ def test_locks_keep_schema_changes_away_until_the_snapshot_is_closed(ground: Gro
     assert done[0] >= closed
 
 
+def test_what_is_read_under_locks_does_not_wait_behind_the_schema_changes_that_they_keep_away(ground: Ground) -> None:
+    """Who asks for a lock after somebody who waits for a stronger one waits behind him: for ourselves, in the end."""
+    ground.run(
+        "CREATE TABLE p (a int, b text) PARTITION BY RANGE (a)",
+        "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)",
+        "CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20)",
+        "INSERT INTO p VALUES (1, 'x'), (2, NULL), (11, '')",
+    )
+    (p,) = ground.watch("p")
+    altering = threading.Thread(
+        target=lambda: ground.run("ALTER TABLE p ADD COLUMN c int", connection=ground.connect())
+    )
+    with ground.source.open(known(p), lock=[p.name]) as snapshot:
+        altering.start()
+        while not ground.run("SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'p'::regclass"):
+            assert altering.is_alive()
+        assert len(snapshot.lookup(p, ["a", "b"], ["a"], pa.table({"a": ["1", "11", "5"]}))) == 2
+        partitions = snapshot.scan(p, ["a", "b"])
+        rows = pa.concat_tables([read_partition(partition) for partition in partitions])
+        assert sorted(rows.to_pylist(), key=str) == [
+            {"a": "1", "b": "x"},
+            {"a": "11", "b": ""},
+            {"a": "2", "b": None},
+        ]
+        assert sum(read_partition(partition).num_rows for partition in snapshot.scan(p, [])) == 3
+        assert snapshot.fingerprint_again() == snapshot.fingerprints
+        files = [Path(partition.file or "") for partition in partitions]
+        assert altering.is_alive()
+        assert all(file.exists() for file in files)
+    altering.join()
+    assert not any(file.exists() for file in files)
+    assert ground.run("SELECT count(*) FROM pg_attribute WHERE attrelid = 'p2'::regclass AND attname = 'c'") == [(1,)]
+
+
 def test_locks_end_by_themselves_and_the_fingerprint_tells(ground: Ground) -> None:
     ground.run("CREATE TABLE t (a int)", "INSERT INTO t VALUES (1)")
     (relation,) = ground.watch("t")
@@ -448,7 +483,7 @@ def test_locks_follow_a_relation_that_was_renamed(ground: Ground) -> None:
     ground.run("ALTER TABLE t RENAME TO moved")
     locks = "SELECT count(*) FROM pg_locks WHERE relation = 'moved'::regclass AND mode = 'AccessShareLock'"
     with ground.source.open(known(relation), lock=[relation.name]):
-        assert ground.run(locks) == [(1,)]
+        assert ground.run(locks) == [(2,)], "one that holds them, one that reads"
     assert ground.run(locks) == [(0,)]
     ground.run("DROP TABLE moved")
     with pytest.raises(BrokenUnit):
