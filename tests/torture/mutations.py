@@ -147,7 +147,7 @@ MUTANTS = (
         "P3",
         "batches",
         "dyda/maintenance/unit.py",
-        "        return snapshot.without(left)\n",
+        "        return position.until(max(at.xmax - 1, *taken))\n",
         "        return snapshot\n",
     ),
     _one(
