@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from benchmarks.checking import require_right
@@ -18,8 +21,11 @@ from benchmarks.relations import SOURCES, VIEW, created
 from benchmarks.servers import Server
 from dyda.engine import Engine
 from dyda.maintenance import Outcome
+from dyda.maintenance.planning import Planner
 from dyda.maintenance.poll import Poll
 from dyda.warehouse import UnitRecord
+from scheduler import Schedule
+from scheduler.deco import Plan
 from tests.town import Town
 
 __all__ = ["Contender", "Cost", "Costs", "contender", "undetected"]
@@ -31,21 +37,29 @@ PATIENCE = 60.0
 @dataclass(frozen=True)
 class Cost:
     """Of one run: the seconds in which there was something to do, the units that were given up and the seconds that
-    had gone into them, and the units that were installed."""
+    had gone into them, the units that were installed, and the seconds that the scheduler looked for dependencies."""
 
     seconds: float
     aborts: int
     lost: float
     units: tuple[UnitRecord, ...] = ()
+    detecting: float = 0.0
 
     def share(self, phase: str) -> float:
         """The phase's part of the time that the installed units took."""
-        spent = sum(unit.phases.get(phase, 0.0) for unit in self.units)
-        return spent / sum(sum(unit.phases.values()) for unit in self.units)
+        return sum(unit.phases.get(phase, 0.0) for unit in self.units) / self.in_units
+
+    @property
+    def in_units(self) -> float:
+        return sum(sum(unit.phases.values()) for unit in self.units)
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
-            self.seconds + other.seconds, self.aborts + other.aborts, self.lost + other.lost, self.units + other.units
+            self.seconds + other.seconds,
+            self.aborts + other.aborts,
+            self.lost + other.lost,
+            self.units + other.units,
+            self.detecting + other.detecting,
         )
 
 
@@ -73,6 +87,11 @@ class Costs:
 
     def share(self, phase: str) -> float:
         return statistics.median(cost.share(phase) for cost in self.each)
+
+    @property
+    def detection(self) -> float:
+        """Detection's own part of the time that the installed units took."""
+        return statistics.median(cost.detecting / cost.in_units for cost in self.each)
 
     def against(self, others: Costs) -> float:
         """The median of the rounds' own ratios: what slows a round down slows both of its runs down."""
@@ -103,7 +122,7 @@ class Contender:
         installed = warehouse.units(1)[0].id or 0
         aborts, lost = warehouse.aborts()
         seconds = blocked = 0.0
-        with writer.at_work():
+        with writer.at_work(), _timed_detection(maintainer.planner) as detecting:
             while True:
                 seen, over = writer.committed, writer.over
                 with Stopwatch() as watch:
@@ -122,7 +141,7 @@ class Contender:
         now, gone = warehouse.aborts()
         units = tuple(unit for unit in warehouse.units(10_000) if (unit.id or 0) > installed)
         require_right(self.town, "six")
-        return Cost(seconds, now - aborts, gone - lost, units)
+        return Cost(seconds, now - aborts, gone - lost, units, detecting.seconds)
 
 
 @contextmanager
@@ -142,6 +161,42 @@ def contender(detection: str, rows: int, engine: Engine, machines: dict[str, Ser
         town.view("six", VIEW)
         town.apply()
         yield Contender(town, stack.enter_context(Follower(town)), Landscape(rows))
+
+
+@dataclass
+class _Timed:
+    """What calls of some functions took, calls from inside such calls not counted twice."""
+
+    seconds: float = 0.0
+    _since: float | None = None
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def timed(*arguments: Any, **keywords: Any) -> Any:
+            if self._since is not None:
+                return function(*arguments, **keywords)
+            self._since = time.perf_counter()
+            try:
+                return function(*arguments, **keywords)
+            finally:
+                self.seconds += time.perf_counter() - self._since
+                self._since = None
+
+        return timed
+
+
+@contextmanager
+def _timed_detection(planner: Planner) -> Iterator[_Timed]:
+    """What a scheduler does that is never told of a schema change would not do: ask for the flag, draw the graph, merge
+    what is cyclic, foresee an interruption."""
+    timed = _Timed()
+    with (
+        patch.object(planner, "foresee", timed(planner.foresee)),
+        patch.object(Schedule, "_planned", timed(Schedule._planned)),
+        patch.object(Schedule, "_fresh", timed(Schedule._fresh)),
+        patch.object(Plan, "__next__", timed(Plan.__next__)),
+    ):
+        yield timed
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def test_a_share_is_of_all_units_and_a_ratio_is_of_the_same_round() -> None:
 
 
 def costs(seconds: float, aborts: int) -> Costs:
-    return Costs((Cost(seconds, aborts, aborts / 10, (unit(0.001, seconds),)),))
+    return Costs((Cost(seconds, aborts, aborts / 10, (unit(0.001, seconds),), 0.001),))
 
 
 def test_the_bars_are_of_the_worst_mixture_and_of_those_in_which_optimistic_aborts() -> None:
