@@ -48,9 +48,6 @@ _Question = tuple[Evaluation, pa.Table | None]
 SMALL_ENTRIES = 20_000
 """Up to so many combinations a unit runs in one partition of the small-job session."""
 
-OWN = ("dyda", "vm")
-"""The packages that tasks need."""
-
 REMEMBERED = 1000
 """Blocks whose types are known without asking: a view that follows its sources has another block each time."""
 
@@ -238,17 +235,13 @@ class Engine:
             self._sessions.stop()
             raise EngineFailed("its Java process ended") from error
 
-    def _shipped(self, function: Any) -> Any:
-        """Mark our own modules, and the function's, to travel to executors by value: they need not be installed there.
-
-        Executors of this machine have what we have, and import it once instead of unpacking it for every task.
-        """
+    @staticmethod
+    def _shipped(function: Any) -> Any:
+        """Mark our own modules, and the function's, to travel to executors by value: they need not be installed."""
         owner = function
         while isinstance(owner, functools.partial):
             owner = owner.func
-        names = {getattr(owner, "__module__", None) or type(owner).__module__, *OWN}
-        if self._settings.master.startswith("local"):
-            names = {name for name in names if name.partition(".")[0] not in OWN}
+        names = {"dyda", "vm", getattr(owner, "__module__", None) or type(owner).__module__}
         for name in names:
             module = sys.modules.get(name)
             if module is not None and name not in ("builtins", "__main__"):

@@ -17,18 +17,17 @@ import contextlib
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from psycopg2 import sql
 
 from dyda.errors import BrokenUnit, SourceBusy
 from dyda.model.relation import RelationName
 from dyda.sources import catalog
 from dyda.sources.connection import FRESH, WRITING, Sessions, translate
-from dyda.sources.reader import keep_rows
+from dyda.sources.reader import copy_table, keep_rows
 
 __all__ = ["TableLocks"]
 
@@ -76,12 +75,14 @@ class TableLocks:
         """What is read from now on is read under this snapshot."""
         with self._asking(()) as cursor:
             cursor.execute("SET TRANSACTION SNAPSHOT %s", (exported,))
+            cursor.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{self._left()}ms'")
 
     @contextlib.contextmanager
     def reading(self, relations: Collection[RelationName]) -> Iterator[Any]:
-        """A cursor under the locks and the snapshot; one reader at a time, and none beyond the limit."""
+        """A cursor for one statement under the locks and the snapshot; one at a time, and none beyond the limit."""
         with self._asking(relations) as cursor:
-            cursor.execute(f"SET LOCAL statement_timeout = '{self._left()}ms'")
+            longest = min(self._left(), int(self._sessions.settings.statement_timeout * 1000) or self._left())
+            cursor.execute(f"SET LOCAL statement_timeout = '{longest}ms'")
             yield cursor
             cursor.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{self._left()}ms'")
 
@@ -89,12 +90,25 @@ class TableLocks:
         """Milliseconds; at least one, for none would mean no limit."""
         return max(1, int((self._until - time.monotonic()) * 1000))
 
-    def keep(self, rows: pa.Table) -> str:
-        """These rows in a file of this machine, until the locks are released."""
-        if self._files is None:
-            self._files = tempfile.TemporaryDirectory(prefix="dyda-")
-        with tempfile.NamedTemporaryFile(dir=self._files.name, delete=False) as file:
-            keep_rows(Path(file.name), rows)
+    def keep(self, relation: RelationName, query: str, columns: Sequence[str]) -> str | None:
+        """What the query delivers, in a file of this machine until the locks are released; None if there is no time or
+        no place for it."""
+        if not self.on([relation]):
+            return None
+        try:
+            with self.reading([relation]) as cursor:
+                rows = copy_table(cursor, query, columns)
+        except SourceBusy:
+            if self._left() > 1:
+                raise
+            return None
+        try:
+            if self._files is None:
+                self._files = tempfile.TemporaryDirectory(prefix="dyda-")
+            with tempfile.NamedTemporaryFile(dir=self._files.name, delete=False) as file:
+                keep_rows(Path(file.name), rows)
+        except OSError:
+            return None
         return file.name
 
     @contextlib.contextmanager
@@ -115,6 +129,7 @@ class TableLocks:
         source = self._sessions.settings.name
         patience = f"SET LOCAL statement_timeout = '{PATIENCE}'; SET LOCAL lock_timeout = '{PATIENCE}'"
         last = f"SET LOCAL idle_in_transaction_session_timeout = '{int(limit * 1000)}ms'"
+        usual = f"SET LOCAL lock_timeout = '{int(self._sessions.settings.lock_timeout * 1000)}ms'"
         holder = reader = None
         try:
             holder = self._sessions.begin(WRITING)
@@ -125,7 +140,7 @@ class TableLocks:
                 locking = sql.SQL("{}; LOCK TABLE {} IN ACCESS SHARE MODE").format(sql.SQL(patience), tables)
                 cursor.execute(locking)
                 # No query yet: its snapshot comes later. Every statement of it is bounded, and so is every pause.
-                beside.execute(sql.SQL("{}; {}").format(locking, sql.SQL(last)))
+                beside.execute(sql.SQL("{}; {}; {}").format(locking, sql.SQL(usual), sql.SQL(last)))
                 if self._present(cursor) != wanted:
                     raise SourceBusy(source, "tables were renamed while they were being locked")
                 # Counted from here: nothing more is asked in this session.

@@ -361,26 +361,26 @@ class SourceSnapshot:
         with fresh as cursor:
             tree = catalog.hierarchies(cursor, [(relation.name.schema, relation.name.table)])[0]
             cursor.execute(load_sql("pages"), {"relids": list(tree.members)})
-            tables = cursor.fetchall()
-            partitions = []
-            for schema, table, method, pages, size, rows in tables:
-                for query, share in page_queries(columns, schema, table, method, pages, size):
-                    text = query.as_string(cursor)
-                    partitions.append(
-                        ScanPartition(
-                            source=self.source,
-                            relation=str(relation.name),
-                            url=settings.url,
-                            snapshot=self._exported,
-                            query=text,
-                            columns=names,
-                            lock_timeout=settings.lock_timeout,
-                            statement_timeout=settings.statement_timeout,
-                            estimated_rows=int(rows * share),
-                            file=None if locks is None else locks.keep(copy_table(cursor, text, names)),
-                        )
-                    )
-        return partitions
+            queries = [
+                (query.as_string(cursor), int(rows * share))
+                for schema, table, method, pages, size, rows in cursor.fetchall()
+                for query, share in page_queries(columns, schema, table, method, pages, size)
+            ]
+        return [
+            ScanPartition(
+                source=self.source,
+                relation=str(relation.name),
+                url=settings.url,
+                snapshot=self._exported,
+                query=query,
+                columns=names,
+                lock_timeout=settings.lock_timeout,
+                statement_timeout=settings.statement_timeout,
+                estimated_rows=rows,
+                file=None if locks is None else locks.keep(relation.name, query, names),
+            )
+            for query, rows in queries
+        ]
 
     # ---------------------------------------------------------------- before installing
 

@@ -61,7 +61,8 @@ def is_complete(cursor: Any) -> bool:
         " ('dyda.holder', 'dyda.changed_relations()'), ('dyda.log_schema', 'dyda.observe(oid, text, oid[], oid[])'),"
         " ('dyda.described', 'dyda.schema_changed(pg_snapshot)'), ('dyda.mark', 'dyda.standing()'),"
         " ('dyda.mark', 'dyda.leave_mark(text, text)'),"
-        " ('dyda.measure_at', 'dyda.measure()'), ('dyda.key', 'dyda.places()')) AS needed (t, f)"
+        " ('dyda.measure_at', 'dyda.measure()'), ('dyda.key', 'dyda.places()'),"
+        " ('dyda.member', 'dyda.places(oid, oid)'), ('dyda.member', 'dyda.capturing(oid, oid)')) AS needed (t, f)"
     )
     return bool(cursor.fetchone()[0])
 

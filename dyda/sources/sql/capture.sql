@@ -75,31 +75,45 @@ BEGIN
 END
 $body$;
 
--- Where the columns of a written row belong in the watched relation, by their numbers there: 1-4,7,0 (0: nowhere). Which two
--- relations are meant is in dyda.planned ("written watched"), because an argument would be known too late: that this is
--- IMMUTABLE is not true, but makes PostgreSQL ask when it plans a statement and keep the answer with the plan. Whatever is
--- altered about the written table voids the plan, and columns of the watched relation change in all tables below it.
+-- Where the columns of a written row belong in the watched relation, by their numbers there: 2,1,0 (0: nowhere).
+-- Under REPEATABLE READ, pg_attribute shows an older state than the rows that are written.
+CREATE OR REPLACE FUNCTION dyda.places(relation oid, watched oid) RETURNS text
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    theirs text[];
+BEGIN
+    IF current_setting('transaction_isolation') = 'read committed' THEN
+        RETURN coalesce(string_agg(coalesce(w.attnum, 0)::text, ',' ORDER BY a.attnum), '')
+        FROM pg_attribute a
+        LEFT JOIN pg_attribute w
+            ON w.attrelid = watched AND w.attname = a.attname AND w.attnum > 0 AND NOT w.attisdropped
+        WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped;
+    END IF;
+    theirs := dyda.names_now(watched);
+    RETURN coalesce(string_agg(coalesce(array_position(theirs, o.name), 0)::text, ',' ORDER BY o.place), '')
+    FROM unnest(dyda.names_now(relation)) WITH ORDINALITY AS o (name, place) WHERE o.name IS NOT NULL;
+END
+$body$;
+
+-- The same for rows of the watched relation itself, its oid in dyda.planned, and shorter: 1-4,7. That this is IMMUTABLE is
+-- not true, but makes PostgreSQL ask when it plans a statement and keep the answer with the plan (an argument would be known
+-- too late for that). Whatever is altered about the written table voids the plan; what is altered about another one, such
+-- as the one that a child's columns are compared with, does not.
 CREATE OR REPLACE FUNCTION dyda.places() RETURNS text
 LANGUAGE plpgsql IMMUTABLE
 SET search_path = pg_catalog, pg_temp
 AS $body$
-DECLARE
-    planned oid[] := string_to_array(current_setting('dyda.planned'), ' ');
-    own text[] := dyda.names_now(planned[1]);
-    theirs text[] := CASE WHEN planned[1] = planned[2] THEN own ELSE dyda.names_now(planned[2]) END;
 BEGIN
     RETURN coalesce(string_agg(CASE WHEN r.first = r.last THEN r.first::text ELSE r.first || '-' || r.last END, ','
-                               ORDER BY r.run), '')
+                               ORDER BY r.first), '')
     FROM (
-        SELECT n.run, min(n.number) AS first, max(n.number) AS last
+        SELECT min(n.number) AS first, max(n.number) AS last
         FROM (
-            SELECT f.number, count(*) FILTER (WHERE f.starts) OVER (ORDER BY f.place) AS run
-            FROM (
-                SELECT o.place, p.number, p.number IS DISTINCT FROM lag(p.number) OVER (ORDER BY o.place) + 1 AS starts
-                FROM unnest(own) WITH ORDINALITY AS o (name, place),
-                     LATERAL coalesce(array_position(theirs, o.name), 0) AS p (number)
-                WHERE o.name IS NOT NULL
-            ) AS f
+            SELECT o.number, o.number - row_number() OVER (ORDER BY o.number) AS run
+            FROM unnest(dyda.names_now(current_setting('dyda.planned')::oid)) WITH ORDINALITY AS o (name, number)
+            WHERE o.name IS NOT NULL
         ) AS n
         GROUP BY n.run
     ) AS r;
@@ -140,6 +154,7 @@ AS $body$
 #variable_conflict use_variable
 DECLARE
     watched_root oid;
+    places text;
     planned text;
 BEGIN
     -- After a first failure this transaction is not made to wait again. The counter moves once more all the same.
@@ -157,21 +172,24 @@ BEGIN
         IF watched_root IS NULL THEN  -- an older DyDa's trigger
             SELECT m.root INTO STRICT watched_root FROM dyda.member m WHERE m.relid = TG_RELID;
         END IF;
-        planned := set_config('dyda.planned', TG_RELID || ' ' || watched_root, true);
+        planned := set_config('dyda.planned', TG_RELID::text, true);
+        IF TG_RELID <> watched_root THEN
+            places := dyda.places(TG_RELID, watched_root);
+        END IF;
         IF TG_OP = 'INSERT' THEN
             INSERT INTO dyda.log (op, root, relid, shape, image)
-            SELECT 'I', watched_root, TG_RELID, dyda.places(), textin(record_out("dyda row".*))
+            SELECT 'I', watched_root, TG_RELID, coalesce(places, dyda.places()), textin(record_out("dyda row".*))
             FROM "dyda new" AS "dyda row";
         ELSIF TG_OP = 'DELETE' THEN
             INSERT INTO dyda.log (op, root, relid, shape, image)
-            SELECT 'D', watched_root, TG_RELID, dyda.places(), textin(record_out("dyda row".*))
+            SELECT 'D', watched_root, TG_RELID, coalesce(places, dyda.places()), textin(record_out("dyda row".*))
             FROM "dyda old" AS "dyda row";
         ELSIF TG_OP = 'UPDATE' THEN
             INSERT INTO dyda.log (op, root, relid, shape, image)
-            SELECT 'D'::"char", watched_root, TG_RELID, dyda.places(), textin(record_out("dyda row".*))
+            SELECT 'D'::"char", watched_root, TG_RELID, coalesce(places, dyda.places()), textin(record_out("dyda row".*))
             FROM "dyda old" AS "dyda row"
             UNION ALL
-            SELECT 'I'::"char", watched_root, TG_RELID, dyda.places(), textin(record_out("dyda row".*))
+            SELECT 'I'::"char", watched_root, TG_RELID, coalesce(places, dyda.places()), textin(record_out("dyda row".*))
             FROM "dyda new" AS "dyda row";
         ELSE
             INSERT INTO dyda.log (op, root, relid) VALUES ('T', watched_root, TG_RELID);
@@ -187,14 +205,16 @@ BEGIN
 END
 $body$;
 
--- The triggers by which a table is captured as part of the watched relation; four, if all is well.
+-- The triggers by which a table is captured as part of the watched relation; four, if all is well. An older DyDa's have no
+-- argument, and dyda.member says whose they are.
 CREATE OR REPLACE FUNCTION dyda.capturing(relation oid, watched oid) RETURNS SETOF name
 LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
     SELECT t.tgname FROM pg_trigger t
     WHERE t.tgrelid = relation AND t.tgenabled = 'A' AND t.tgfoid = 'dyda.capture()'::regprocedure
-      AND t.tgargs = convert_to(watched::text, 'UTF8') || decode('00', 'hex')
+      AND (t.tgargs = convert_to(watched::text, 'UTF8') || decode('00', 'hex')
+           OR t.tgnargs = 0 AND EXISTS (SELECT FROM dyda.member m WHERE m.relid = relation AND m.root = watched))
 $body$;
 
 -- Put capture on one table, as part of the watched relation. Does nothing where it is complete already, so that the

@@ -81,7 +81,7 @@ def test_every_function_of_capture_pins_its_search_path(watched: Ground) -> None
     invoker = watched.run(
         "SELECT proname::text FROM pg_proc WHERE pronamespace = 'dyda'::regnamespace AND NOT prosecdef ORDER BY 1"
     )
-    assert [name for (name,) in invoker] == ["measure", "names_now", "note", "noted", "places", "seal"], (
+    assert [name for (name,) in invoker] == ["measure", "names_now", "note", "noted", "places", "places", "seal"], (
         "called by the others only"
     )
     assert (

@@ -38,6 +38,19 @@ def test_a_locked_log_lets_writers_commit_within_bounds(ground: Ground) -> None:
     assert ground.run("SELECT count(*) FROM t") == [(34,)]
 
 
+def test_what_cannot_be_asked_about_the_logs_size_is_a_gap_and_no_error(ground: Ground) -> None:
+    ground.run("CREATE TABLE t (a int)")
+    ground.watch("t")
+    ground.run("INSERT INTO t VALUES (1)", "SELECT setval('dyda.measure_at', 1)")
+    gap = ground.gap()
+    locker = ground.connect()
+    ground.run("BEGIN; LOCK TABLE dyda.consumer IN ACCESS EXCLUSIVE MODE", connection=locker)
+    ground.run("INSERT INTO t VALUES (2)")
+    ground.run("ROLLBACK", connection=locker)
+    assert ground.gap() > gap
+    assert ground.run("SELECT count(*) FROM t") == [(2,)]
+
+
 @pytest.mark.parametrize(
     "damage",
     [
