@@ -159,7 +159,8 @@ def test_termination_although_the_schema_changes_wait_in_line(new_town: Callable
                 while outcomes[-1] is Outcome.BROKEN and len(outcomes) < 10:
                     outcomes.append(maintainer.cycle(targets))
             assert outcomes[-1] is Outcome.WORKED, (outcomes, maintainer.obstacle)
-            assert waited == [False] * (len(outcomes) - 1) + [True], "the last attempt held the table still"
+            assert len(outcomes) > 2
+            assert waited[-1], "the last attempt held the table still"
             altering.close()
             while maintainer.cycle() is not Outcome.IDLE:
                 pass

@@ -445,11 +445,11 @@ def test_a_scan_that_takes_longer_than_the_locks_stand_goes_on_without_them(grou
     """The schema change waits for the limit and no longer, however many pieces there are to read."""
     ground.run("CREATE TABLE t (a int, b text)", "INSERT INTO t SELECT i, 'x' FROM generate_series(1, 1000) i")
     (t,) = ground.watch("t")
-    with ground.source.open(known(t), lock=[t.name], lock_limit=1.5) as snapshot:
+    with ground.source.open(known(t), lock=[t.name], lock_limit=4) as snapshot:
         assert all(partition.file for partition in snapshot.scan(t, ["a"]))
         started = time.monotonic()
         ground.run("SET lock_timeout = '20s'", "ALTER TABLE t ADD COLUMN c int")
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 12
         partitions = snapshot.scan(t, ["a"])
         assert [partition.file for partition in partitions] == [None]
         assert sum(read_partition(partition).num_rows for partition in partitions) == 1000
