@@ -79,7 +79,7 @@ class TableLocks:
 
     @contextlib.contextmanager
     def reading(self, relations: Collection[RelationName]) -> Iterator[Any]:
-        """A cursor for one statement under the locks and the snapshot; one at a time, and none beyond the limit."""
+        """A cursor for one question under the locks and the snapshot; one at a time, and none beyond the limit."""
         with self._asking(relations) as cursor:
             longest = min(self._left(), int(self._sessions.settings.statement_timeout * 1000) or self._left())
             cursor.execute(f"SET LOCAL statement_timeout = '{longest}ms'")

@@ -49,10 +49,16 @@ class CaptureState:
 
 
 def is_complete(cursor: Any) -> bool:
-    """Whether every table, sequence and function of capture is there, and the log's guards are on duty."""
+    """Whether every table, sequence and function of capture is there, and the log's guards are on duty.
+
+    Capture as an older DyDa attached it, with dyda.shape, is complete without what came later.
+    """
     cursor.execute(
         "SELECT (SELECT count(*) = 3 FROM pg_trigger WHERE tgrelid = to_regclass('dyda.log') AND tgenabled = 'A'"
         "        AND tgfoid = to_regprocedure('dyda.log_changed()'))"
+        " AND (to_regprocedure('dyda.shape(oid, oid)') IS NOT NULL OR"
+        "      (SELECT to_regclass('dyda.measure_at') IS NOT NULL AND bool_and(to_regprocedure(later) IS NOT NULL) FROM"
+        "       unnest(ARRAY['dyda.measure()', 'dyda.places()', 'dyda.places(oid, oid)', 'dyda.capturing(oid, oid)']) later))"
         " AND bool_and(to_regclass(t) IS NOT NULL) AND bool_and(to_regprocedure(f) IS NOT NULL) FROM (VALUES"
         " ('dyda.log', 'dyda.state()'), ('dyda.gap', 'dyda.capture()'), ('dyda.consumer', 'dyda.entries(pg_snapshot)'),"
         " ('dyda.watched', 'dyda.watched_relations()'), ('dyda.member', 'dyda.mark_gap()'),"
@@ -60,9 +66,7 @@ def is_complete(cursor: Any) -> bool:
         " ('dyda.described', 'dyda.schema_entries(pg_snapshot)'),"
         " ('dyda.holder', 'dyda.changed_relations()'), ('dyda.log_schema', 'dyda.observe(oid, text, oid[], oid[])'),"
         " ('dyda.described', 'dyda.schema_changed(pg_snapshot)'), ('dyda.mark', 'dyda.standing()'),"
-        " ('dyda.mark', 'dyda.leave_mark(text, text)'),"
-        " ('dyda.measure_at', 'dyda.measure()'), ('dyda.key', 'dyda.places()'),"
-        " ('dyda.member', 'dyda.places(oid, oid)'), ('dyda.member', 'dyda.capturing(oid, oid)')) AS needed (t, f)"
+        " ('dyda.mark', 'dyda.leave_mark(text, text)')) AS needed (t, f)"
     )
     return bool(cursor.fetchone()[0])
 

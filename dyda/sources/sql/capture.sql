@@ -75,8 +75,8 @@ BEGIN
 END
 $body$;
 
--- Where the columns of a written row belong in the watched relation, by their numbers there: 2,1,0 (0: nowhere).
--- Under REPEATABLE READ, pg_attribute shows an older state than the rows that are written.
+-- Where the columns of a written row belong in the watched relation, by their numbers there: 2,1,0 (0: nowhere). Read from
+-- pg_attribute where that shows what is written; see dyda.names_now.
 CREATE OR REPLACE FUNCTION dyda.places(relation oid, watched oid) RETURNS text
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp

@@ -134,7 +134,8 @@ REVOKE ALL ON TABLE dyda.log, dyda.consumer, dyda.watched, dyda.holder, dyda.mem
 REVOKE ALL ON SEQUENCE dyda.log_sequence, dyda.gap, dyda.gap_until, dyda.key, dyda.measure_at FROM PUBLIC;
 REVOKE ALL ON FUNCTION
     dyda.seal(text), dyda.mark_gap(), dyda.names_now(oid), dyda.places(), dyda.places(oid, oid), dyda.measure(), dyda.capture(),
-    dyda.capturing(oid, oid), dyda.capture_table(oid, oid), dyda.release_table(oid), dyda.state(), dyda.entries(pg_snapshot), dyda.schema_entries(pg_snapshot),
+    dyda.capturing(oid, oid), dyda.capture_table(oid, oid), dyda.release_table(oid), dyda.state(),
+    dyda.entries(pg_snapshot), dyda.schema_entries(pg_snapshot),
     dyda.schema_changed(pg_snapshot), dyda.changed_relations(), dyda.watched_relations(),
     dyda.acknowledge(text, pg_snapshot), dyda.shrink(bigint)
     FROM PUBLIC;

@@ -2,7 +2,8 @@
 SET LOCAL dyda.quiet = 'on';
 DROP FUNCTION IF EXISTS
     dyda.capture(), dyda.capture_table(oid, oid), dyda.release_table(oid), dyda.mark_gap(), dyda.shape(oid, oid),
-    dyda.places(), dyda.places(oid, oid), dyda.measure(), dyda.capturing(oid, oid), dyda.names_now(oid), dyda.seal(text), dyda.noted(), dyda.note(jsonb),
+    dyda.places(), dyda.places(oid, oid), dyda.measure(), dyda.capturing(oid, oid), dyda.names_now(oid), dyda.seal(text),
+    dyda.noted(), dyda.note(jsonb),
     dyda.columns(oid[]), dyda.fingerprints(oid[]), dyda.users_of_types(oid[]), dyda.tree(oid), dyda.shown(oid), dyda.shown(text),
     dyda.describe(oid), dyda.follow(oid, oid[]), dyda.look_at(oid, oid[]), dyda.lasting(oid), dyda.remember(oid),
     dyda.observe(oid, text, oid[], oid[]), dyda.replaced(text, text, oid, oid, text),

@@ -348,6 +348,29 @@ def test_triggers_of_an_older_version_are_left_as_they_are_and_capture(ground: G
     assert (ground.run(triggers), ground.gap()) == (before, gap)
 
 
+def test_a_source_that_an_older_version_attached_goes_on_without_a_gap(ground: Ground) -> None:
+    """It has dyda.shape in the place of what came later; its log says so too."""
+    ground.run("CREATE TABLE t (a int, b text)")
+    (relation,) = ground.watch("t")
+    ground.run(
+        "SET dyda.quiet = 'on'",
+        "DROP SEQUENCE dyda.measure_at",
+        "DROP FUNCTION dyda.measure(), dyda.places(), dyda.places(oid, oid), dyda.capturing(oid, oid)",
+        "CREATE FUNCTION dyda.shape(oid, oid) RETURNS text LANGUAGE sql AS 'SELECT NULL::text'",
+        "INSERT INTO dyda.log (op, root, relid, shape, image) SELECT 'I', root, root, s, i FROM dyda.watched,"
+        """ (VALUES ('[[1, 2], ["a", "b"], [23, 25]]', '(1,x)'), (NULL, '(2,)')) AS old (s, i)""",
+        "RESET dyda.quiet",
+    )
+    gap = ground.gap()
+    with ground.open() as snapshot:
+        assert snapshot.attached
+    ground.source.attach([relation])
+    ground.run("INSERT INTO t VALUES (3, 'y')")
+    assert ground.logged("t", ["a", "b"]) == Counter({("1", "x"): 1, ("2", None): 1, ("3", "y"): 1})
+    assert ground.gap() == gap
+    assert ground.run("SELECT to_regprocedure('dyda.shape(oid, oid)')::text") == [(None,)]
+
+
 @pytest.mark.parametrize(
     ("columns", "shape"),
     [
