@@ -24,6 +24,7 @@ __all__ = [
     "SourceBusy",
     "SourceInUse",
     "SourceUnreachable",
+    "SourceUnreadable",
     "StoodOn",
     "UnknownColumn",
     "UnknownRelation",
@@ -100,6 +101,18 @@ class SourceUnreachable(DydaError):
         super().__init__(
             f"source {source} cannot be reached: {why}",
             f"Check [sources.{source}] url in dyda.toml and that the server accepts connections.",
+        )
+        self.source = source
+
+
+class SourceUnreadable(SourceUnreachable):
+    """A source answers, but holds a text that cannot be converted to UTF8. Views that do not need it go on."""
+
+    def __init__(self, source: str, why: str) -> None:
+        DydaError.__init__(
+            self,
+            f"source {source} has a text that cannot be read: {why}",
+            "Correct it at the source; maintenance then resumes.",
         )
         self.source = source
 

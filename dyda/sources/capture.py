@@ -172,7 +172,7 @@ def _shared(name: str, signature: str) -> sql.Composable:
     query = re.sub(r"%\(relids\)s", "$1", load_sql(name)).replace("%%", "%")
     return sql.SQL(
         "CREATE OR REPLACE FUNCTION " + signature + " LANGUAGE sql STABLE SECURITY DEFINER"
-        " SET search_path = pg_catalog, pg_temp AS {}"
+        " SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS {}"
     ).format(sql.Literal(query))
 
 

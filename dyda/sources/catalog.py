@@ -13,6 +13,7 @@ from dyda.errors import RelationRefused, UnknownRelation
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
 from dyda.sources.connection import load_sql
+from dyda.sources.encoding import Repertoire
 
 __all__ = [
     "ABSENT",
@@ -132,6 +133,10 @@ def describe(cursor: Any, source: str, tables: Collection[tuple[str, str]]) -> d
             f"source {source}: its database has no encoding (SQL_ASCII), so its texts cannot be read exactly",
             "Move it into a database with an encoding, UTF8 for example.",
         )
+    held = Repertoire().holds(cursor, ["".join(name) for name in wanted])
+    for (schema, table), possible in zip(wanted, held, strict=True):
+        if not possible:
+            raise _unknown(cursor, source, schema, table)
     trees = hierarchies(cursor, wanted)
     members = _members(cursor, [relid for tree in trees for relid in tree.members])
     for (schema, table), tree in zip(wanted, trees, strict=True):

@@ -11,7 +11,16 @@ from typing import Any
 
 import psycopg2
 
-from dyda.errors import BrokenUnit, DydaError, MissingRights, SourceBusy, SourceInUse, SourceUnreachable
+from dyda.errors import (
+    BrokenUnit,
+    DydaError,
+    MissingRights,
+    SourceBusy,
+    SourceInUse,
+    SourceUnreachable,
+    SourceUnreadable,
+)
+from dyda.sources.encoding import Repertoire
 from dyda.sources.reader import connect, first_line
 from dyda.sources.settings import SourceSettings
 
@@ -24,6 +33,8 @@ WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 MOVED = frozenset({"42P01", "42703", "3F000", "42883", "42804", "42846", "22P02", "22003", "22007", "22008", "42809"})
 """A table, column, schema, operator or type is not what it was when the query was written."""
 LOST = (psycopg2.OperationalError, psycopg2.InterfaceError)
+UNREADABLE = frozenset({"22021", "22P05"})
+"""A text is not one of the encoding that its database has, or has no counterpart in UTF8."""
 BUSY = frozenset({"55P03", "57014", "40001", "40P01", "53300", "53200"})
 
 
@@ -34,6 +45,7 @@ class Sessions:
         self.settings = settings
         self._idle: list[Any] = []
         self._guard = threading.Lock()
+        self.repertoire = Repertoire()
         self._still = False
         """Whether the server stood still when it was last asked; a new session that works shows that it does not."""
 
@@ -133,6 +145,8 @@ def translated(source: str, relations: Iterable[object], sqlstate: str | None, w
     code = sqlstate or ""
     if code in MOVED:
         return BrokenUnit(source, frozenset(str(relation) for relation in relations), why)
+    if code in UNREADABLE:
+        return SourceUnreadable(source, why)
     if code == "55006":
         return SourceInUse(f"source {source}: {why}", "A source belongs to one project.")
     if code in BUSY:

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dyda.errors import BrokenUnit
-from dyda.sources.reader import parse_rows
+from dyda.rows import parse_rows
 
-__all__ = ["XID", "delivered_names", "joined_bytes", "places_of", "read_images"]
+__all__ = ["XID", "delivered_names", "joined_bytes", "places_of", "read_images", "stops"]
 
 XID = "#xid"
 COUNT = "#count"
@@ -108,7 +108,7 @@ def _split(images: pa.ChunkedArray, width: int) -> pa.Table:
     tables = []
     for chunk in lines.chunks:
         start = 0
-        for stop in _stops(chunk):
+        for stop in stops(pc.binary_length(chunk), CHUNK):
             tables.append(parse_rows(joined_bytes(chunk.slice(start, stop - start)), names, escape=True))
             start = stop
     if not tables:
@@ -116,14 +116,14 @@ def _split(images: pa.ChunkedArray, width: int) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _stops(lines: pa.LargeBinaryArray) -> list[int]:
-    """Where to cut the array so that no piece is much longer than CHUNK bytes."""
-    if not len(lines):
+def stops(lengths: pa.Array | pa.ChunkedArray, most: int) -> list[int]:
+    """Where to cut rows of these lengths so that no piece is longer than `most` by more than its first row."""
+    if not len(lengths):
         return []
-    total = pc.cumulative_sum(pc.cast(pc.binary_length(lines), pa.int64()))
-    piece = pc.divide(total, CHUNK)
+    total = pc.cumulative_sum(pc.cast(lengths, pa.int64()))
+    piece = pc.divide(total, most)
     changes = pc.not_equal(piece[1:], piece[:-1])
-    return [*(place + 1 for place in pc.indices_nonzero(changes).to_pylist()), len(lines)]
+    return [*(place + 1 for place in pc.indices_nonzero(changes).to_pylist()), len(lengths)]
 
 
 def joined_bytes(lines: pa.LargeBinaryArray) -> pa.Buffer:

@@ -25,9 +25,10 @@ from psycopg2 import sql
 
 from dyda.errors import BrokenUnit, SourceBusy
 from dyda.model.relation import RelationName
+from dyda.rows import copy_out
 from dyda.sources import catalog
 from dyda.sources.connection import FRESH, WRITING, Sessions, translate
-from dyda.sources.reader import copy_table, keep_rows
+from dyda.sources.reader import keep_rows
 
 __all__ = ["TableLocks"]
 
@@ -97,7 +98,7 @@ class TableLocks:
             return None
         try:
             with self.reading([relation]) as cursor:
-                rows = copy_table(cursor, query, columns)
+                rows = copy_out(cursor, query, columns)
         except SourceBusy:
             if self._left() > 1:
                 raise

@@ -5,6 +5,7 @@ Every identifier is quoted and every value bound as a literal; keys travel as te
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -12,13 +13,17 @@ import pyarrow.compute as pc
 from psycopg2 import sql
 
 from dyda.model.relation import Column, Relation
-from dyda.sources.images import joined_bytes
+from dyda.sources.images import joined_bytes, stops
 
-__all__ = ["distinct_keys", "lookup_query", "page_queries", "selected"]
+__all__ = ["distinct_keys", "lookup_query", "page_queries", "pieces", "selected"]
 
 PAGE = 8192
 PAGES = 4096
 """Pages of a table that one scan partition reads: 32 MB."""
+
+QUESTION = 32 * 2**20
+"""Bytes of keys that one lookup asks for. A statement and each of its values end at 1 GB, a key's special characters
+are escaped twice, and both sides have the whole statement in memory several times."""
 
 # What a key's text is cast to: the widest type of its family, so that no key is out of range and the source's
 # equality is at least as wide as Spark's (R4). Bare `character` would mean character(1).
@@ -97,12 +102,23 @@ def distinct_keys(values: pa.Table, key: Sequence[str]) -> pa.Table:
     places = [f"k{i}" for i in range(len(key))]
     table = pa.Table.from_arrays([values.column(name) for name in key], names=places)
     table = table.drop_null()
+    # Offsets of 64 bits: together the keys may be longer than 2 GB.
+    table = table.cast(pa.schema([(place, pa.large_string()) for place in places]))
     return table.group_by(places, use_threads=False).aggregate([]).select(places)
+
+
+def pieces(keys: pa.Table) -> Iterator[pa.Table]:
+    """The tuples in lookups of moderate size. They are distinct, so no row is found by two of them (W5)."""
+    lengths = functools.reduce(pc.add, [pc.cast(pc.binary_length(column), pa.int64()) for column in keys.columns])
+    start = 0
+    for stop in stops(lengths, QUESTION):
+        yield keys.slice(start, stop - start)
+        start = stop
 
 
 def _array_text(column: pa.ChunkedArray) -> str:
     """An array literal of the texts, escaped in Arrow: keys can be many."""
-    text = pc.cast(column, pa.large_string())
+    text = column
     for special in ("\\", '"'):
         text = pc.replace_substring(text, special, "\\" + special)
     quote, comma = pa.scalar('"', pa.large_string()), pa.scalar('",', pa.large_string())

@@ -1,14 +1,13 @@
 """Reading text from PostgreSQL into Arrow: sessions that print values canonically, COPY, and partitions of a scan.
 
-Imports nothing but psycopg2, pyarrow, the standard library and `patience`, so that Spark can ship it to executors that
-have no DyDa installed. Values are what PostgreSQL's output functions print under pinned settings, NULL is null; no
-Python loop ever sees a row.
+Imports nothing but psycopg2, pyarrow, the standard library and modules like it (`patience`, `handshake`, `rows`), so
+that Spark can ship it to executors that have no DyDa installed. Values are what PostgreSQL's output functions print
+under pinned settings, NULL is null; no Python loop ever sees a row.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
 import urllib.parse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,41 +17,26 @@ from typing import Any
 import psycopg2
 import psycopg2.extensions
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 import pyarrow.ipc as pa_ipc
 
+from dyda import handshake
+from dyda.rows import copy_out, no_columns
 from dyda.sources.patience import PatientConnection
 
 __all__ = [
-    "PINNED",
     "ReadFailed",
     "ScanPartition",
     "connect",
-    "copy_table",
     "first_line",
     "keep_rows",
-    "parse_rows",
     "read_partition",
 ]
 
 PINNED = {
-    "extra_float_digits": "1",
-    "IntervalStyle": "postgres",
-    "DateStyle": "ISO, YMD",
-    "TimeZone": "UTC",
-    "bytea_output": "hex",
-    "lc_monetary": "C",
-    "quote_all_identifiers": "off",
-    "xmloption": "content",
-    "search_path": "pg_catalog, pg_temp",
-    "row_security": "off",  # R3: an error instead of a silent subset
-    "client_encoding": "UTF8",
-    "idle_in_transaction_session_timeout": "0",  # a snapshot is held by an idle transaction
     "client_min_messages": "error",
-    "standard_conforming_strings": "on",
     "jit": "off",  # compiling takes longer than a lookup
 }
-"""Settings of every session that reads or writes canonical text (rule C1)."""
+"""Settings of every session at a source, besides those by which any session of ours begins."""
 
 PATIENT = {
     "connect_timeout": "10",
@@ -62,9 +46,6 @@ PATIENT = {
     "keepalives_count": "3",
 }
 """How a connection is opened and kept, where its url does not say it."""
-
-SINCE = {140000: {"idle_session_timeout": "0"}, 170000: {"transaction_timeout": "0"}}
-"""Settings that only newer servers know."""
 
 
 class ReadFailed(Exception):
@@ -111,7 +92,7 @@ def read_partition(partition: ScanPartition) -> pa.Table:
         with connection.cursor() as cursor:
             cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             cursor.execute("SET TRANSACTION SNAPSHOT %s", (partition.snapshot,))
-            table = copy_table(cursor, partition.query, partition.columns)
+            table = copy_out(cursor, partition.query, partition.columns)
             cursor.execute("COMMIT")
             return table
     except psycopg2.Error as error:
@@ -133,7 +114,7 @@ def keep_rows(path: Path, rows: pa.Table) -> None:
 def _kept_rows(path: Path, columns: Sequence[str]) -> pa.Table:
     with pa.memory_map(str(path)) as file:
         table = pa_ipc.open_file(file).read_all()
-    return table.rename_columns(list(columns)) if columns else _rows(table.num_rows)
+    return table.rename_columns(list(columns)) if columns else no_columns(table.num_rows)
 
 
 def connect(url: str, lock_timeout: float, statement_timeout: float) -> Any:
@@ -141,26 +122,11 @@ def connect(url: str, lock_timeout: float, statement_timeout: float) -> Any:
 
     What the url says about the connection is libpq's business (TLS above all); ours is only what it leaves open.
     """
-    given = psycopg2.extensions.parse_dsn(url)
-    options = {name: value for name, value in PATIENT.items() if name not in given}
-    connection = psycopg2.connect(url, **options, client_encoding="UTF8", connection_factory=PatientConnection)
-    try:
-        connection.autocommit = True
-        settings = dict(PINNED)
-        for version, more in SINCE.items():
-            if connection.server_version >= version:
-                settings |= more
-        settings["lock_timeout"] = f"{int(lock_timeout * 1000)}ms"
-        settings["statement_timeout"] = f"{int(statement_timeout * 1000)}ms"
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT " + ", ".join(["pg_catalog.set_config(%s, %s, false)"] * len(settings)),
-                [part for setting in settings.items() for part in setting],
-            )
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+    limits = {
+        "lock_timeout": f"{int(lock_timeout * 1000)}ms",
+        "statement_timeout": f"{int(statement_timeout * 1000)}ms",
+    }
+    return handshake.connect(url, PINNED | limits, defaults=PATIENT, factory=PatientConnection)
 
 
 def first_line(error: BaseException, url: str = "") -> str:
@@ -183,51 +149,3 @@ def _secrets(url: str) -> list[str]:
         password = None
     written = [password, urllib.parse.quote(password, safe=""), urllib.parse.quote(password)] if password else []
     return [secret for secret in written if secret and len(secret) > 2]
-
-
-def copy_table(cursor: Any, query: str, columns: Sequence[str]) -> pa.Table:
-    """The result of `query` as text columns, which are called `columns` whatever the query calls them.
-
-    Without columns, `query` must deliver one column all the same (it is dropped, the number of rows stays).
-    """
-    buffer = io.BytesIO()
-    cursor.copy_expert(f"COPY ({query}) TO STDOUT (FORMAT csv)", buffer)
-    return parse_rows(pa.py_buffer(buffer.getbuffer()), columns, escape=False)
-
-
-def parse_rows(data: pa.Buffer, columns: Sequence[str], *, escape: bool) -> pa.Table:
-    """CSV as PostgreSQL writes it (COPY, or with `escape` the inside of a row's text) as text columns.
-
-    An unquoted nothing is NULL, a quoted one the empty text; an empty line is one NULL.
-    """
-    width = max(len(columns), 1)
-    places = [f"c{place}" for place in range(width)]
-    if data.size == 0:
-        table = pa.table({place: pa.array([], pa.string()) for place in places})
-    else:
-        table = pa_csv.read_csv(
-            pa.BufferReader(data),
-            read_options=pa_csv.ReadOptions(
-                column_names=places, use_threads=False, block_size=min(data.size + 1, 2**31 - 1)
-            ),
-            parse_options=pa_csv.ParseOptions(
-                quote_char='"',
-                double_quote=True,
-                escape_char="\\" if escape else False,
-                newlines_in_values=True,
-                ignore_empty_lines=False,
-            ),
-            convert_options=pa_csv.ConvertOptions(
-                column_types={place: pa.string() for place in places},
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-    # A table's column names may repeat or be odd; places may not, so they are renamed last.
-    return table.select(places[: len(columns)]).rename_columns(list(columns)) if columns else _rows(table.num_rows)
-
-
-def _rows(number: int) -> pa.Table:
-    """`number` rows without a column."""
-    return pa.table({"none": pa.nulls(number)}).select([])

@@ -26,14 +26,15 @@ from dyda.model.bag import COUNT, Bag
 from dyda.model.message import UpdateMessage
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
+from dyda.rows import copy_out
 from dyda.sources import catalog
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, translate
 from dyda.sources.images import delivered_names, read_images
 from dyda.sources.locks import TableLocks
 from dyda.sources.messages import Names, read_messages
 from dyda.sources.ordering import Look
-from dyda.sources.questions import distinct_keys, lookup_query, page_queries
-from dyda.sources.reader import ScanPartition, copy_table
+from dyda.sources.questions import distinct_keys, lookup_query, page_queries, pieces
+from dyda.sources.reader import ScanPartition
 from dyda.sources.received import Received
 from dyda.sources.schema_log import SchemaEntry
 from dyda.sources.settings import SourceIdentity
@@ -291,7 +292,7 @@ class SourceSnapshot:
             )
             self.log_read = True
             with self._read_log(wanted) as cursor:
-                entries = copy_table(cursor, query.as_string(cursor), ["seq", "xid", "op", "root", "shape", "image"])
+                entries = copy_out(cursor, query.as_string(cursor), ["seq", "xid", "op", "root", "shape", "image"])
         else:
             entries = pa.table({n: pa.array([], pa.string()) for n in ("seq", "xid", "op", "root", "shape", "image")})
         images = read_images(self.source, entries, asked)
@@ -314,22 +315,32 @@ class SourceSnapshot:
     def lookup(self, relation: Relation, columns: Sequence[str], key: Sequence[str], values: pa.Table) -> Bag:
         """The relation's rows whose `key` columns equal one of the key tuples in `values`.
 
-        Tuples with a NULL equal nothing (R5) and are left out; without any tuple the source is not asked.
+        Tuples with a NULL equal nothing (R5) and are left out, and so are those with a character that the source's
+        encoding lacks; without any tuple the source is not asked. Many or long ones make several lookups.
         """
         self._must_stand(relation)
         names = delivered_names(columns)
-        keys = distinct_keys(values, key)
+        keys = self._possible(distinct_keys(values, key))
         if keys.num_rows == 0:
             return Bag.empty(names)
-        faults.point("sweep.before-hop")
-        query = lookup_query(relation, columns, key, keys)
-        with self._counting:
-            self.queries += 1
-            self.unchecked.add(relation.name)
-        with self._read([relation.name]) as cursor:
-            table = copy_table(cursor, query.as_string(cursor), names)
-        faults.point("sweep.after-hop")
+        found = []
+        for piece in pieces(keys):
+            faults.point("sweep.before-hop")
+            with self._counting:
+                self.queries += 1
+                self.unchecked.add(relation.name)
+            with self._read([relation.name]) as cursor:
+                query = lookup_query(relation, columns, key, piece)
+                found.append(copy_out(cursor, query.as_string(cursor), names))
+            faults.point("sweep.after-hop")
+        table = pa.concat_tables(found)
         return Bag(table.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)))
+
+    def _possible(self, keys: pa.Table) -> pa.Table:
+        if self._holder.get_parameter_status("server_encoding") == "UTF8":
+            return keys
+        with self._sessions.transaction(FRESH) as cursor:
+            return self._sessions.repertoire.possible(cursor, keys)
 
     def stands(self, relation: Relation) -> bool:
         """Whether the table that is meant has this name now."""

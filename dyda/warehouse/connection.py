@@ -1,7 +1,7 @@
 """Connections to the warehouse: one way to open them, one set of pinned settings, no password in any message.
 
 Canonical texts depend on a handful of session settings (how floats, dates, intervals and bytes print); a role's or a
-database's own defaults must not leak into an extent's identity, so every session that writes pins them.
+database's own defaults must not leak into an extent's identity, so every session begins with them (`handshake`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import psycopg2
 import psycopg2.extensions
 from psycopg2 import sql
 
+from dyda import handshake
 from dyda.errors import DydaError, WarehouseUnreachable
 
 __all__ = ["PROJECT_LOCK", "connect", "load", "short", "translated", "without_password"]
@@ -32,21 +33,24 @@ KEEPALIVES = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count"
 """Seconds after which a warehouse whose machine is gone is noticed. session.sql asks the same of its side: the lock of
 a machine that is gone is free for another one then."""
 
+PINNED = {
+    "client_min_messages": "warning",
+    # Compiling takes longer than what a unit asks: with plans steered away from whole tables, costs look enormous.
+    "jit": "off",
+}
+"""Settings of every session, besides those by which any session of ours begins."""
+
 
 def connect(url: str, application: str) -> Any:
     """A psycopg2 connection with pinned settings, in transaction mode."""
     try:
-        said = psycopg2.extensions.parse_dsn(url)
-        keepalives = {name: value for name, value in KEEPALIVES.items() if name not in said}
-        connection = psycopg2.connect(url, application_name=application, **keepalives)
+        connection = handshake.connect(url, PINNED, defaults=KEEPALIVES, application_name=application)
     except (psycopg2.Error, UnicodeError) as error:
         raise WarehouseUnreachable(
             f"the warehouse cannot be reached: {without_password(str(error), url)}",
             "Check [warehouse] url in dyda.toml and that the server accepts connections.",
         ) from None
     with translated(url):
-        connection.autocommit = True
-        connection.set_client_encoding("UTF8")
         with connection.cursor() as cursor:
             cursor.execute(load("session.sql"))
         connection.autocommit = False

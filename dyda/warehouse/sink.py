@@ -1,7 +1,7 @@
 """Arrow record batches into a table by COPY, without a Python loop over rows; also from Spark executors.
 
-An executor need not have DyDa installed: this module imports nothing but psycopg2, pyarrow and the standard library,
-so that it can be shipped by value.
+An executor need not have DyDa installed: this module imports nothing but psycopg2, pyarrow, the standard library and
+`handshake`, which does no more, so that it can be shipped by value.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import psycopg2
 import pyarrow as pa
 import pyarrow.csv
 from psycopg2 import sql
+
+from dyda import handshake
 
 __all__ = ["StagingSink", "copy_batches"]
 
@@ -38,11 +40,10 @@ class StagingSink:
 
     def __call__(self, batches: Iterable[Any], task: str | None = None) -> int:
         """`task` names what is written, for callers outside of Spark that may write it again."""
-        connection = psycopg2.connect(self.url, application_name="dyda staging")
+        connection = handshake.connect(self.url, {}, application_name="dyda staging")
         try:
-            connection.set_client_encoding("UTF8")
+            connection.autocommit = False
             with connection.cursor() as cursor:
-                cursor.execute("SET idle_in_transaction_session_timeout = 0; SET statement_timeout = 0")
                 rows = copy_batches(cursor, sql.Identifier(self.schema, self.table), self.width, batches)
                 earlier = self._mark(cursor, task or _spark_task() or uuid.uuid4().hex, rows)
             if earlier is not None:

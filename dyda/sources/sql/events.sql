@@ -2,7 +2,7 @@
 -- without it everything still works, by comparing fingerprints on every poll.
 -- What always holds: a user's DDL never fails here and never waits longer than 40 ms for a lock; what fails is a gap.
 --
---   table_rewrite ──▶ noted        sql_drop ──▶ observe (ALTER TABLE: noted)        ddl_command_end ──▶ observe, replaced
+--   table_rewrite --> noted        sql_drop --> observe (ALTER TABLE: noted)        ddl_command_end --> observe, replaced
 --
 -- An event does not say what a command did. dyda.observe does: it compares the relation with what was known of it
 -- (sql/observing.sql).

@@ -3,7 +3,7 @@
 
 DROP FUNCTION IF EXISTS dyda.log_schema_change(oid, text), dyda.follow(oid);  -- an older DyDa's
 
--- What earlier events of the same command left to be looked at by its last one: root → why it was rewritten (0: it was
+-- What earlier events of the same command left to be looked at by its last one: root -> why it was rewritten (0: it was
 -- not). Anybody could write this parameter, hence the seal; DDL on a temporary table would otherwise be enough to have
 -- changes logged that nobody made.
 CREATE OR REPLACE FUNCTION dyda.noted() RETURNS jsonb

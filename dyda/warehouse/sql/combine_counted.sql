@@ -1,4 +1,4 @@
--- combine_counted: entries (c1 … cn, n, side, t) against the state of a set operation. For each row and tag that moves:
+-- combine_counted: entries (c1 ... cn, n, side, t) against the state of a set operation. For each row and tag that moves:
 -- key, the row's texts, t, left and right before, left and right after, delivered before and after.
 -- Before a tag is what the state has and the sum of all smaller tags (W6). One look-up by key per row and tag; no other
 -- join, since the session's planner may only look up.

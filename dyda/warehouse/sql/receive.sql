@@ -1,5 +1,5 @@
 -- receive: new messages, in arrival order. One at most per source and transaction. Most transactions did the same as
--- many others, so what they did is sent once: `kinds` … `counts` are what there is of it, `shapes` says which it was.
+-- many others, so what they did is sent once: `kinds` ... `counts` are what there is of it, `shapes` says which it was.
 INSERT INTO dyda.message (source, xid, last_sequence, kind, changes, relations, rows, committed_at)
 SELECT %(source)s, m.xid, m.last_sequence, s.kind, s.changes,
        ARRAY(SELECT jsonb_array_elements_text(s.relations)), s.rows, m.committed_at

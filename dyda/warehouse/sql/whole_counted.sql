@@ -1,5 +1,5 @@
--- whole_counted: the state rows of a set operation from all of its entries (c1 … cn, side, n).
--- (c1 … as the state has them, n = 1 if the row is there, negative)
+-- whole_counted: the state rows of a set operation from all of its entries (c1 ... cn, side, n).
+-- (c1 ... as the state has them, n = 1 if the row is there, negative)
 SELECT {key} AS c1{state_texts}, format('%s', l) AS {left_column}, format('%s', r) AS {right_column},
        CASE WHEN l > 0 OR r > 0 THEN 1 ELSE 0 END AS n, l < 0 OR r < 0 AS negative
 FROM (

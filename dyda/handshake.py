@@ -1,0 +1,119 @@
+"""How a session with PostgreSQL begins: with the settings by which we are understood and values are printed.
+
+A role's or a database's own defaults (ALTER ROLE ... SET, ALTER DATABASE ... SET) must change neither. To set them
+after connecting is too late: psycopg2 looks once, at the start, whether a backslash in a literal is a plain character.
+So they travel as startup options, which win over those defaults. They are set again afterwards, for poolers that drop
+startup options or have somebody else's session at hand.
+
+Imports nothing but psycopg2 and the standard library, so that Spark can ship it to executors that have no DyDa.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg2
+import psycopg2.extensions
+
+__all__ = ["connect", "startup_options"]
+
+UNDERSTANDING = {
+    "standard_conforming_strings": "on",
+    "backslash_quote": "safe_encoding",
+    "escape_string_warning": "off",
+    "array_nulls": "on",
+    "transform_null_equals": "off",
+    "search_path": "pg_catalog, pg_temp",
+    "row_security": "off",  # R3: an error instead of a silent subset
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off",
+}
+"""Settings that change what our statements mean."""
+
+PRINTING = {
+    "extra_float_digits": "1",
+    "IntervalStyle": "postgres",
+    "DateStyle": "ISO, YMD",
+    "TimeZone": "UTC",
+    "bytea_output": "hex",
+    "lc_monetary": "C",
+    "quote_all_identifiers": "off",
+    "xmloption": "content",
+}
+"""Settings that change the text of a value (rule C1)."""
+
+TIMELESS = {
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_session_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",  # a snapshot is held by an idle transaction
+}
+"""Time limits meant for applications do not apply to us; where we need one, we set it ourselves."""
+
+SINCE = {170000: {"transaction_timeout": "0"}}
+"""Settings that only newer servers know: they come after the start."""
+
+
+def connect(
+    url: str,
+    settings: Mapping[str, str],
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    factory: Any = None,
+    **parameters: Any,
+) -> Any:
+    """A psycopg2 connection in autocommit whose session has these settings, and those above, from its start.
+
+    `settings` are such as every supported server knows. `defaults` are libpq's parameters where the url leaves them
+    open, `parameters` those that it does not decide. All else is libpq's business (TLS above all).
+    """
+    given = psycopg2.extensions.parse_dsn(url)
+    chosen = {name: value for name, value in (defaults or {}).items() if name not in given}
+    chosen |= {"client_encoding": "UTF8", "connection_factory": factory, **parameters}
+    wanted = UNDERSTANDING | PRINTING | TIMELESS | dict(settings)
+    try:
+        options = f"{_own_options(url, given, chosen)} {startup_options(wanted)}".strip()
+        connection = psycopg2.connect(url, options=options, **chosen)
+    except psycopg2.OperationalError as error:
+        if "startup parameter" not in str(error):
+            raise
+        connection = psycopg2.connect(url, **chosen)  # a pooler that takes no options
+    try:
+        if connection.get_parameter_status("standard_conforming_strings") != "on":
+            raise psycopg2.OperationalError(
+                "the session began with standard_conforming_strings = off although it was asked for on; a pooler in"
+                " between drops startup options: let it pass `options`, or connect to the server itself"
+            )
+        connection.autocommit = True
+        for version, more in SINCE.items():
+            wanted |= more if connection.server_version >= version else {}
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT " + ", ".join(["pg_catalog.set_config(%s, %s, false)"] * len(wanted)),
+                [part for setting in wanted.items() for part in setting],
+            )
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def startup_options(settings: Mapping[str, str]) -> str:
+    """The settings as libpq's parameter `options` has them: words apart by blanks, which a backslash escapes."""
+    escaped = {name: value.replace("\\", "\\\\").replace(" ", "\\ ") for name, value in settings.items()}
+    return " ".join(f"-c {name}={value}" for name, value in escaped.items())
+
+
+def _own_options(url: str, given: Mapping[str, str], chosen: Mapping[str, Any]) -> str:
+    """The options that the connection would have without us; ours come after them and win."""
+    if "options" in given:
+        return given["options"]
+    if "service" in given or "PGSERVICE" in os.environ:
+        # Only libpq reads the service file, and it tells what it has found when it has connected.
+        with contextlib.closing(psycopg2.connect(url, **chosen)) as connection:
+            return str(connection.info.dsn_parameters.get("options", ""))
+    return os.environ.get("PGOPTIONS", "")

@@ -1,0 +1,63 @@
+"""Texts that a source's own encoding can hold. A key with any other character equals nothing there, and a table's name
+with one is no table's; to send either would only fail.
+
+PostgreSQL alone knows what its conversions take (not even Python's codecs of the same name agree for all of them), so
+it is asked: about characters, of which there are fewer than texts, and about each of them once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from typing import Any
+
+import psycopg2
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["Repertoire"]
+
+
+class Repertoire:
+    """Which characters one source's database has."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._known: dict[str, bool] = {}
+
+    def holds(self, cursor: Any, texts: Collection[str]) -> list[bool]:
+        """For each text whether it can be there. The cursor's transaction must be open."""
+        if cursor.connection.get_parameter_status("server_encoding") == "UTF8":
+            return [True] * len(texts)
+        found = {text: frozenset(character for character in text if ord(character) > 127) for text in texts}
+        with self._guard:
+            new = frozenset().union(*found.values()) - self._known.keys()
+            lacking = _lacking(cursor, sorted(new))
+            self._known |= {character: character not in lacking for character in new}
+            return [all(self._known[character] for character in found[text]) for text in texts]
+
+    def possible(self, cursor: Any, keys: pa.Table) -> pa.Table:
+        """The tuples of texts that can be there."""
+        for name in keys.column_names:
+            column = keys.column(name)
+            odd = column.filter(pc.invert(pc.string_is_ascii(column))).unique()
+            texts = odd.to_pylist()
+            lacking = [text for text, held in zip(texts, self.holds(cursor, texts), strict=True) if not held]
+            keys = keys.filter(pc.invert(pc.is_in(column, pa.array(lacking, odd.type))))
+        return keys
+
+
+def _lacking(cursor: Any, characters: list[str]) -> set[str]:
+    """Those of the characters that the server cannot convert, by halving."""
+    if not characters:
+        return set()
+    cursor.execute("SAVEPOINT asking")
+    try:
+        cursor.execute("SELECT pg_catalog.length(%s)", ("".join(characters),))
+    except (psycopg2.errors.UntranslatableCharacter, psycopg2.errors.CharacterNotInRepertoire):
+        cursor.execute("ROLLBACK TO SAVEPOINT asking")
+        if len(characters) == 1:
+            return set(characters)
+        middle = len(characters) // 2
+        return _lacking(cursor, characters[:middle]) | _lacking(cursor, characters[middle:])
+    return set()
