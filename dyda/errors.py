@@ -21,6 +21,7 @@ __all__ = [
     "ProjectBusy",
     "RelationRefused",
     "RequestFailed",
+    "SameDatabase",
     "SourceBusy",
     "SourceInUse",
     "SourceUnreachable",
@@ -101,6 +102,18 @@ class SourceUnreachable(DydaError):
         super().__init__(
             f"source {source} cannot be reached: {why}",
             f"Check [sources.{source}] url in dyda.toml and that the server accepts connections.",
+        )
+        self.source = source
+
+
+class SameDatabase(SourceUnreachable):
+    """Two sources of a project are one database (C7): the second is not read. Views that do not need it go on."""
+
+    def __init__(self, source: str, other: str) -> None:
+        DydaError.__init__(
+            self,
+            f"sources {other} and {source} are one database, which is attached as {other}",
+            f"Remove [sources.{source}] from dyda.toml and let its views read {other}.schema.table instead.",
         )
         self.source = source
 

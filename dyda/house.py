@@ -50,7 +50,7 @@ class House:
                     lock_timeout=settings.maintenance.lock_timeout,
                     statement_timeout=settings.maintenance.statement_timeout,
                 )
-                sources[name] = PostgresSource(source_settings, str(warehouse.project_id))
+                sources[name] = PostgresSource(source_settings, str(warehouse.project_id), settings.sources)
                 stack.callback(sources[name].close)
             if engine is None:
                 engine = Engine(settings.spark)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from dyda.errors import UnsupportedSql
 from dyda.model.algebra import ColumnRef, Expression, Join, Node, OutputColumn, Scan, Select, ViewDefinition
 from dyda.model.relation import Column, Relation, RelationName
 
@@ -156,6 +157,8 @@ def join_block(
     occurrences = tuple(
         _occurrence(index, scan, passed, computed, plain_numeric, prefix) for index, scan in enumerate(scans)
     )
+    for occurrence in occurrences:
+        _refuse_names(view, occurrence)
     return JoinBlock(view, occurrences, tuple(conjuncts), tuple(items))
 
 
@@ -175,6 +178,26 @@ def _gather(node: Node, scans: list[Scan], conjuncts: list[Expression]) -> None:
             raise ValueError(f"{type(node).__name__} has no block form")
 
 
+def _refuse_names(view: str, occurrence: Occurrence) -> None:
+    """A row whose text changes without the row is not the row that was captured."""
+    for carried in occurrence.carried:
+        column = carried.column
+        if column.type.prints_names:
+            inside = "" if column.type.builtin else f", which has a {column.type.name} in it"
+            raise UnsupportedSql(
+                view,
+                f"column {column.name} of {occurrence.relation.name} is of type {column.type.declared}{inside}:"
+                " its text is a name, which can change although the row does not",
+                "Read its number: at the source, let a column of type oid hold it, for example"
+                f' GENERATED ALWAYS AS ("{column.name}"::oid) STORED. Or leave the column out of the view.',
+            )
+
+
+def _cost(column: Column) -> tuple[bool, bool, bool]:
+    """What it costs to carry a column that nobody uses."""
+    return column.type.prints_names, bool(column.generated), not column.not_null
+
+
 def _occurrence(
     index: int, scan: Scan, passed: set[ColumnRef], computed: set[ColumnRef], plain_numeric: str, prefix: str
 ) -> Occurrence:
@@ -185,7 +208,7 @@ def _occurrence(
     used = [column for column in relation.columns if ColumnRef(scan.alias, column.name) in passed | computed]
     if not used:
         # A cross join may use no column of a side, but its rows still count: carry the cheapest one.
-        used = sorted(relation.columns, key=lambda column: (bool(column.generated), not column.not_null))[:1]
+        used = sorted(relation.columns, key=_cost)[:1]
     carried = []
     for position, column in enumerate(used):
         ref = ColumnRef(scan.alias, column.name)

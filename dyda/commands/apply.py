@@ -101,7 +101,8 @@ def execute_apply(maintainer: Maintainer, project: Project, progress: Progress) 
     for name in reasons:
         with rehearsed(name):
             definitions[name] = texts.read(name, project.view_files[name])
-            house.engine.analyse(definitions[name])
+            outputs = house.engine.analyse(definitions[name])
+            house.warehouse.check_types(name, [output.warehouse_type for output in outputs])
             read_as_rendered(definitions[name], house.engine.numeric)
     # What reads a source that the project no longer has cannot come along with a build: it goes first. The others go
     # when everything else has succeeded, so that a view that cannot be built costs nobody another one.

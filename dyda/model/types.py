@@ -18,7 +18,8 @@ class PgType:
     """A type at a source, domains already resolved to their base.
 
     `name` is the bare name (`numeric`, `character varying`, `integer[]`), `declared` what format_type prints with the
-    modifier (`numeric(10,2)`). `builtin` is false for types that the warehouse cannot know: enums and composites.
+    modifier (`numeric(10,2)`). `builtin` is false for types that the warehouse cannot know: enums and composites. If
+    one of those has a part that prints as a name (`prints_names`), `name` is that part's.
     """
 
     name: str
@@ -39,6 +40,12 @@ class PgType:
             return Computation(f"DECIMAL({digits},{scale})", text_is_exact=False, family="numeric")
         return _COMPUTATIONS.get(self.name)
 
+    @property
+    def prints_names(self) -> bool:
+        """Whether a value prints as the name of a table, a role, …, or has one in it: a renaming changes the text of
+        rows that nobody touched."""
+        return self.name.removesuffix("[]") in _NAMES
+
     def prints_like(self, other: PgType) -> bool:
         """Whether equal values of the two types have equal texts, so that either text may stand for the other."""
         computation = self.computation()
@@ -58,6 +65,23 @@ class Computation:
     text_is_exact: bool
     family: str
 
+
+_NAMES = frozenset(
+    {
+        *(
+            "aclitem",
+            "regclass",
+            "regcollation",
+            "regconfig",
+            "regdatabase",
+            "regdictionary",
+            "regnamespace",
+            "regoper",
+        ),
+        *("regoperator", "regproc", "regprocedure", "regrole", "regtype"),
+    }
+)
+"""columns.sql has the same."""
 
 _COMPUTATIONS = {
     "smallint": Computation("SMALLINT", True, "integer"),

@@ -21,6 +21,7 @@ from dyda.model.relation import Relation
 from dyda.sources.catalog import UNCAPTURED, fingerprint
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql
 from dyda.sources.ownership import drop_capture_role, give_to_capture_role, refuse_strangers
+from dyda.sources.settings import Consumer
 from dyda.sources.state import is_complete, read_state
 
 __all__ = ["attach", "detach", "release"]
@@ -43,17 +44,19 @@ SHARED = {
 Result = TypeVar("Result")
 
 
-def attach(sessions: Sessions, project: str, relations: Iterable[Relation]) -> None:
+def attach(sessions: Sessions, consumer: Consumer, relations: Iterable[Relation]) -> None:
     """Capture the relations and everything below them. Does nothing where all is in place already.
 
     First the log and the event triggers, committed; then the tables, one transaction each, parents before children:
     whatever is created below an attached parent from then on is attached by the event trigger.
     """
     wanted = list(relations)
+    with contextlib.suppress(MissingRights), sessions.transaction(FRESH) as cursor:
+        consumer.refuse_rival(read_state(cursor).project)  # also at a standby, where nothing can be installed
     try:
-        _install(sessions, project)
+        _install(sessions, consumer)
     except MissingRights:
-        if _is_in_place(sessions, project, wanted):
+        if _is_in_place(sessions, consumer, wanted):
             return  # another role attached, and this one may read
         raise
     for relation in wanted:
@@ -86,13 +89,14 @@ def release(sessions: Sessions, relations: Iterable[Relation]) -> None:
                 cursor.execute(f"DELETE FROM dyda.{table} WHERE root = %s", (relation.oid,))
 
 
-def detach(sessions: Sessions, project: str) -> None:
+def detach(sessions: Sessions, consumer: Consumer) -> None:
     """Remove everything: triggers first, so that no writer meets a log that is being dropped."""
     with sessions.transaction(FRESH) as cursor:
         state = read_state(cursor)
         cursor.execute(load_sql("leftovers"))
         events, tables = cursor.fetchone()
-    if state.project is not None and state.project != project:
+    consumer.refuse_rival(state.project)
+    if state.project is not None and not consumer.is_of_project(state.project):
         raise _in_use(sessions, state.project)
     if events:
         with sessions.transaction(WRITING) as cursor:
@@ -104,23 +108,24 @@ def detach(sessions: Sessions, project: str) -> None:
     _patiently(sessions, drop_capture_role)
 
 
-def _is_in_place(sessions: Sessions, project: str, relations: Sequence[Relation]) -> bool:
+def _is_in_place(sessions: Sessions, consumer: Consumer, relations: Sequence[Relation]) -> bool:
     """Whether all of them are captured for this project, as far as a role can tell that may only read."""
     with sessions.transaction(FRESH) as cursor:
         state = read_state(cursor)
-        if not state.attached or state.project != project:
+        consumer.refuse_rival(state.project)
+        if not state.attached or not consumer.is_meant(state.project):
             return False
         found = fingerprint(cursor, [relation.name for relation in relations])
     captured = {printed.root for printed in found.values() if not printed.lasting.startswith(UNCAPTURED)}
     return all(relation.oid in captured and relation.oid in state.watched for relation in relations)
 
 
-def _install(sessions: Sessions, project: str) -> None:
+def _install(sessions: Sessions, consumer: Consumer) -> None:
     """The schema, the log, the functions, the consumer, and the event triggers if the role may create them."""
     with sessions.transaction(WRITING) as cursor:
         cursor.execute("SET LOCAL dyda.quiet = 'on'")
         cursor.execute("SELECT pg_advisory_xact_lock(1685677153, 2)")
-        refuse_strangers(cursor, sessions.settings.name, project)
+        refuse_strangers(cursor, consumer)
         cursor.execute("SELECT to_regnamespace('dyda') IS NULL")
         if cursor.fetchone()[0]:
             try:
@@ -135,19 +140,21 @@ def _install(sessions: Sessions, project: str) -> None:
         cursor.execute(load_sql("tables"))
         cursor.execute("SELECT project FROM dyda.consumer")
         found = cursor.fetchone()
-        if found is not None and found[0] != project:
+        if found is not None and not consumer.is_of_project(found[0]):
             raise _in_use(sessions, found[0])
+        values = {"consumer": consumer.text, "limit": sessions.settings.log_limit}
         if found is None:
-            cursor.execute(
-                "INSERT INTO dyda.consumer (project, log_limit) VALUES (%s, %s)", (project, sessions.settings.log_limit)
-            )
+            cursor.execute("INSERT INTO dyda.consumer (project, log_limit) VALUES (%(consumer)s, %(limit)s)", values)
         else:
+            consumer.refuse_rival(found[0])
             cursor.execute(
-                "UPDATE dyda.consumer SET log_limit = %(limit)s WHERE log_limit <> %(limit)s",
-                {"limit": sessions.settings.log_limit},
+                "UPDATE dyda.consumer SET project = %(consumer)s, log_limit = %(limit)s"
+                " WHERE (project, log_limit) <> (%(consumer)s, %(limit)s)",
+                values,
             )
         cursor.execute(load_sql("capture"))
-        if not complete:  # what was missing may have cost rows that not even a gap could tell of
+        # What was missing may have cost rows that not even a gap could tell of, and so may a source of another name.
+        if not complete or (found is not None and not consumer.is_meant(found[0])):
             cursor.execute("SELECT dyda.forward_gap()")
         for name, signature in SHARED.items():
             cursor.execute(_shared(name, signature))

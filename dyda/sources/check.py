@@ -9,7 +9,7 @@ from dyda.errors import DydaError, RelationRefused, SourceUnreachable, UnknownRe
 from dyda.sources import catalog
 from dyda.sources.connection import FRESH, Sessions
 from dyda.sources.ownership import CaptureRole, who_can_replace
-from dyda.sources.settings import Finding
+from dyda.sources.settings import Consumer, Finding
 from dyda.sources.state import CaptureState, read_state
 
 __all__ = ["check", "grants"]
@@ -33,7 +33,7 @@ def grants(role: str, relations: Iterable[tuple[str, str]] = ()) -> str:
     return "\n".join(dict.fromkeys(statements))
 
 
-def check(sessions: Sessions, project: str, tables: Sequence[tuple[str, str]]) -> list[Finding]:
+def check(sessions: Sessions, consumer: Consumer, tables: Sequence[tuple[str, str]]) -> list[Finding]:
     """Everything that could stand in the way, in the order in which one would mend it."""
     findings: list[Finding] = []
     try:
@@ -47,7 +47,7 @@ def check(sessions: Sessions, project: str, tables: Sequence[tuple[str, str]]) -
                 findings.append(Finding("error", "the server is a standby", "Connect to the primary."))
             if cursor.connection.server_version < 140000:
                 findings.append(Finding("error", f"PostgreSQL {version} is too old", "Use PostgreSQL 14 or later."))
-            state, rights = _dyda_rights(cursor, role, database, project)
+            state, rights = _dyda_rights(cursor, role, database, consumer)
             findings += rights
             for schema, table in tables:
                 findings += _table(cursor, sessions.settings.name, state, role, schema, table)
@@ -58,7 +58,9 @@ def check(sessions: Sessions, project: str, tables: Sequence[tuple[str, str]]) -
     return findings
 
 
-def _dyda_rights(cursor: Any, role: str, database: str, project: str) -> tuple[CaptureState | None, list[Finding]]:
+def _dyda_rights(
+    cursor: Any, role: str, database: str, consumer: Consumer
+) -> tuple[CaptureState | None, list[Finding]]:
     """Rights on DyDa's own objects: to install them, or to use them if they are there."""
     cursor.execute(
         "SELECT to_regnamespace('dyda') IS NOT NULL, has_database_privilege(current_database(), 'CREATE'),"
@@ -88,7 +90,8 @@ def _dyda_rights(cursor: Any, role: str, database: str, project: str) -> tuple[C
     state = read_state(cursor)
     if not state.attached:
         return state, [Finding("warning", "capture is not attached", "Run: dyda apply")]
-    if state.project != project:
+    consumer.refuse_rival(state.project)
+    if not consumer.is_meant(state.project):
         return state, [
             Finding("error", f"the source belongs to another project ({state.project})", "Detach it there first.")
         ]

@@ -10,6 +10,7 @@ from importlib import resources
 from typing import Any
 
 import psycopg2
+import pyarrow as pa
 
 from dyda.errors import (
     BrokenUnit,
@@ -45,7 +46,8 @@ class Sessions:
         self.settings = settings
         self._idle: list[Any] = []
         self._guard = threading.Lock()
-        self.repertoire = Repertoire()
+        self._utf8 = True
+        self._repertoire = Repertoire()
         self._still = False
         """Whether the server stood still when it was last asked; a new session that works shows that it does not."""
 
@@ -76,6 +78,7 @@ class Sessions:
                     with connection.cursor() as cursor:
                         cursor.execute(begin)
                     self._still = self._still and reused
+                    self._utf8 = connection.get_parameter_status("server_encoding") == "UTF8"
                     return connection
                 except BaseException as error:
                     self._note_still(connection)
@@ -118,6 +121,13 @@ class Sessions:
         if connection.given_up and not self._still:
             self._still = True
             self.close()
+
+    def possible(self, keys: pa.Table) -> pa.Table:
+        """The tuples of texts that the source's encoding can hold: any other equals nothing there."""
+        if self._utf8:
+            return keys
+        with self.transaction(FRESH) as cursor:
+            return self._repertoire.possible(cursor, keys)
 
     def close(self) -> None:
         with self._guard:

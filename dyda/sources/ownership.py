@@ -23,6 +23,7 @@ from psycopg2 import sql
 
 from dyda.errors import SourceBusy, SourceInUse
 from dyda.sources.connection import load_sql
+from dyda.sources.settings import Consumer
 
 __all__ = ["CaptureRole", "drop_capture_role", "give_to_capture_role", "refuse_strangers", "who_can_replace"]
 
@@ -114,7 +115,7 @@ def give_to_capture_role(cursor: Any, source: str) -> None:
         raise SourceBusy(source, f"role {role.name} came or went this very moment") from None
 
 
-def refuse_strangers(cursor: Any, source: str, project: str) -> None:
+def refuse_strangers(cursor: Any, consumer: Consumer) -> None:
     """A schema dyda that somebody else has put there may hold traps: our functions in it would be his.
 
     Trusted are superusers, the capture role and ourselves; a superuser trusts that role as long as it has no members.
@@ -129,9 +130,9 @@ def refuse_strangers(cursor: Any, source: str, project: str) -> None:
         (list(owners), trusted, role.superuser),
     )
     strangers = [name for (name,) in cursor.fetchall()]
-    if strangers and not _is_ours(cursor, project):
+    if strangers and not _is_ours(cursor, consumer):
         raise SourceInUse(
-            f"source {source}: schema dyda is there already and belongs to {', '.join(strangers)}",
+            f"source {consumer.source}: schema dyda is there already and belongs to {', '.join(strangers)}",
             "Ask whose it is. If nobody needs it: DROP SCHEMA dyda CASCADE",
         )
 
@@ -212,7 +213,7 @@ def _elsewhere(cursor: Any, owner: int | None, functions: Iterable[str]) -> list
     return [(what, found) for what, found in cursor.fetchall()]
 
 
-def _is_ours(cursor: Any, project: str) -> bool:
+def _is_ours(cursor: Any, consumer: Consumer) -> bool:
     """Whether the consumer there is this project. Only a table is read: a view would run what its owner wants."""
     cursor.execute("SELECT FROM pg_class WHERE oid = to_regclass('dyda.consumer') AND relkind = 'r'")
     if cursor.fetchone() is None:
@@ -222,4 +223,4 @@ def _is_ours(cursor: Any, project: str) -> bool:
     if cursor.fetchone() is None:
         return False
     cursor.execute("SELECT project FROM dyda.consumer")
-    return [found for (found,) in cursor.fetchall()] == [project]
+    return [consumer.is_of_project(found) for (found,) in cursor.fetchall()] == [True]

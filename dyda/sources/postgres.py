@@ -13,7 +13,7 @@ from dyda.sources import capture, catalog
 from dyda.sources.check import check, grants
 from dyda.sources.connection import FRESH, WRITING, Sessions
 from dyda.sources.received import Received
-from dyda.sources.settings import Finding, SourceSettings
+from dyda.sources.settings import Consumer, Finding, SourceSettings
 from dyda.sources.snapshot import SourceSnapshot
 from dyda.sources.state import CaptureState, read_state
 
@@ -26,9 +26,11 @@ SHRINK = 64 * 2**20
 class PostgresSource:
     """One source of one project. Connects when first needed, and again after a loss."""
 
-    def __init__(self, settings: SourceSettings, project: str) -> None:
+    def __init__(self, settings: SourceSettings, project: str, others: Iterable[str] = ()) -> None:
+        """`others` are the names of the project's other sources."""
         self.settings = settings
-        self.project = project
+        self.consumer = Consumer(project, settings.name, frozenset(others) - {settings.name})
+        self._registered = self.consumer.text
         self.name = settings.name
         self._sessions = Sessions(settings)
         self._received = Received(self._sessions)
@@ -52,7 +54,7 @@ class PostgresSource:
     def attach(self, relations: Iterable[Relation]) -> None:
         """Capture these relations from now on (C6: before their schema and rows are read). Idempotent."""
         self._received.forget()
-        capture.attach(self._sessions, self.project, relations)
+        capture.attach(self._sessions, self.consumer, relations)
 
     def release(self, relations: Iterable[Relation]) -> None:
         """Stop capturing these relations."""
@@ -62,11 +64,11 @@ class PostgresSource:
     def detach(self) -> None:
         """Remove everything DyDa put into this source."""
         self._received.forget()
-        capture.detach(self._sessions, self.project)
+        capture.detach(self._sessions, self.consumer)
 
     def check(self, tables: Iterable[tuple[str, str]]) -> list[Finding]:
         """Reach, rights and capture, each with the statement that helps."""
-        return check(self._sessions, self.project, list(tables))
+        return check(self._sessions, self.consumer, list(tables))
 
     def grants(self, role: str, relations: Iterable[tuple[str, str]] = ()) -> str:
         """The statements that let `role` read and acknowledge after someone else attached."""
@@ -97,6 +99,13 @@ class PostgresSource:
         closed, for `lock_limit` seconds at the most.
         """
         snapshot = SourceSnapshot(self._sessions, self._received, relations, lock, lock_limit)
+        try:
+            self.consumer.refuse_rival(snapshot.consumer)
+        except BaseException:
+            snapshot.close()
+            raise
+        older = snapshot.consumer == self.consumer.project
+        self._registered = self.consumer.project if older else self.consumer.text
         self._open = {held for held in self._open if held.held} | {snapshot}
         return snapshot
 
@@ -110,7 +119,7 @@ class PostgresSource:
         with self._sessions.transaction(WRITING) as cursor:
             # An acknowledgement that a crash undoes is only repeated; nobody need wait for the disk.
             cursor.execute("SET LOCAL statement_timeout = 0; SET LOCAL synchronous_commit = off")
-            cursor.execute("SELECT * FROM dyda.acknowledge(%s, %s::pg_snapshot)", (self.project, str(position)))
+            cursor.execute("SELECT * FROM dyda.acknowledge(%s, %s::pg_snapshot)", (self._registered, str(position)))
             deleted, size = cursor.fetchone()
         self._received.acknowledged(position)
         most = min(SHRINK, self.settings.log_limit // 2)

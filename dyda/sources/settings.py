@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["Finding", "SourceIdentity", "SourceSettings"]
+from dyda.errors import SameDatabase
+
+__all__ = ["Consumer", "Finding", "SourceIdentity", "SourceSettings"]
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,37 @@ class SourceSettings:
     lock_timeout: float = 1.0
     statement_timeout: float = 60.0
     attach_timeout: float = 30.0
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """Who reads a log (C7): one source of one project. The same database under another of the project's names would be
+    a second reader, whose acknowledgements delete what the first has not seen; urls do not tell.
+
+    `others` are the project's other sources. The log's database keeps `text`; an older DyDa's has the project alone.
+    """
+
+    project: str
+    source: str
+    others: frozenset[str] = frozenset()
+
+    @property
+    def text(self) -> str:
+        return f"{self.project}/{self.source}"
+
+    def is_meant(self, found: str | None) -> bool:
+        """Whether the log is this one's."""
+        return found in (self.project, self.text)
+
+    def is_of_project(self, found: str | None) -> bool:
+        """Whether the log is this one's, or was a source's of this project, whatever that is called now."""
+        return found is not None and found.partition("/")[0] == self.project
+
+    def refuse_rival(self, found: str | None) -> None:
+        """The log is that of another source of this project."""
+        rival = found.partition("/")[2] if found is not None and self.is_of_project(found) else ""
+        if rival in self.others:
+            raise SameDatabase(self.source, rival)
 
 
 @dataclass(frozen=True)

@@ -178,6 +178,11 @@ class SourceSnapshot:
         return self._state.attached
 
     @property
+    def consumer(self) -> str | None:
+        """Whose log it is, as the source has it."""
+        return self._state.project
+
+    @property
     def capture(self) -> str:
         """As `PostgresSource.capture_state` says it."""
         return self._state.capture
@@ -320,7 +325,7 @@ class SourceSnapshot:
         """
         self._must_stand(relation)
         names = delivered_names(columns)
-        keys = self._possible(distinct_keys(values, key))
+        keys = self._sessions.possible(distinct_keys(values, key))
         if keys.num_rows == 0:
             return Bag.empty(names)
         found = []
@@ -335,12 +340,6 @@ class SourceSnapshot:
             faults.point("sweep.after-hop")
         table = pa.concat_tables(found)
         return Bag(table.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)))
-
-    def _possible(self, keys: pa.Table) -> pa.Table:
-        if self._holder.get_parameter_status("server_encoding") == "UTF8":
-            return keys
-        with self._sessions.transaction(FRESH) as cursor:
-            return self._sessions.repertoire.possible(cursor, keys)
 
     def stands(self, relation: Relation) -> bool:
         """Whether the table that is meant has this name now."""

@@ -18,7 +18,7 @@ import psycopg2.extensions
 from psycopg2 import sql
 
 from dyda import handshake
-from dyda.errors import DydaError, WarehouseUnreachable
+from dyda.errors import ConfigurationError, DydaError, WarehouseUnreachable
 
 __all__ = ["PROJECT_LOCK", "connect", "load", "short", "translated", "without_password"]
 
@@ -50,11 +50,26 @@ def connect(url: str, application: str) -> Any:
             f"the warehouse cannot be reached: {without_password(str(error), url)}",
             "Check [warehouse] url in dyda.toml and that the server accepts connections.",
         ) from None
-    with translated(url):
-        with connection.cursor() as cursor:
+    try:
+        _require_utf8(connection)
+        with translated(url), connection.cursor() as cursor:
             cursor.execute(load("session.sql"))
         connection.autocommit = False
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def _require_utf8(connection: Any) -> None:
+    """Views hold what sources hold, and any source may have any character."""
+    encoding = connection.get_parameter_status("server_encoding")
+    if encoding != "UTF8":
+        name = connection.info.dbname
+        raise ConfigurationError(
+            f"the warehouse's database {name} has the encoding {encoding}, which cannot hold every text of a source",
+            "Create another one and name it in [warehouse] url: CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0",
+        )
 
 
 @cache
@@ -72,6 +87,11 @@ def translated(url: str) -> Iterator[None]:
         raise DydaError(
             f"the warehouse refused: {short(error)}",
             "The role in [warehouse] url needs CREATE on the database and on the readers' schema.",
+        ) from None
+    except psycopg2.errors.ReadOnlySqlTransaction as error:
+        raise DydaError(
+            f"the warehouse can only be read: {short(error)}",
+            "If [warehouse] url leads to a standby, name the primary (target_session_attrs=read-write finds it).",
         ) from None
     except psycopg2.Error as error:
         if _is_lost(error):

@@ -250,3 +250,19 @@ def check_types(cursor: Any, view: str, types: Sequence[str]) -> None:
             raise DydaError(
                 f"view {view}: the warehouse has no type {type_!r}", "Cast the column to STRING in the view."
             )
+    if any(type_.removesuffix("[]") == "xml" for type_ in types) and not _reads_xml(cursor):
+        raise DydaError(
+            f"view {view}: the warehouse cannot hold xml: its PostgreSQL was built without libxml",
+            "Cast the column to STRING in the view, or use a warehouse whose PostgreSQL has libxml.",
+        )
+
+
+def _reads_xml(cursor: Any) -> bool:
+    """The type is there in any case; only a value shows whether it can be used."""
+    cursor.execute("SAVEPOINT trying")
+    try:
+        cursor.execute("SELECT ''::xml")
+    except psycopg2.errors.FeatureNotSupported:
+        cursor.execute("ROLLBACK TO SAVEPOINT trying")
+        return False
+    return True

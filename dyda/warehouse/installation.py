@@ -46,8 +46,9 @@ from dyda.warehouse.states import StoredState
 
 __all__ = ["VIEW_STATES", "Installation", "ViewChange", "carry_out", "save_relation", "save_source"]
 
-OWN = {"22", "23", "2B", "42", "54"}
-"""Classes of errors that a view's rows or columns cause: data, constraints, dependent objects, limits."""
+OWN = {"0A", "22", "23", "2B", "42", "54"}
+"""Classes of errors that a view's rows or columns cause: what this server cannot do (xml without libxml), data,
+constraints, dependent objects, limits."""
 
 VIEW_STATES = ("live", "building", "resync", "broken", "held")
 

@@ -10,7 +10,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -24,6 +24,7 @@ from dyda.model.position import Position
 from dyda.model.state import State
 from dyda.warehouse import catalog, models
 from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, connect, load, short, translated, without_password
+from dyda.warehouse.extents import check_types
 from dyda.warehouse.frozen import FrozenWarehouse, frozen
 from dyda.warehouse.records import (
     AbortRecord,
@@ -90,6 +91,11 @@ class Warehouse:
         with self._reading() as connection:
             found: uuid.UUID = connection.execute(select(models.project.c.id)).scalar_one()
             return found
+
+    def check_types(self, view: str, types: Sequence[str]) -> None:
+        """Refuses types that this warehouse cannot hold, before anything is built."""
+        with self._translated(), self._engine.connect() as connection:
+            check_types(connection.connection.cursor(), view, types)
 
     # --- becoming the one who writes
 
