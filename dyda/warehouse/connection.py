@@ -20,7 +20,7 @@ from psycopg2 import sql
 from dyda import handshake
 from dyda.errors import ConfigurationError, DydaError, WarehouseUnreachable
 
-__all__ = ["PROJECT_LOCK", "connect", "load", "short", "translated", "without_password"]
+__all__ = ["PROJECT_LOCK", "connect", "load", "read_only", "short", "translated", "without_password"]
 
 ADVISORY_CLASS = 0x44794461  # "DyDa": keeps our advisory locks apart from those of other programs in the database
 PROJECT_LOCK = 1
@@ -89,10 +89,7 @@ def translated(url: str) -> Iterator[None]:
             "The role in [warehouse] url needs CREATE on the database and on the readers' schema.",
         ) from None
     except psycopg2.errors.ReadOnlySqlTransaction as error:
-        raise DydaError(
-            f"the warehouse can only be read: {short(error)}",
-            "If [warehouse] url leads to a standby, name the primary (target_session_attrs=read-write finds it).",
-        ) from None
+        raise read_only(short(error)) from None
     except psycopg2.Error as error:
         if _is_lost(error):
             raise WarehouseUnreachable(
@@ -100,6 +97,13 @@ def translated(url: str) -> Iterator[None]:
                 "Nothing is half done: start the command again when the warehouse is back.",
             ) from None
         raise DydaError(f"the warehouse failed: {short(error)}", "Nothing of this step was kept.") from error
+
+
+def read_only(why: str) -> DydaError:
+    return DydaError(
+        f"the warehouse can only be read: {why}",
+        "Let [warehouse] url lead to the primary; with several hosts in it, target_session_attrs=read-write finds it.",
+    )
 
 
 def _is_lost(error: psycopg2.Error) -> bool:

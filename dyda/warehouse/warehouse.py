@@ -23,7 +23,16 @@ from dyda.errors import DydaError, ProjectBusy, RequestFailed, UnknownView, Ware
 from dyda.model.position import Position
 from dyda.model.state import State
 from dyda.warehouse import catalog, models
-from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, connect, load, short, translated, without_password
+from dyda.warehouse.connection import (
+    ADVISORY_CLASS,
+    PROJECT_LOCK,
+    connect,
+    load,
+    read_only,
+    short,
+    translated,
+    without_password,
+)
 from dyda.warehouse.extents import check_types
 from dyda.warehouse.frozen import FrozenWarehouse, frozen
 from dyda.warehouse.records import (
@@ -83,6 +92,9 @@ class Warehouse:
 
     def upgrade(self) -> None:
         """Brings the catalog to this program's version; several processes may try at once."""
+        with self._reading() as connection:
+            if connection.execute(text("SELECT pg_is_in_recovery()")).scalar_one():
+                raise read_only("its server is a standby, or still recovering")
         with self._translated():
             upgrade(self._engine, self.schema)
 

@@ -233,3 +233,48 @@ def test_keys_of_every_spelling_find_their_rows(database: Callable[..., str], gr
     with ground.open() as snapshot:
         found = snapshot.lookup(relation, ["k"], ["k"], pa.table({"k": odd}))
     assert bag(found.table) == Counter({(key,): 1 for key in odd})
+
+
+NAMING = {
+    "regclass": "'t'::regclass",
+    "regclass[]": "ARRAY['t'::regclass]",
+    "regrole": "current_user::regrole",
+    "regtype": "'integer'::regtype",
+    "aclitem[]": "ARRAY[makeaclitem(10, 10, 'SELECT', false)]",
+    "table_name": "'t'::regclass",  # a domain
+    "table_name[]": "ARRAY['t'::regclass]::table_name[]",
+    "named": "ROW(1, 't'::regclass)",
+    "named[]": "ARRAY[ROW(1, 't'::regclass)]::named[]",
+    "outer_named": "ROW(ROW(1, 't'::regclass))",
+    "tables": "tables('t'::regclass, NULL)",  # a range
+    "multitables": "tables('t'::regclass, NULL)::multitables",
+}
+
+
+def test_types_that_print_names_are_known_and_harm_no_column_beside_them(ground: Ground) -> None:
+    """The text of such a value moves when what it names is renamed: nobody may go by it (C1)."""
+    ground.run(
+        "CREATE DOMAIN table_name AS regclass",
+        "CREATE TYPE named AS (n int, t table_name)",
+        "CREATE TYPE outer_named AS (inside named)",
+        "CREATE TYPE tables AS RANGE"
+        " (subtype = regclass, subtype_opclass = oid_ops, multirange_type_name = multitables)",
+        "CREATE TYPE plain AS (n int, d date)",
+        "CREATE TABLE t (a int)",
+    )
+    columns = ", ".join(f"c{number} {type_}" for number, type_ in enumerate(NAMING))
+    ground.run(f"CREATE TABLE names (a int, b plain, e text[], {columns})")
+    (relation,) = ground.watch("names")
+    named = {column.name for column in relation.columns if column.type.prints_names}
+    assert named == {f"c{number}" for number in range(len(NAMING))}
+    ground.run(
+        f"INSERT INTO names VALUES (1, '(1,2024-01-01)', '{{x}}', {', '.join(NAMING.values())})",
+        'ALTER TABLE t RENAME TO "renamed, and odd"',
+        "UPDATE names SET a = 2",
+        "INSERT INTO names SELECT * FROM names",
+        "DELETE FROM names WHERE a = 1",
+    )
+    assert ground.logged("names", ["a", "b", "e"]) == ground.rows("names", ["a", "b", "e"])
+    ground.run("ALTER TYPE plain ADD ATTRIBUTE t regclass")
+    (found,) = ground.source.describe([("public", "names")]).values()
+    assert found.column("b").type.prints_names
