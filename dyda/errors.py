@@ -107,13 +107,15 @@ class SourceUnreachable(DydaError):
 
 
 class SameDatabase(SourceUnreachable):
-    """Two sources of a project are one database (C7): the second is not read. Views that do not need it go on."""
+    """Two sources of a project are one database (C7): neither may read what the other acknowledges. Others go on."""
 
-    def __init__(self, source: str, other: str) -> None:
+    def __init__(self, source: str, other: str, *, attached: bool = True) -> None:
+        """`attached`: as the other, and not as both of them."""
+        first, second = (other, source) if attached else sorted((source, other))
         DydaError.__init__(
             self,
-            f"sources {other} and {source} are one database, which is attached as {other}",
-            f"Remove [sources.{source}] from dyda.toml and let its views read {other}.schema.table instead.",
+            f"sources {first} and {second} are one database, which is attached as {other if attached else 'both'}",
+            f"Remove [sources.{second}] from dyda.toml and let its views read {first}.schema.table instead.",
         )
         self.source = source
 

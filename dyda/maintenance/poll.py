@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from dyda import faults
-from dyda.errors import MissingRights, SourceBusy, SourceUnreachable
+from dyda.errors import MissingRights, SameDatabase, SourceBusy, SourceUnreachable
 from dyda.house import House
 from dyda.maintenance.at_once import at_once
 from dyda.maintenance.live import Known
@@ -122,6 +122,7 @@ def poll(
             else:
                 found.unreachable[name] = outcome.what
                 found.errors.append(outcome)
+        _refuse_twins(found)
         faults.point("unit.snapshots-open")
         for name in found.snapshots:
             found.after[name] = Position.meet(
@@ -136,3 +137,18 @@ def poll(
         found.queue.sort(key=lambda queued: queued.number)
         faults.point("unit.messages-received")
         yield found
+
+
+def _refuse_twins(found: Poll) -> None:
+    """An older DyDa attached one database as several sources. The marks that installations leave there tell (C7)."""
+    twins = {
+        name: other
+        for name, snapshot in found.snapshots.items()
+        for other, its in found.snapshots.items()
+        if name != other and snapshot.marks & its.marks
+    }
+    for name, other in twins.items():
+        error = SameDatabase(name, other, attached=False)
+        found.snapshots.pop(name).close()
+        found.unreachable[name] = error.what
+        found.errors.append(error)

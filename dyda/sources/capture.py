@@ -125,6 +125,12 @@ def _install(sessions: Sessions, consumer: Consumer) -> None:
     with sessions.transaction(WRITING) as cursor:
         cursor.execute("SET LOCAL dyda.quiet = 'on'")
         cursor.execute("SELECT pg_advisory_xact_lock(1685677153, 2)")
+        cursor.execute("SELECT to_regclass('dyda.view_version') IS NOT NULL")
+        if cursor.fetchone()[0]:
+            raise SourceInUse(
+                f"source {consumer.source}: its database is a warehouse of DyDa's",
+                "A source and a warehouse need databases of their own.",
+            )
         refuse_strangers(cursor, consumer)
         cursor.execute("SELECT to_regnamespace('dyda') IS NULL")
         if cursor.fetchone()[0]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 
 import psycopg2
 import pytest
 from psycopg2 import sql
 
 from dyda import commands
-from dyda.errors import DydaError, SameDatabase, UnsupportedSql
+from dyda.errors import DydaError, SameDatabase, SourceInUse, UnsupportedSql
+from dyda.maintenance.poll import poll
+from dyda.model.relation import RelationName
+from dyda.warehouse import RelationState
 from tests.integration.sources.test_texts import MARKED, TEXTS
 from tests.town import Town
 
@@ -27,10 +31,14 @@ def fill(town: Town, source: str, table: str, texts: list[str]) -> None:
             cursor.execute(f"INSERT INTO {table} VALUES (%s, %s)", (text, number))
 
 
+def respelt(url: str) -> str:
+    return f"{url}{'&' if '?' in url else '?'}application_name=respelt"
+
+
 def test_a_join_meets_by_the_very_text_whatever_the_databases_are_set_to(town: Town) -> None:
     """U+FEFF, backslashes and quotes, in keys and groups; rows that come, rows that go, and `verify`, which agrees with
-    PostgreSQL's own evaluation. One source and the warehouse read a backslash otherwise by default, and the warehouse is
-    read-only for who does not say otherwise."""
+    PostgreSQL's own evaluation. One source and the warehouse read backslashes otherwise by default, and the warehouse
+    is read-only by default."""
     town.source("crm", "CREATE TABLE a (k text, n int)")
     town.source("shop", "CREATE TABLE b (k text, m int)")
     set_default(town.sources["crm"], "standard_conforming_strings", "off")
@@ -42,9 +50,8 @@ def test_a_join_meets_by_the_very_text_whatever_the_databases_are_set_to(town: T
     town.view("counted", "SELECT k, count(*) AS c, max(m) AS most FROM shop.b GROUP BY k")
     town.apply()
     town.check()
-    for text in (MARKED, "a\\", 'a"b'):  # one at a time: each is the first row of what is read for it
-        fill(town, "crm", "a", [text])
-        town.settle()
+    fill(town, "crm", "a", [MARKED])  # alone: it is the first row of all that is read for it
+    town.settle()
     fill(town, "shop", "b", TEXTS)
     town.execute("shop", "DELETE FROM b WHERE m % 3 = 0")
     town.settle()
@@ -85,7 +92,7 @@ def test_types_that_a_view_cannot_have_stop_nobody_else(town: Town) -> None:
 
 def test_one_database_as_two_sources_is_refused(town: Town) -> None:
     url = town.source("crm", "CREATE TABLE a (x int)", "CREATE TABLE b (x int)")
-    town.source("shop", url=f"{url}&application_name=other" if "?" in url else f"{url}?application_name=other")
+    town.source("shop", url=respelt(url))
     town.view("first", "SELECT x FROM crm.a")
     town.apply()
     town.view("second", "SELECT x FROM shop.b")
@@ -94,6 +101,31 @@ def test_one_database_as_two_sources_is_refused(town: Town) -> None:
     town.execute("crm", "INSERT INTO a VALUES (1)")
     town.settle()
     town.check("first")
+    town.source_url("shop", respelt(town.warehouse))
+    town.in_warehouse("CREATE TABLE b (x int)")
+    with pytest.raises(SourceInUse, match="source shop: its database is a warehouse of DyDa's"):
+        town.apply()
+
+
+def test_one_database_that_an_older_version_attached_as_two_sources_is_found(town: Town) -> None:
+    """Neither acknowledges any more what the other has not seen."""
+    url = town.source("crm", "CREATE TABLE a (x int)")
+    town.source("shop", url=respelt(url))
+    town.view("first", "SELECT x FROM crm.a")
+    town.apply()
+    town.execute("crm", "UPDATE dyda.consumer SET project = split_part(project, '/', 1)")
+    with town.maintainer() as maintainer:
+        copied = maintainer.known.relations
+        worker = maintainer.worker
+        for name, record in copied.items():
+            twin = replace(record.relation, name=RelationName("shop", name.schema, name.table))
+            worker.save_relations([RelationState(twin)])
+    town.execute("crm", "INSERT INTO a VALUES (1)")
+    with town.maintainer() as maintainer, poll(maintainer.house, maintainer.worker, maintainer.known) as polled:
+        assert not polled.snapshots
+        assert polled.unreachable == dict.fromkeys(
+            ("crm", "shop"), "sources crm and shop are one database, which is attached as both"
+        )
 
 
 def _reads_xml(url: str) -> bool:

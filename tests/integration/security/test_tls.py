@@ -148,9 +148,7 @@ def test_no_other_code_opens_connections() -> None:
         if re.search(r"= psycopg2\.connect\(|with psycopg2\.connect\(|adbc|create_async_engine", file.read_text())
     }
     assert found == {
-        "dyda/sources/reader.py",
-        "dyda/warehouse/connection.py",
-        "dyda/warehouse/sink.py",
+        "dyda/handshake.py",
         "dyda/commands/demo.py",  # embedded servers only
         "dyda/commands/demo_writers.py",
     }
