@@ -336,10 +336,10 @@ class SourceSnapshot:
                 self.unchecked.add(relation.name)
             with self._read([relation.name]) as cursor:
                 query = lookup_query(relation, columns, key, piece)
-                found.append(copy_out(cursor, query.as_string(cursor), names))
+                table = copy_out(cursor, query.as_string(cursor), names)
+            found.append(table.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)))
             faults.point("sweep.after-hop")
-        table = pa.concat_tables(found)
-        return Bag(table.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)))
+        return Bag(pa.concat_tables(found))
 
     def stands(self, relation: Relation) -> bool:
         """Whether the table that is meant has this name now."""

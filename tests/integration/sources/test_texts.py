@@ -227,6 +227,7 @@ def test_a_lookup_of_many_long_keys_is_several(ground: Ground, monkeypatch: pyte
         found = bag(snapshot.lookup(relation, ["a", "b"], ["a"], pa.table({"a": texts})).table)
         assert found == ground.rows("t", ["a", "b"])
         assert 100 < snapshot.queries < 200  # 19,900 bytes; each longer key alone
+        assert snapshot.lookup(relation, [], ["a"], pa.table({"a": texts})).to_dict() == {(): 60}
         before = snapshot.queries
         pairs = pa.table({"b": ["0", "1", None] * 60, "a": ["x" * (number // 3) for number in range(180)]})
         found = bag(snapshot.lookup(relation, ["a", "b"], ["b", "a"], pairs).table)
