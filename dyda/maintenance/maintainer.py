@@ -137,18 +137,22 @@ class Maintainer:
                     }
                     returning |= self.recovery.returning(polled, self.known)
                     again |= returning
+                    undecided = self.approval.put_off(self.known, again, requested)
+                    self.recovery.forget(undecided)
+                    again = {name: target for name, target in again.items() if name not in undecided}
+                    waiting = {**movement.waiting, **{n: why for n, why in undecided.items() if n in self.known.views}}
                     if set(again) <= healed:
-                        self._wait(movement.waiting)
+                        self._wait(waiting)
                         asked = {name: replace(target, anew=name in again) for name, target in requested.items()}
                         builds = {**again, **asked}
                         if builds:
                             try:
-                                return self._build(polled, builds, movement.waiting, progress, phases)
+                                return self._build(polled, builds, waiting, progress, phases)
                             except BrokenUnit as error:
                                 self.planner.build_broken(self._read_for(builds, error))
                                 self.worker.record_abort((), error.what, phases.total)
                                 raise
-                        return self._work(polled, movement.waiting, progress, phases)
+                        return self._work(polled, waiting, progress, phases)
                 self.recovery.heal(self._to_attach(polled, again))
                 healed |= set(again)
         except (BrokenUnit, PositionMoved) as error:
@@ -253,7 +257,8 @@ class Maintainer:
     ) -> Outcome:
         """Build the targets at the snapshots; in `strong` mode the others come along, so that all stand alike."""
         refresh = Refresh(self.house, polled, self.worker)
-        builder = Builder(self.house, self.worker, polled, self.known, refresh, progress)
+        permit = self.approval.permit(targets)
+        builder = Builder(self.house, self.worker, polled, self.known, refresh, progress, permit=permit)
         with _over_what_stands(polled):
             changes = [builder.build(target) for target in targets.values()]
         current = self._current(polled, [*targets, *waiting])
