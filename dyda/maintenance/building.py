@@ -87,9 +87,9 @@ class Builder:
         self.looked_at |= set(present.found)
         judgement = synchronize(view.definition, world, self.known.defaults, numeric)
         if not isinstance(judgement, Broken):
-            self.learn(world, view.definition, judgement.definition)
             for scan in scans(judgement.definition.tree):
                 self.require_captured(scan.relation)
+            self.learn(world, view.definition, judgement.definition)
         return judgement
 
     def learn(self, world: World, before: ViewDefinition, after: ViewDefinition) -> None:

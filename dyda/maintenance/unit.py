@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from dyda.errors import BrokenUnit, DydaError, UnsupportedSql
+from dyda.errors import BrokenUnit, DydaError, SourceUnreachable, UnsupportedSql
 from dyda.house import House
 from dyda.maintenance.adapting import Adapter
 from dyda.maintenance.building import Builder
@@ -48,6 +48,9 @@ class UnitWork:
     known: Known
     refresh: Refresh
     unit: Unit
+    behind: set[str] = field(default_factory=set, init=False)
+    """Views whose rewriting needs a source that is out of reach. They stay behind, alone: their texts follow with the
+    unit (left_behind), their rows when the source is back."""
     _positions: dict[tuple[str, Position | None, bool], Position] = field(default_factory=dict, init=False)
     """By source and position before, with and without relations that are read anew: views mostly stand alike."""
 
@@ -78,7 +81,12 @@ class UnitWork:
                 reason = because(judgement, moved, refused)
                 frozen.append(ViewChange(view=view.name, state="broken", reason=reason))
                 continue
-            self._require_readable(view, judgement.definition, world)
+            try:
+                self._require_readable(view, judgement.definition, world)
+            except SourceUnreachable:
+                self.builder.learn(world, view.definition, view.definition)
+                self.behind.add(view.name)
+                continue
             self.builder.learn(world, view.definition, judgement.definition)
             to = self._destination(view, judgement.definition)
             try:
