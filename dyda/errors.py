@@ -84,7 +84,15 @@ class UnknownRelation(DydaError):
 
 
 class UnknownColumn(DydaError):
-    """A column that the relation does not have; the message lists those it has."""
+    """A column that the relation does not have; the message lists those it has.
+
+    `column` of `relation` (its name as text) is what is missing, where a text says which relation it means.
+    """
+
+    def __init__(self, what: str, remedy: str = "", *, relation: str | None = None, column: str | None = None) -> None:
+        super().__init__(what, remedy)
+        self.relation = relation
+        self.column = column
 
 
 class UnknownView(DydaError):

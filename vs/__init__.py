@@ -11,6 +11,8 @@ the constraints prove. A view without a legal form is reported broken with the c
     covers       what the knowledge offers instead      ranking     the best one, and why
     decisions    what may be done about what is gone    assembly    text, read again over today's relations
 
+Several changes that break a view together are synchronized one after the other (in_turn).
+
 A view of several blocks is searched region by region (nested, anatomy, standing, regions); what is proven of a region
 is carried up to the view (carrying), and what follows from it for the rest is in consequences. A view below a view is
 a derived table in it, with the preferences of its own file.
@@ -18,9 +20,10 @@ a derived table in it, with the preferences of its own file.
 
 from vs.candidates import candidate_relations
 from vs.evolution import Evolution, evolve
+from vs.in_turn import Stage, synchronize_in_turn
 from vs.judgement import Alternative, Broken, Holds, Judgement, Rewritten
 from vs.preferences import Defaults, EffectivePreferences, effective_preferences
-from vs.reading import read
+from vs.reading import read, read_what_is_left
 from vs.synchronization import World, synchronize
 
 __all__ = [
@@ -32,10 +35,13 @@ __all__ = [
     "Holds",
     "Judgement",
     "Rewritten",
+    "Stage",
     "World",
     "candidate_relations",
     "effective_preferences",
     "evolve",
     "read",
+    "read_what_is_left",
     "synchronize",
+    "synchronize_in_turn",
 ]

@@ -18,7 +18,7 @@ from dyda.model.algebra import (
     ViewDefinition,
 )
 from dyda.model.parse import LONGEST_NAME, RESERVED, Resolve, parse_view
-from dyda.model.preferences import Preferences
+from dyda.model.preferences import Preference, Preferences
 from dyda.model.relation import Relation, RelationName
 from dyda.model.render import render_view
 from vs.draft import Draft, DraftCondition
@@ -47,8 +47,8 @@ class Assembly:
         return parse_view(self.name, self.sql, resolver(self.relations), plain_numeric=plain_numeric)
 
 
-def assemble(draft: Draft, passage: Passage, *, append: bool) -> Assembly:
-    """The draft written down in today's names. `append`: with the columns that are new."""
+def assemble(draft: Draft, passage: Passage, append: Preference | None) -> Assembly:
+    """The draft written down in today's names. `append`: with the columns that are new, and what holds for them."""
     definition = draft.block.definition
     followed: dict[str, None] = {}
     relations = {occurrence.alias: _there(passage, occurrence.relation) for occurrence in draft.occurrences}
@@ -61,7 +61,7 @@ def assemble(draft: Draft, passage: Passage, *, append: bool) -> Assembly:
     words = Words(passage, names, followed)
     items = [OutputColumn(item.name, words.item(item.expression)) for item in draft.items]
     conditions = [words.computed(condition.expression) for condition in draft.conditions]
-    appended = _appended(draft, passage, [item.name for item in items]) if append else []
+    appended = _appended(draft, passage, [item.name for item in items]) if append is not None else []
     items += [OutputColumn(name, Expression.of(ref)) for name, ref in appended]
     if not items:
         raise NothingLeft(
@@ -70,7 +70,8 @@ def assemble(draft: Draft, passage: Passage, *, append: bool) -> Assembly:
     present = tuple(relations.values())
     anew = bool(followed or appended or definition.star or is_ambiguous(present) or not _is_untouched(draft))
     tree = Project(_joined(relations, conditions), tuple(items))
-    sql = render_view(tree, _preferences(draft, conditions)) if anew else definition.sql
+    preferences = _preferences(draft, conditions, [(name, append) for name, _ in appended if append is not None])
+    sql = render_view(tree, preferences) if anew else definition.sql
     told = tuple(f"{ref.column} of {names[ref.alias]}" for _, ref in appended)
     return Assembly(definition.name, sql, present, tuple(followed), told)
 
@@ -120,12 +121,12 @@ def _joined(relations: Mapping[str, Relation], conditions: Iterable[Expression])
     return node
 
 
-def _preferences(draft: Draft, conditions: list[Expression]) -> Preferences:
+def _preferences(draft: Draft, conditions: list[Expression], appended: Iterable[tuple[str, Preference]]) -> Preferences:
     written = draft.block.definition.preferences
     return Preferences(
         written.extent,
         written.new_columns,
-        tuple((item.name, item.preference) for item in draft.items if item.preference),
+        (*((item.name, item.preference) for item in draft.items if item.preference), *appended),
         tuple((occurrence.alias, occurrence.preference) for occurrence in draft.occurrences if occurrence.preference),
         tuple(
             (expression.sql, condition.preference)

@@ -15,6 +15,7 @@ from itertools import islice, product
 from dyda.errors import DydaError
 from dyda.model.algebra import ViewDefinition
 from dyda.model.knowledge import Knowledge
+from dyda.model.preferences import Preference
 from vs.anatomy import Anatomy, Path, Region
 from vs.block import lost
 from vs.carrying import Moved, carried
@@ -27,7 +28,7 @@ from vs.nested_assembly import NestedAssembly, assemble_nested
 from vs.nested_ranking import NestedCandidate, changes, ranked, reason
 from vs.obstacles import Obstacles
 from vs.passage import Passage
-from vs.preferences import Defaults, EffectivePreferences, effective_preferences
+from vs.preferences import Defaults, EffectivePreferences, appending, effective_preferences
 from vs.regions import cuts, parts, region_block
 from vs.search import drafts
 from vs.standing import Standing
@@ -55,7 +56,8 @@ def synchronize_nested(
     anatomy = Anatomy(definition)
     passage = Passage({**known.relations, **parts(anatomy)}, known.now)
     effective = effective_preferences(definition, defaults)
-    search = _Search(anatomy, Standing(anatomy, defaults.component), passage, knowledge, joins, effective)
+    standing, append = Standing(anatomy, defaults.component), appending(effective, defaults)
+    search = _Search(anatomy, standing, passage, knowledge, joins, effective, append)
     regions = [(region, search.lost(region)) for region in anatomy.regions]
     because = "; ".join(dict.fromkeys(word for _, words in regions for word in words))
     options = []
@@ -102,6 +104,7 @@ class _Search:
     knowledge: Knowledge
     joins: JoinGraph
     effective: EffectivePreferences
+    append: Preference | None
 
     def lost(self, region: Region) -> list[str]:
         return lost(region_block(self.anatomy, self.standing, region, self.effective), self.passage)
@@ -133,7 +136,7 @@ class _Search:
             yield NestedCandidate(found, assembly, carried(found, moves))
 
     def _assembled(self, found: Consequences) -> NestedAssembly:
-        return assemble_nested(found, self.passage, append=self.effective.new_columns == "append")
+        return assemble_nested(found, self.passage, self.append)
 
     def _proven(self, draft: Draft) -> Moved:
         extent = prove(draft, self.passage, self.knowledge)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dyda.model.algebra import ColumnRef, Expression, OutputColumn, Project, Query, Scan, ViewDefinition, scans
@@ -34,8 +35,9 @@ class NestedAssembly:
         return parse_view(self.name, self.sql, resolver(self.relations), plain_numeric=plain_numeric)
 
 
-def assemble_nested(found: Consequences, passage: Passage, *, append: bool) -> NestedAssembly:
-    """The rewritten tree written down in today's names. `append`: with the columns that are new."""
+def assemble_nested(found: Consequences, passage: Passage, append: Preference | None) -> NestedAssembly:
+    """The rewritten tree written down in today's names. `append`: with the columns that are new, and what holds for
+    them."""
     definition = found.anatomy.definition
     tree = found.tree
     followed: dict[str, None] = {}
@@ -49,7 +51,7 @@ def assemble_nested(found: Consequences, passage: Passage, *, append: bool) -> N
             followed.setdefault(f"{name} is {now.name} now")
     words = Words(passage, names, followed)
     present = words.query(tree)
-    appended = _appended(found, passage, present) if append else []
+    appended = _appended(found, passage, present) if append is not None else []
     if appended and isinstance(present, Project):
         present = Project(
             present.input, (*present.items, *(OutputColumn(name, Expression.of(ref)) for name, ref in appended))
@@ -58,13 +60,13 @@ def assemble_nested(found: Consequences, passage: Passage, *, append: bool) -> N
     anew = bool(
         followed or appended or definition.star or found.solutions or found.cut or found.gone or is_ambiguous(relations)
     )
-    preferences = _preferences(found, present, words)
+    preferences = _preferences(found, present, words, {name: append for name, _ in appended if append is not None})
     sql = render_view(present, preferences) if anew else definition.sql
     told = tuple(f"{ref.column} of {names[ref.alias]}" for _, ref in appended)
     return NestedAssembly(definition.name, sql, relations, tuple(followed), told)
 
 
-def _preferences(found: Consequences, tree: Query, words: Words) -> Preferences:
+def _preferences(found: Consequences, tree: Query, words: Words, appended: Mapping[str, Preference]) -> Preferences:
     """What the file says of all that is still there, and what new components have from those that they serve."""
     written = found.anatomy.definition.preferences
     conditions: dict[str, Preference] = {}
@@ -87,7 +89,7 @@ def _preferences(found: Consequences, tree: Query, words: Words) -> Preferences:
     return Preferences(
         written.extent,
         written.new_columns,
-        tuple((name, preference) for name in items if (preference := written.of_item(name)) is not None),
+        tuple((n, preference) for n in items if (preference := appended.get(n, written.of_item(n))) is not None),
         tuple((alias, preference) for alias, preference in relations.items() if alias in aliases),
         tuple(conditions.items()),
     )

@@ -11,7 +11,7 @@ and replaced only if all that uses it may be replaced or dropped; where a file s
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dyda.model.algebra import Expression, ViewDefinition, scans
 from dyda.model.preferences import Preference
@@ -19,7 +19,7 @@ from vs.anatomy import Anatomy
 from vs.standing import Standing, condition_text, consistent, item_name
 from vs.telling import said
 
-__all__ = ["Defaults", "EffectivePreferences", "effective_preferences"]
+__all__ = ["Defaults", "EffectivePreferences", "appending", "effective_preferences"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,11 @@ class _User:
     @property
     def must_stay_as_it_is(self) -> bool:
         return self.must_stay and not self.preference.replaceable
+
+
+def appending(effective: EffectivePreferences, defaults: Defaults) -> Preference | None:
+    """What holds for a column that the view appends by itself: it may go by itself, too. None if it appends none."""
+    return replace(defaults.component, dispensable=True) if effective.new_columns == "append" else None
 
 
 def effective_preferences(definition: ViewDefinition, defaults: Defaults | None = None) -> EffectivePreferences:

@@ -28,7 +28,7 @@ from vs.judgement import Alternative, Holds, Judgement, Rewritten
 from vs.nested import synchronize_nested
 from vs.obstacles import Obstacles
 from vs.passage import Passage
-from vs.preferences import Defaults
+from vs.preferences import Defaults, appending
 from vs.ranking import Candidate, changes, ranked, reason
 from vs.search import drafts
 
@@ -72,11 +72,11 @@ def synchronize(
     else:
         found = [as_it_stands(view)]
     because = "; ".join(gone)
-    append = view.preferences.new_columns == "append"
+    append = appending(view.preferences, defaults or Defaults())
     candidates = []
     for draft in found:
         try:
-            assembly = assemble(draft, passage, append=append)
+            assembly = assemble(draft, passage, append)
         except NothingLeft as error:
             obstacles.unreadable(because, error.what, error.remedy)
             continue

@@ -15,7 +15,7 @@ from dyda.commands.work import Progress, hand_over
 from dyda.errors import DydaError
 from dyda.house import House
 from dyda.maintenance import Maintainer
-from dyda.maintenance.approval import foresee_messages
+from dyda.maintenance.approval import foresee_messages, waits_with
 from dyda.maintenance.installing import everywhere, positions_after
 from dyda.maintenance.reads import view_reads
 from dyda.maintenance.recovery import REJECTED
@@ -102,6 +102,11 @@ def _approve(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     record = _find(maintainer, arguments)
     _must_be(record, ("approval",), "approved")
     views = [str(view["name"]) for view in _dangers(maintainer, record)]
+    other = waits_with(record.reason)
+    if other is not None and (record.approved or not views):
+        raise NotPossible(
+            f"{record.reason}: there is nothing to approve", f"Approve that message: dyda pending approve {other}"
+        )
     maintainer.worker.approve_message(record.id)
     return _answer(maintainer, record, views)
 
@@ -111,8 +116,10 @@ def _reject(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     _must_be(record, ("approval",), "rejected")
     views = [str(view["name"]) for view in _dangers(maintainer, record)]
     if not views:
+        other = waits_with(record.reason)
         raise NotPossible(
-            f"{record.reason}: there is nothing to reject", "Decide about the message that it waits for: it goes then."
+            f"{record.reason}: there is nothing to reject",
+            "See: dyda pending" if other is None else f"Reject that message: dyda pending reject {other} (or approve)",
         )
     told = "; ".join(dict.fromkeys(change.ddl or str(change) for change in record.message.schema_changes))
     reason = f"{REJECTED}: message {record.id} of {record.source}: {told}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dyda.engine import Engine
 from dyda.errors import ConfigurationError, DydaError
 from dyda.house import House
 from dyda.maintenance.foresight import foresee
@@ -16,12 +17,12 @@ from dyda.model.schemas import Schemas
 __all__ = ["impact"]
 
 
-def impact(folder: Path, ddl: str, source: str | None = None) -> dict[str, Any]:
+def impact(folder: Path, ddl: str, source: str | None = None, engine: Engine | None = None) -> dict[str, Any]:
     """Judge every view as if the statements of `ddl` had happened, all of them in one transaction.
 
-    `source` is whose DDL it is where its table names say no source.
+    `source` is whose DDL it is where its table names say no source. Spark starts only if types have to be judged.
     """
-    with House.open(folder) as house:
+    with House.open(folder, engine) as house:
         if source is not None:
             house.source(source)
         known = load(house)

@@ -3,28 +3,59 @@
 Dangerous is what would rewrite or break a view, or what cannot be foreseen; a dropped column that no view uses is not.
 A dangerous message has the state `approval` in the catalog until it is approved, and the schedule holds what depends
 on it and nothing else. A unit sees the relations as they are at the sources, so an earlier schema change of the same
-relation waits with it: it would carry the dangerous one along.
+relation waits with it: it would carry the dangerous one along. So would a view that is built over the relation: it is
+not built before the operator has decided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dyda.errors import DydaError
 from dyda.house import House
-from dyda.maintenance.foresight import foresee
-from dyda.maintenance.live import Known
+from dyda.maintenance.foresight import Foretold, foretell
+from dyda.maintenance.live import Known, Target
 from dyda.maintenance.poll import Poll
+from dyda.model.algebra import ViewDefinition, scans
 from dyda.model.message import UpdateMessage
 from dyda.model.relation import Relation, RelationName
 from dyda.model.schemas import Schemas
 from dyda.warehouse import Worker
 
-__all__ = ["Approval", "Foreseen", "foresee_messages"]
+__all__ = ["Approval", "Foreseen", "NotDecided", "Undecided", "foresee_messages", "waits_with"]
 
 DANGEROUS = ("rewritten", "broken", "unknown")
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """A schema change that waits for approval: what it would cost which views, and the tables that it changes."""
+
+    number: int
+    reason: str
+    views: frozenset[str]
+    relations: tuple[Relation, ...]
+
+    def changes(self, relation: Relation) -> bool:
+        """Whether this is one of its tables, under whatever name, or has taken the name of one."""
+        return any(
+            relation.name == known.name or (relation.name.source, relation.oid) == (known.name.source, known.oid)
+            for known in self.relations
+        )
+
+
+class NotDecided(DydaError):
+    """A view cannot be built before an operator has decided about a schema change."""
+
+    def __init__(self, view: str, undecided: Undecided) -> None:
+        super().__init__(
+            f"view {view} cannot be built now: it reads a table whose schema change is not approved"
+            f" ({undecided.reason})",
+            f"Decide about it first: dyda pending approve {undecided.number} (or reject)",
+        )
 
 
 @dataclass(frozen=True)
@@ -41,7 +72,7 @@ class Foreseen:
 def foresee_messages(house: House, known: Known, messages: Sequence[tuple[int, UpdateMessage]]) -> dict[int, Foreseen]:
     """What each message that changes a schema would do, given that those before it have been processed."""
     schemas = Schemas({name: record.relation for name, record in known.relations.items()})
-    before: dict[str, Mapping[str, Any]] = {}
+    before: dict[str, Foretold] = {}
     found: dict[int, Foreseen] = {}
     unclear: set[str] = set()
     for number, message in messages:
@@ -49,16 +80,16 @@ def foresee_messages(house: House, known: Known, messages: Sequence[tuple[int, U
             continue
         try:
             schemas.apply(message, lambda name: _standing(house, name))
-            views = {view["name"]: view for view in foresee(house, known, schemas) if view["name"] in known.views}
+            views = {view.name: view for view in foretell(house, known, schemas) if view.name in known.views}
         except DydaError as error:
             concerned = set(_readers(known, message.moved_without_rows))
             unclear |= concerned
-            views = {name: {**_unknown(name, error.what)} for name in concerned}
+            views = {name: Foretold(name, "unknown", extent="unknown", reason=error.what) for name in concerned}
         added = [
-            view
+            view.as_dict()
             for name, view in sorted(views.items())
-            if name not in unclear or view["effect"] == "unknown"
-            if view["effect"] != "none" and not _same(view, before.get(name))
+            if name not in unclear or view.effect == "unknown"
+            if view.effect != "none" and not (name in before and view.costs_no_more_than(before[name]))
         ]
         found[number] = Foreseen(tuple(added))
         before |= views
@@ -72,21 +103,32 @@ class Approval:
         self.house = house
         self.worker = worker
         self._seen: tuple[tuple[int, ...], Known | None] = ((), None)
+        self.undecided: tuple[Undecided, ...] = ()
+        """What waits for approval because of what it would do itself."""
 
     def mark(self, polled: Poll, known: Known) -> bool:
         """Stop what must wait and let go what need not; whether any message's state is another now."""
         queue = [(queued.number, queued.message) for queued in polled.moving if queued.message.schema_changes]
         numbers = tuple(number for number, _ in queue)
+        if not queue:
+            self.undecided = ()
         if not queue or (numbers == self._seen[0] and known is self._seen[1]):
             return False
         self._seen = (numbers, known)
+        self.undecided = ()
         wanted = self.house.project.settings.maintenance.schema_changes == "approve"
         states = None if wanted else ("approval",)
         records = {record.id: record for record in self.house.warehouse.messages(numbers=numbers, states=states)}
         stopped: dict[int, str] = {}
         if wanted:
             approved = {number for number in numbers if number in records and records[number].approved}
-            stopped = _stopped(queue, foresee_messages(self.house, known, queue), approved, known)
+            foreseen = foresee_messages(self.house, known, queue)
+            stopped = _stopped(queue, foreseen, approved, known)
+            self.undecided = tuple(
+                Undecided(number, stopped[number], frozenset(view["name"] for view in dangers), _tables(known, message))
+                for number, message in queue
+                if (dangers := foreseen[number].dangerous) and number in stopped and number not in approved
+            )
         changed = False
         for number in numbers:
             record, reason = records.get(number), stopped.get(number)
@@ -99,6 +141,44 @@ class Approval:
                 self.worker.mark_messages([number], "waiting")
                 changed = True
         return changed
+
+    def put_off(self, known: Known, again: Mapping[str, Target], requested: Mapping[str, Target]) -> dict[str, str]:
+        """Which of these maintained views would carry a change along that somebody has yet to decide about, and why:
+        they are built when that is done. Who asked for one of them is told at once."""
+        found = {}
+        for name, target in {**again, **requested}.items():
+            view = known.views.get(name)
+            record = known.frozen.get(name) if view is None else view.record
+            if record is None or target.file_text is not None:
+                continue  # a text from a file is judged by what it reads from now on: `permit`
+            relations = [known.relations[read].relation for read in record.relations if read in known.relations]
+            undecided = self._undecided_about(relations)
+            if undecided is not None:
+                found[name] = undecided.reason
+                if name in requested:
+                    raise NotDecided(name, undecided)
+        return found
+
+    def permit(self, targets: Mapping[str, Target]) -> Callable[[Target, ViewDefinition], None]:
+        """Raises if a view with a text from its file would carry such a change along; for other views, that is: those
+        whose files are applied with it are what their owners want."""
+        given = frozenset(name for name, target in targets.items() if target.file_text is not None)
+
+        def check(target: Target, definition: ViewDefinition) -> None:
+            if target.file_text is None:
+                return
+            undecided = self._undecided_about((scan.relation for scan in scans(definition.tree)), apart=given)
+            if undecided is not None:
+                raise NotDecided(target.name, undecided)
+
+        return check
+
+    def _undecided_about(self, relations: Iterable[Relation], apart: frozenset[str] = frozenset()) -> Undecided | None:
+        concerned = list(relations)
+        for one in self.undecided:
+            if one.views - apart and any(map(one.changes, concerned)):
+                return one
+        return None
 
 
 def _stopped(
@@ -123,6 +203,12 @@ def _stopped(
     return stopped
 
 
+def waits_with(reason: str | None) -> int | None:
+    """The message that has to be decided about, if one only waits with it, as its reason says."""
+    named = re.match(r"message \d+ waits with message (\d+),", reason or "")
+    return int(named[1]) if named else None
+
+
 _VERBS = {"broken": "it breaks", "rewritten": "it rewrites", "unknown": "nobody can tell what it does to"}
 
 
@@ -139,10 +225,6 @@ def _standing(house: House, name: RelationName) -> Relation | None:
         return None
 
 
-def _unknown(name: str, reason: str) -> dict[str, Any]:
-    return {"name": name, "effect": "unknown", "definition": None, "extent": "unknown", "cost": None, "reason": reason}
-
-
-def _same(view: Mapping[str, Any], before: Mapping[str, Any] | None) -> bool:
-    """Whether an earlier message has done this to the view already."""
-    return before is not None and (view["effect"], view["definition"]) == (before["effect"], before["definition"])
+def _tables(known: Known, message: UpdateMessage) -> tuple[Relation, ...]:
+    names = sorted(message.moved_without_rows)
+    return tuple(known.relations[name].relation for name in names if name in known.relations)

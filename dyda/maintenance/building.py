@@ -50,6 +50,8 @@ class Builder:
     """Relations of the catalog that are not there any more."""
     looked_at: set[RelationName] = field(default_factory=set)
     """Relations of the catalog whose present form was asked for."""
+    permit: Callable[[Target, ViewDefinition], None] = lambda target, definition: None
+    """Raises if a view may not be built with this definition now."""
 
     def build(self, target: Target) -> ViewChange:
         """The change that installs the view as its definition says now, or freezes it as broken.
@@ -60,6 +62,7 @@ class Builder:
             judgement = self._judge(target)
             if isinstance(judgement, Broken):
                 raise _BrokenView(judgement.reason)
+            self.permit(target, judgement.definition)
             return self._at_present(target, judgement)
         except SourceUnreachable:
             raise
@@ -84,9 +87,9 @@ class Builder:
         self.looked_at |= set(present.found)
         judgement = synchronize(view.definition, world, self.known.defaults, numeric)
         if not isinstance(judgement, Broken):
-            self.learn(world, view.definition, judgement.definition)
             for scan in scans(judgement.definition.tree):
                 self.require_captured(scan.relation)
+            self.learn(world, view.definition, judgement.definition)
         return judgement
 
     def learn(self, world: World, before: ViewDefinition, after: ViewDefinition) -> None:

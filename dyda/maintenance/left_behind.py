@@ -1,12 +1,12 @@
 """Views that a unit leaves behind: their texts follow the relations at the same moment as the catalog does.
 
-A view stays behind a schema change that others have processed while a source of its is away, while it is held, or when
-another view is built ahead of it. The catalog knows each relation once, as the others know it from now on, and a text
-that was written for the relation as it was would then mean nothing, or, where columns exchanged their names, something
-else. So it is synchronized in the same installation. Its rows and positions stay: where its definition holds, the
-change itself still waits for it in the queue; where it is rewritten, it is `behind` and is built when it can be. So it
-is where another table has taken a relation's place, or its columns are of other types: the row images that it waits
-with are of what the relation was, and nobody knows that any more.
+A view stays behind a schema change that others have processed while a source of its is away or one that its rewriting
+needs, while it is held, or when another view is built ahead of it. The catalog knows each relation once, as the others
+know it from now on, and a text that was written for the relation as it was would then mean nothing, or, where columns
+exchanged their names, something else. So it is synchronized in the same installation. Its rows and positions stay:
+where its definition holds, the change itself still waits for it in the queue; where it is rewritten, it is `behind` and
+is built when it can be. So it is where another table has taken a relation's place, or its columns are of other types:
+the row images that it waits with are of what the relation was, and nobody knows that any more.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def left_behind(
             continue
         other = _other_rows(definition, now)
         if other or judgement.definition.sql != record.sql:
-            yield _followed(record, judgement, moved, other)
+            away = [why for source, why in polled.unreachable.items() if source in judgement.definition.sources]
+            yield _followed(record, judgement, moved, other, away)
 
 
 def _others(house: House, known: Known, taken: Collection[str]) -> Iterator[tuple[ViewRecord, ViewDefinition]]:
@@ -89,7 +90,7 @@ def _other_rows(definition: ViewDefinition, now: Mapping[RelationName, Relation 
 
 
 def _followed(
-    record: ViewRecord, judgement: Holds | Rewritten, moved: list[Moved], other_rows: str | None
+    record: ViewRecord, judgement: Holds | Rewritten, moved: list[Moved], other_rows: str | None, away: list[str]
 ) -> ViewChange:
     definition = judgement.definition
     behind = isinstance(judgement, Rewritten) or record.behind or other_rows is not None
@@ -97,7 +98,7 @@ def _followed(
     state = record.stored_state
     reason = None if state == "live" else record.reason  # of a live view it is made up when it is asked for
     if behind and state != "held":
-        state, reason = "resync", f"{cause or 'a schema change was followed'}; {LATER}"
+        state, reason = "resync", "; ".join([cause or "a schema change was followed", *away, LATER])
     version = ViewVersion(
         sql=definition.sql,
         columns=record.columns,

@@ -13,8 +13,7 @@ opened with may be others now.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dyda import faults
@@ -133,22 +132,26 @@ class Maintainer:
                     again = {
                         name: self._again(name, reason)
                         for name, reason in {**self.known.unreadable, **movement.again}.items()
-                        if not set(self._record(name).positions) & set(polled.unreachable)
+                        if not self._record(name).sources & set(polled.unreachable)
                     }
                     returning |= self.recovery.returning(polled, self.known)
                     again |= returning
+                    undecided = self.approval.put_off(self.known, again, requested)
+                    self.recovery.forget(undecided)
+                    again = {name: target for name, target in again.items() if name not in undecided}
+                    waiting = {**movement.waiting, **{n: why for n, why in undecided.items() if n in self.known.views}}
                     if set(again) <= healed:
-                        self._wait(movement.waiting)
+                        self._wait(waiting)
                         asked = {name: replace(target, anew=name in again) for name, target in requested.items()}
                         builds = {**again, **asked}
                         if builds:
                             try:
-                                return self._build(polled, builds, movement.waiting, progress, phases)
+                                return self._build(polled, builds, requested, waiting, progress, phases)
                             except BrokenUnit as error:
                                 self.planner.build_broken(self._read_for(builds, error))
                                 self.worker.record_abort((), error.what, phases.total)
                                 raise
-                        return self._work(polled, movement.waiting, progress, phases)
+                        return self._work(polled, waiting, progress, phases)
                 self.recovery.heal(self._to_attach(polled, again))
                 healed |= set(again)
         except (BrokenUnit, PositionMoved) as error:
@@ -238,7 +241,7 @@ class Maintainer:
         """The views that can be maintained now: not excluded, and every source of theirs in reach."""
         away, left_out = set(polled.unreachable), set(excluded)
         return [
-            view for view in self.known.views.values() if view.name not in left_out and not away & set(view.positions)
+            view for view in self.known.views.values() if view.name not in left_out and not away & view.record.sources
         ]
 
     # --- views that are built whole
@@ -247,25 +250,42 @@ class Maintainer:
         self,
         polled: Poll,
         targets: Mapping[str, Target],
+        requested: Collection[str],
         waiting: Mapping[str, str],
         progress: Progress,
         phases: Phases,
     ) -> Outcome:
-        """Build the targets at the snapshots; in `strong` mode the others come along, so that all stand alike."""
+        """Build the targets at the snapshots; in `strong` mode the others come along, so that all stand alike. One that
+        nobody asked for and that needs a source out of reach waits alone."""
         refresh = Refresh(self.house, polled, self.worker)
-        builder = Builder(self.house, self.worker, polled, self.known, refresh, progress)
-        with _over_what_stands(polled):
-            changes = [builder.build(target) for target in targets.values()]
+        permit = self.approval.permit(targets)
+        builder = Builder(self.house, self.worker, polled, self.known, refresh, progress, permit=permit)
+        changes: list[ViewChange] = []
+        away: dict[str, str] = {}
+        for name, target in targets.items():
+            try:
+                with polled.blamed():
+                    changes.append(builder.build(target))
+            except SourceUnreachable as error:
+                if name in requested:
+                    raise
+                away[name] = error.what
+        if away:
+            waiting = {**waiting, **away}
+            self._wait({name: why for name, why in away.items() if name in self.known.views})
+            if not changes:
+                return self._work(polled, waiting, progress, phases)
         current = self._current(polled, [*targets, *waiting])
         unit = self.planner.everything(polled, current)
         if unit is not None:
             work = UnitWork(self.house, builder, polled, self.known, refresh, unit)
             try:
-                with _over_what_stands(polled):
+                with polled.blamed():
                     changes += work.changes(current, phases.done)
             except (ValueDoesNotFit, EvaluationFailed):
                 unit = None  # those views find their poisoned message in a unit of their own
-        self._install(polled, unit, changes, builder, current, phases, set(targets))
+            current = [view for view in current if view.name not in work.behind]
+        self._install(polled, unit, changes, builder, current, phases, set(targets) - set(away))
         self.planner.built()
         return Outcome.WORKED
 
@@ -342,12 +362,13 @@ class Maintainer:
         builder = Builder(self.house, self.worker, polled, self.known, refresh, progress)
         work = UnitWork(self.house, builder, polled, self.known, refresh, unit)
         try:
-            with _over_what_stands(polled):
+            with polled.blamed():
                 changes = work.changes(current, phases.done)
         except (ValueDoesNotFit, EvaluationFailed) as error:
             self._poisoned(polled, unit, current, refresh, progress, error)
             return False
-        self._install(polled, unit, changes, builder, current, phases, set())
+        taken = [view for view in current if view.name not in work.behind]
+        self._install(polled, unit, changes, builder, taken, phases, set())
         if builder.forgotten:
             self.planner.forget()  # messages that wait are told by the new names from now on
         self.planner.installed(unit)
@@ -369,7 +390,7 @@ class Maintainer:
         builder = Builder(self.house, self.worker, polled, self.known, refresh, progress)
         work = UnitWork(self.house, builder, polled, self.known, refresh, units[0])
         try:
-            with _over_what_stands(polled):
+            with polled.blamed():
                 computed = work.run(current, units, phases.done)
         except (ValueDoesNotFit, EvaluationFailed):
             self.worker.discard_stagings()
@@ -458,7 +479,7 @@ class Maintainer:
                 UnitWork(self.house, builder, polled, self.known, over, unit).changes([view], lambda phase: None)
 
             try:
-                with _over_what_stands(polled):
+                with polled.blamed():
                     compute(refresh)
             except (ValueDoesNotFit, EvaluationFailed) as own:
                 row = culprit(refresh, unit, view.definition.relations, compute) if unit.kind is UnitKind.DATA else None
@@ -474,17 +495,5 @@ class Maintainer:
         self.forget()
 
 
-@contextmanager
-def _over_what_stands(polled: Poll) -> Iterator[None]:
-    """Rows that cannot be computed, or that would be there less than zero times, are blamed only if they are what the
-    snapshot shows: a table that moved while it was read may have shown others, or none (R1). Then the unit is broken.
-    """
-    try:
-        yield
-    except (ValueDoesNotFit, EvaluationFailed, InvariantViolated):
-        polled.compare(scanned=True)
-        raise
-
-
 def _sources(views: Iterable[LiveView]) -> set[str]:
-    return {source for view in views for source in view.positions}
+    return {source for view in views for source in view.record.sources}

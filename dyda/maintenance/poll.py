@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from dyda import faults
-from dyda.errors import MissingRights, SameDatabase, SourceBusy, SourceUnreachable
+from dyda.errors import (
+    EvaluationFailed,
+    InvariantViolated,
+    MissingRights,
+    SameDatabase,
+    SourceBusy,
+    SourceUnreachable,
+    ValueDoesNotFit,
+)
 from dyda.house import House
 from dyda.maintenance.at_once import at_once
 from dyda.maintenance.live import Known
@@ -82,6 +90,17 @@ class Poll:
         """All that the sources have to say about what was read so far: it is what it seems, and stays."""
         self.compare()
         self.make_durable()
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Rows that cannot be computed, or that would be there less than zero times, are blamed only if they are what
+        the snapshot shows: a table that moved while it was read may have shown others, or none (R1). Then the unit is
+        broken."""
+        try:
+            yield
+        except (ValueDoesNotFit, EvaluationFailed, InvariantViolated):
+            self.compare(scanned=True)
+            raise
 
     @property
     def queries(self) -> int:

@@ -1,13 +1,15 @@
 """Broken views that mean something again: what they read has come back, and they recover by themselves. Held ones too:
 what stood on them has gone.
 
-A broken view keeps its relations watched. Its definition is read again when one of them is not as it was at the last
+A broken view keeps its relations watched. Its text means what stands under its names, without what may be dropped:
+nothing followed its relations meanwhile. It is read again when one of them is not as it was at the last
 attempt, so a view that stays broken costs no query.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 from dyda.errors import DydaError, MissingRights, SourceUnreachable, StoodOn, UnsupportedSql
 from dyda.house import House
@@ -17,7 +19,7 @@ from dyda.model.algebra import ViewDefinition
 from dyda.model.relation import Relation, RelationName
 from dyda.sources.catalog import UNCAPTURED
 from dyda.warehouse import ViewRecord, Worker
-from vs import Broken, read
+from vs import Broken, Rewritten, read_what_is_left
 
 __all__ = ["REJECTED", "Recovery"]
 
@@ -44,9 +46,12 @@ class Recovery:
             if look is None or self._judged.get(name) == look:
                 continue
             self._judged[name] = look
-            judgement = read(name, record.sql, self.house.describe, self.house.project.settings.spark.numeric)
+            described = cache(self.house.describe)
+            numeric = self.house.project.settings.spark.numeric
+            judgement = read_what_is_left(name, record.sql, described, known.defaults, numeric)
             if not isinstance(judgement, Broken) and self._computable(judgement.definition):
-                found[name] = Target(name, record.sql, None, "what it reads is back")
+                left = f"; {judgement.reason}" if isinstance(judgement, Rewritten) else ""
+                found[name] = Target(name, judgement.definition.sql, None, f"what it reads is back{left}")
         return found
 
     def _computable(self, definition: ViewDefinition) -> bool:

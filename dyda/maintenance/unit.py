@@ -1,6 +1,6 @@
 """What one unit does to every view: synchronization, adaptation and maintenance, under one poll.
 
-schema changes of the unit ─▶ vs.synchronize ─▶ broken: frozen as it is
+schema changes of the unit ─▶ vs.synchronize ─▶ broken, message by message too: frozen as it is
                                     │
                                     ▼ holds, or rewritten
                                 va.adapt ─▶ recompute: the whole view at the unit's positions
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from dyda.errors import BrokenUnit, DydaError, UnsupportedSql
+from dyda.errors import BrokenUnit, DydaError, SourceUnreachable, UnsupportedSql
 from dyda.house import House
 from dyda.maintenance.adapting import Adapter
 from dyda.maintenance.building import Builder
@@ -30,10 +30,11 @@ from dyda.model.algebra import ViewDefinition, scans
 from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
+from dyda.model.schema_change import DropRelation, ReplaceRelation, apply
 from dyda.warehouse import ViewChange, ViewVersion
 from scheduler import Unit
 from va import Adaptation, FromExtent, MetadataOnly, Reaggregate, Recompute
-from vs import Broken, Holds, Rewritten, World, synchronize
+from vs import Broken, Holds, Judgement, Rewritten, Stage, World, synchronize, synchronize_in_turn
 
 __all__ = ["UnitWork"]
 
@@ -48,6 +49,9 @@ class UnitWork:
     known: Known
     refresh: Refresh
     unit: Unit
+    behind: set[str] = field(default_factory=set, init=False)
+    """Views whose rewriting needs a source that is out of reach. They stay behind, alone: their texts follow with the
+    unit (left_behind), their rows when the source is back."""
     _positions: dict[tuple[str, Position | None, bool], Position] = field(default_factory=dict, init=False)
     """By source and position before, with and without relations that are read anew: views mostly stand alike."""
 
@@ -70,15 +74,18 @@ class UnitWork:
             if not moved:
                 maintained.append(view)
                 continue
-            judgement = synchronize(
-                view.definition, world, self.known.defaults, self.house.project.settings.spark.numeric
-            )
+            judgement = self._judged(view, world)
             if isinstance(judgement, Broken):
                 refused = next((why for name, why in present.refused.items() if _concerns(moved, name)), None)
                 reason = because(judgement, moved, refused)
                 frozen.append(ViewChange(view=view.name, state="broken", reason=reason))
                 continue
-            self._require_readable(view, judgement.definition, world)
+            try:
+                self._require_readable(view, judgement.definition, world)
+            except SourceUnreachable:
+                self.builder.learn(world, view.definition, view.definition)
+                self.behind.add(view.name)
+                continue
             self.builder.learn(world, view.definition, judgement.definition)
             to = self._destination(view, judgement.definition)
             try:
@@ -96,6 +103,41 @@ class UnitWork:
                 # Its names hold, its types do not: the sides of a UNION, say, that are of different ones now.
                 frozen.append(ViewChange(view=view.name, state="broken", reason=because(Broken(error.what), moved)))
         return [*frozen, *built, *self._maintain(maintained, versions, phase)]
+
+    def _judged(self, view: LiveView, world: World) -> Judgement:
+        """What becomes of the view: by all changes of the unit together, or else, where they were merged, in turn."""
+        numeric = self.house.project.settings.spark.numeric
+        judgement = synchronize(view.definition, world, self.known.defaults, numeric)
+        if isinstance(judgement, Broken):
+            stages = self._stages(world)
+            if len(stages) > 1:
+                found = synchronize_in_turn(view.definition, world, stages, self.known.defaults, numeric)
+                return judgement if isinstance(found, Broken) else found
+        return judgement
+
+    def _stages(self, world: World) -> list[Stage]:
+        """What each message of the unit makes of the relations; none if the log does not tell it in steps."""
+        stages: list[dict[RelationName, Relation | None]] = []
+        relations: dict[RelationName, Relation | None] = dict(world.relations)
+        for queued in sorted(self.unit.messages, key=lambda queued: queued.number):
+            stage: dict[RelationName, Relation | None] = {}
+            for change in queued.message.schema_changes:
+                name = change.relation
+                relation = stage.get(name, relations.get(name))
+                if name not in world.now or self.known.is_described_with(name, queued.message.xid):
+                    continue
+                if relation is None or not change.steps or any(isinstance(s, ReplaceRelation) for s in change.steps):
+                    return []
+                dropped = any(isinstance(step, DropRelation) for step in change.steps)
+                stage[name] = None if dropped else apply(relation, change.steps)
+            relations |= stage
+            stages += [stage] if stage else []
+        for name, relation in world.now.items():
+            last = next((stage for stage in reversed(stages) if name in stage), None)
+            if last is None:
+                return []
+            last[name] = relation  # with its keys, which no step tells
+        return list(stages)
 
     def _following(self, view: LiveView, definition: ViewDefinition) -> LiveView | Recompute:
         """The view under another text, with its rows and states as they are, if these are what the text asks for."""

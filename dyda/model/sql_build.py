@@ -175,7 +175,8 @@ class Builder:
             else:
                 node = self.scan(source, alias)
         facts = {ref.column: known for ref, known in column_facts(node).items()}
-        return node, Scope(self.text, [Source(name, alias, facts, parts)], item_names=items)
+        relation = str(node.relation.name) if isinstance(node, Scan) else None
+        return node, Scope(self.text, [Source(name, alias, facts, parts, relation)], item_names=items)
 
     def joined(self, joined: Joined, aliases: dict[int, str], items: frozenset[str]) -> tuple[Node, Scope]:
         left, left_scope = self.from_item(joined.left, aliases, items)

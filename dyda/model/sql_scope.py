@@ -26,6 +26,8 @@ class Source:
     columns: dict[str, Facts]
     parts: tuple[str, ...] = ()
     """The whole name, if it may qualify columns because no alias is written."""
+    relation: str | None = None
+    """The relation that it is, if it is one of a source."""
 
     def answers(self, qualifier: Sequence[str]) -> bool:
         """Whether `qualifier` names it: its alias, or without one its name or the end of its name."""
@@ -99,7 +101,10 @@ class Scope:
         if not holders:
             having = "; ".join(f"{s.shown} has: {', '.join(s.columns)}" for s in sources)
             raise UnknownColumn(
-                f"{self.text.place(offset)}: there is no column {name!r} here; {having}", self._hint(name, sources)
+                f"{self.text.place(offset)}: there is no column {name!r} here; {having}",
+                self._hint(name, sources),
+                relation=sources[0].relation if len(sources) == 1 else None,
+                column=name,
             )
         if len(holders) > 1:
             written = [ColumnRef(source.name, name) for source in holders if source.name is not None]

@@ -117,6 +117,11 @@ class ViewRecord:
         """Whether the definition was rewritten while the view could not move: its rows are not the definition's."""
         return bool(self.details.get("behind"))
 
+    @property
+    def sources(self) -> set[str]:
+        """The sources that it reads, and those that it stands at: others while it is behind."""
+        return {*self.positions, *(name.source for name in self.relations)}
+
 
 @dataclass(frozen=True)
 class MessageRecord:

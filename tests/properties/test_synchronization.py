@@ -15,8 +15,20 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from dyda.model.algebra import ViewDefinition, conjuncts, scans
-from tests.unit.vs.case import Schemas, judge, view
-from vs import EffectivePreferences, Rewritten, effective_preferences
+from tests.unit.vs.case import Schemas, judge, knowledge, moved, view
+from vs import (
+    Broken,
+    Defaults,
+    EffectivePreferences,
+    Rewritten,
+    Stage,
+    World,
+    effective_preferences,
+    evolve,
+    read_what_is_left,
+    synchronize,
+    synchronize_in_turn,
+)
 from vs.block import connected
 
 Row = tuple[int | None, ...]
@@ -178,10 +190,10 @@ def test_promises_about_extents_are_true(seed: int) -> None:
     promised: set[str] = set()
     for _ in range(80):
         town = Town(chance)
-        knowledge = _distinct(town.constraints())
+        known = _distinct(town.constraints())
         text = random_view(chance)
         change = random_change(chance, text)
-        judgement, after = judge(text, town.schemas, change, knowledge)
+        judgement, after = judge(text, town.schemas, change, known)
         if not isinstance(judgement, Rewritten):
             continue
         old = view(text, town.schemas)
@@ -191,7 +203,7 @@ def test_promises_about_extents_are_true(seed: int) -> None:
             common = [item.name for item in new.tree.items]
             before, now = town.extent(old, common), town.extent(new, common)
             holds = {"equivalent": before == now, "superset": now >= before, "subset": now <= before, "unknown": True}
-            assert holds[extent], f"{extent} is wrong:\n{text}\n{change}\n{knowledge}\n{town.rows}\n{new.sql}"
+            assert holds[extent], f"{extent} is wrong:\n{text}\n{change}\n{known}\n{town.rows}\n{new.sql}"
             promised.add(extent)
     assert {"superset", "unknown"} <= promised, "the search hardly finds anything"
 
@@ -261,6 +273,88 @@ def test_the_order_of_the_knowledge_does_not_matter(seed: int) -> None:
         assert type(again) is type(judgement)
         if isinstance(judgement, Rewritten) and isinstance(again, Rewritten):
             assert again.definition.sql == judgement.definition.sql
+
+
+def random_changes(chance: random.Random, schemas: Schemas) -> list[str]:
+    """Statements that drop, rename and add columns, drop tables, and often put back what was dropped."""
+    statements: list[str] = []
+    for _ in range(chance.randint(2, 4)):
+        tables = {f"{name.source}.{name.table}": relation for name, relation in sorted(schemas.relations.items())}
+        missing = [
+            (t, column) for t, relation in tables.items() for column in COLUMNS[t] if column not in relation.by_name
+        ]
+        table = chance.choice([*tables])
+        columns = [*tables[table].by_name]
+        if missing and chance.random() < 0.6:
+            statement = "ALTER TABLE {} ADD COLUMN {} integer".format(*chance.choice(missing))
+        elif chance.random() < 0.2:
+            statement = f"ALTER TABLE {table} RENAME COLUMN {chance.choice(columns)} TO m{len(statements)}"
+        elif chance.random() < 0.1 and len(tables) > 1:
+            statement = f"DROP TABLE {table}"
+        elif len(columns) > 1:
+            statement = f"ALTER TABLE {table} DROP COLUMN {chance.choice(columns)}"
+        else:
+            statement = f"ALTER TABLE {table} ADD COLUMN n{len(statements)} integer"
+        schemas = schemas.execute(statement)
+        statements.append(statement)
+    return statements
+
+
+def one_by_one(text: str, schemas: Schemas, statements: Sequence[str], known: str) -> ViewDefinition | None:
+    """The view if each statement is a unit of its own: broken, it comes back when its text means something again."""
+    definition, constraints, broken = view(text, schemas), knowledge(known, schemas), False
+    for statement in statements:
+        after = schemas.execute(statement)
+        now = moved(schemas, after)
+        if broken:
+            judgement = read_what_is_left("v", definition.sql, after.resolve, Defaults())
+        else:
+            judgement = synchronize(definition, World(schemas.relations, now, constraints))
+        broken = isinstance(judgement, Broken)
+        if not isinstance(judgement, Broken):
+            definition = judgement.definition
+        constraints = evolve(constraints, schemas.relations, now).knowledge
+        schemas = after
+    return None if broken else definition
+
+
+def stages(schemas: Schemas, statements: Sequence[str]) -> tuple[list[Stage], Schemas]:
+    names = {relation.oid: name for name, relation in schemas.relations.items()}
+    found: list[Stage] = []
+    for statement in statements:
+        after = schemas.execute(statement)
+        changed = moved(schemas, after).items()
+        found.append({names[schemas.relations[name].oid]: relation for name, relation in changed})
+        schemas = after
+    return found, schemas
+
+
+@pytest.mark.parametrize("seed", range(300, 302))
+def test_a_view_that_lives_one_by_one_lives_merged(seed: int) -> None:
+    """Whether messages are merged is a matter of schedule: it must not break a view."""
+    chance = random.Random(seed)
+    saved = 0
+    for _ in range(30):
+        town = Town(chance)
+        known = _distinct(town.constraints())
+        text = random_view(chance)
+        if chance.random() < 0.3:
+            text = text.replace("extent = any", "extent = any, new_columns = append")
+        statements = random_changes(chance, town.schemas)
+        alone = one_by_one(text, town.schemas, statements, known)
+        turns, after = stages(town.schemas, statements)
+        definition = view(text, town.schemas)
+        world = World(town.schemas.relations, moved(town.schemas, after), knowledge(known, town.schemas))
+        judgement = synchronize(definition, world)
+        if isinstance(judgement, Broken):
+            judgement = synchronize_in_turn(definition, world, turns)
+            saved += not isinstance(judgement, Broken)
+        told = f"{text}\n{statements}\n{known}"
+        if isinstance(judgement, Broken):
+            assert alone is None, f"{judgement.reason}, and not one by one:\n{told}"
+        else:
+            assert view(judgement.definition.sql, after).tree == judgement.definition.tree, told
+    assert saved > 1, "the changes hardly ever break anything together"
 
 
 def _distinct(entries: Iterator[str]) -> str:

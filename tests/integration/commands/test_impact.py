@@ -159,6 +159,36 @@ def test_what_it_foretells_is_what_happens(town: Town, ddl: str) -> None:
         assert town.state("v")["state"] != "broken"
 
 
+def test_types_that_do_not_fit_any_more_are_foretold(town: Town) -> None:
+    town.source(
+        "crm",
+        "CREATE TABLE customer (name text, age int)",
+        "CREATE TABLE pet (name text, years int)",
+        "INSERT INTO customer VALUES ('A', 1)",
+        "INSERT INTO pet VALUES ('B', 2)",
+    )
+    town.view("passed", "SELECT c.name, c.age FROM crm.customer c")
+    town.view("sides", "SELECT c.age FROM crm.customer c UNION ALL SELECT p.years FROM crm.pet p")
+    town.view("next", "SELECT c.age % 2 AS next FROM crm.customer c")
+    town.view("pets", "SELECT p.name FROM crm.pet p EXCEPT SELECT c.name FROM crm.customer c")
+    town.apply()
+    for kind, told in (
+        ("bigint", {"next": "adapted", "passed": "adapted", "pets": "none", "sides": "broken"}),
+        ("date USING current_date", {"next": "broken", "passed": "adapted", "pets": "none", "sides": "none"}),
+    ):
+        ddl = f"ALTER TABLE customer ALTER age TYPE {kind}"
+        views = commands.impact(town.folder, ddl, "crm", engine=town.engine)["views"]
+        assert {view["name"]: view["effect"] for view in views} == told
+        town.execute("crm", ddl)
+        town.settle()
+        for view in views:
+            if view["effect"] == "broken":
+                assert town.state(view["name"])["state"] == "broken"
+                assert view["reason"] in town.state(view["name"])["reason"]
+            elif view["name"] != "sides":
+                assert town.state(view["name"])["definition"] == view["definition"]
+
+
 def test_the_command_line(travel: Town, tmp_path: Path) -> None:
     done = travel.run(
         "impact", "--json", "ALTER TABLE crm.customer DROP phone", "DROP TABLE crm.old.customer", check=False

@@ -105,6 +105,27 @@ def test_a_column_is_dropped_while_another_source_is_away(town: Town) -> None:
     assert town.extent("late") == {"1\t1\t31": 1, "1\t1\t32": 1}
 
 
+def test_a_rewriting_that_needs_a_source_out_of_reach_stops_nobody_else(town: Town) -> None:
+    begin(town, REPLACEABLE)
+    town.view("elsewhere", "SELECT g.id, g.x FROM z.g g")
+    town.apply()
+    before = town.extent("late")
+    town.execute("b", "ALTER TABLE f DROP COLUMN age")
+    town.execute("b", "INSERT INTO f VALUES (3, 'name1', 'nick3')")
+    town.execute("z", "INSERT INTO g VALUES (4, 4)")
+    without(town, "t", cycles=4)
+    town.execute("b", "INSERT INTO f VALUES (4, 'name2', 'nick4')")
+    without(town, "t")
+    assert (town.state("early")["rows"], town.state("elsewhere")["rows"]) == (4, 4), "they do not need it"
+    late = town.state("late")
+    assert (late["state"], late["version"]) == ("resync", 2), "it waits for the best rewriting, alone"
+    assert "source t" in late["reason"]
+    assert town.extent("late") == before
+    settled(town, "late", "early", "elsewhere")
+    assert town.state("late")["rows"] == 4
+    assert not commands.pending(town.folder)
+
+
 def test_a_held_view_is_rewritten_once_nothing_stands_on_it(town: Town) -> None:
     begin(town, REPLACEABLE)
     before = town.extent("late")

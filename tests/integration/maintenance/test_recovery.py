@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from dyda.maintenance import Outcome
 from tests.judge import printed
 from tests.town import Town
 
@@ -69,6 +70,45 @@ def test_a_view_recovers_without_event_triggers(joined: Town) -> None:
     joined.execute("booking", "INSERT INTO flight VALUES ('Ann', 7)")
     joined.settle()
     joined.check()
+
+
+FROM = "FROM one.r r JOIN two.s s ON r.k = s.k"
+TOGETHER = {
+    "needed": f"SELECT r.k, r.a, s.b /* dispensable */ {FROM}",
+    "dispensable": f"SELECT r.k, r.a /* dispensable */, s.b /* dispensable */ {FROM}",
+    "appended": f"-- dyda: new_columns = append\nSELECT r.k, s.b /* dispensable */ {FROM}",
+    "grouped": f"SELECT r.a, count(*) AS n, max(s.b) AS b /* dispensable */ {FROM} GROUP BY r.a",
+}
+
+
+@pytest.mark.parametrize("merged", [True, False])
+def test_a_column_comes_back_while_a_dispensable_one_goes_elsewhere(town: Town, merged: bool) -> None:
+    """The same becomes of the views whether the changes are merged into one unit or come one by one."""
+    town.source("one", "CREATE TABLE r (k int, a int)", "INSERT INTO r VALUES (1, 2), (2, 3)")
+    town.source("two", "CREATE TABLE s (k int, b int)", "INSERT INTO s VALUES (1, 3), (1, 4)")
+    for name, text in TOGETHER.items():
+        town.view(name, text)
+    town.apply()
+    steps = [
+        ("one", "ALTER TABLE r DROP a"),
+        ("two", "ALTER TABLE s DROP b"),
+        ("one", "ALTER TABLE r ADD a int DEFAULT 7"),
+    ]
+    with town.maintainer() as maintainer:
+        for source, ddl in steps:
+            town.execute(source, ddl)
+            while not merged and maintainer.cycle() is not Outcome.IDLE:
+                pass
+        while maintainer.cycle() is not Outcome.IDLE:
+            assert "broken" not in {town.state(name)["state"] for name in TOGETHER}, "not even for a moment"
+    columns = {name: [column["name"] for column in town.state(name)["columns"]] for name in TOGETHER}
+    assert columns == {"needed": ["k", "a"], "dispensable": ["k"], "appended": ["k", "a"], "grouped": ["a", "n"]}
+    assert {town.state(name)["state"] for name in TOGETHER} == {"fresh"}
+    assert town.extent("needed") == {"1\t7": 2}, "the values of the new column"
+    town.check_definitions(*TOGETHER)
+    town.execute("one", "INSERT INTO r VALUES (1, 8)")
+    town.settle()
+    town.check_definitions(*TOGETHER)
 
 
 def test_a_view_that_stays_broken_is_judged_once_and_not_at_every_poll(

@@ -48,6 +48,13 @@ def test_a_new_column_is_appended(flights: Town) -> None:
     assert flights.extent("all_flights")["Ann\t30\t1A\tsoup"] == 1
     assert flights.extent("all_flights")["Dan\t41\t3C\trice"] == 1
     flights.check()
+    flights.execute("booking", "ALTER TABLE flight DROP COLUMN meal")
+    flights.settle()
+    assert flights.state("all_flights")["reason"] is None, "what was appended by itself goes by itself"
+    flights.check()
+    flights.execute("booking", "ALTER TABLE flight DROP COLUMN seat")
+    flights.settle()
+    assert flights.state("all_flights")["state"] == "broken", "what its file asks for does not"
 
 
 def test_a_dropped_column_comes_from_another_database(flights: Town) -> None:

@@ -1,0 +1,149 @@
+"""Several changes, one after the other: what becomes of a view that they break together.
+
+A unit that merges messages is one search over all that is gone (Equation 6 of paper 001). It may fail where one message
+after the other would not have: a column is dropped and added again, which breaks the view and brings it back; a
+rewriting through a relation gives way to another when that relation changes. Merging is a matter of schedule, so it
+must not decide whether a view lives: where the search as a whole finds nothing, each change has its turn.
+
+    stage 1 ─▶ rewritten ─▶ stage 2 ─▶ broken ─ ─ ─▶ stage 3 ─▶ what it reads is there again, by name ─▶ goes on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dyda.model.algebra import ViewDefinition, scans
+from dyda.model.knowledge import Knowledge
+from dyda.model.parse import parse_view
+from dyda.model.relation import Relation, RelationName
+from vs.assembly import resolver
+from vs.evolution import evolve
+from vs.extent import combine
+from vs.judgement import Broken, Holds, Judgement, Rewritten
+from vs.preferences import Defaults
+from vs.synchronization import World, synchronize
+
+__all__ = ["Stage", "synchronize_in_turn"]
+
+Stage = Mapping[RelationName, Relation | None]
+"""What one change has made of relations, by the names known before all of them; None if gone."""
+
+
+def synchronize_in_turn(
+    definition: ViewDefinition,
+    world: World,
+    stages: Sequence[Stage],
+    defaults: Defaults | None = None,
+    plain_numeric: str = "decimal(38,18)",
+) -> Judgement:
+    """The view after the stages, each synchronized before the next. The last stage of a relation is what it is now."""
+    turns = _Turns(definition, dict(world.relations), world.knowledge, defaults, plain_numeric)
+    for stage in stages:
+        turns.take(stage)
+    return turns.outcome()
+
+
+@dataclass
+class _Turns:
+    """Where the view has come so far; `relations` by the names known before all stages."""
+
+    definition: ViewDefinition
+    relations: dict[RelationName, Relation | None]
+    knowledge: Knowledge
+    defaults: Defaults | None
+    plain_numeric: str
+    taken: list[Holds | Rewritten] = field(default_factory=list)
+    returned: list[str] = field(default_factory=list)
+    broken: Broken | None = None
+    standing: dict[RelationName, Relation | None] = field(default_factory=dict)
+    """The relations as they were when it broke."""
+
+    def take(self, stage: Stage) -> None:
+        before = self.relations
+        self.relations = {**before, **stage}
+        if self.broken is not None:
+            self._return()
+        else:
+            judgement = self._judged(before, self._since(before), self.knowledge)
+            if isinstance(judgement, Broken):
+                self.broken, self.standing = judgement, before
+            else:
+                self._go_on(judgement)
+        self.knowledge = evolve(self.knowledge, _present(before), self._since(before)).knowledge
+
+    def _return(self) -> None:
+        """A broken view means names (as `read`): what stands under them now, without what may be dropped."""
+        then = _present(self.standing)
+        now = self._since(self.standing)
+        back = {name: _by_names(then[name], found) if found is not None else None for name, found in now.items()}
+        judgement = self._judged(self.standing, back, Knowledge())
+        if isinstance(judgement, Broken):
+            return
+        read = {
+            (scan.relation.name, ref.column)
+            for scan in scans(self.definition.tree)
+            for ref in scan.columns
+            if ref in self.definition.columns
+        }
+        self.returned += [
+            f"column {column} of {found.name} was dropped and added again"
+            for name, found in now.items()
+            if found is not None
+            for column in then[name].by_name
+            if (name, column) in read and found.called(column, then[name]) is None and column in found.by_name
+        ]
+        self.broken = None
+        self._go_on(judgement)
+
+    def outcome(self) -> Judgement:
+        if self.broken is not None:
+            return self.broken
+        rewritten = [judgement for judgement in self.taken if isinstance(judgement, Rewritten)]
+        followed = tuple(dict.fromkeys(word for judgement in self.taken for word in judgement.followed))
+        changes = tuple(change for judgement in rewritten for change in judgement.changes)
+        reasons = [*self.returned, *(judgement.reason for judgement in rewritten)]
+        if not reasons:
+            return Holds(self.definition, followed)
+        extent = combine([*(judgement.extent for judgement in rewritten), *(["unknown"] if self.returned else [])])
+        cost = len(list(scans(self.definition.tree))) - 1
+        return Rewritten(self.definition, extent, cost, "; ".join(reasons), (*self.returned, *changes), followed)
+
+    def _judged(
+        self,
+        before: Mapping[RelationName, Relation | None],
+        now: Mapping[RelationName, Relation | None],
+        knowledge: Knowledge,
+    ) -> Judgement:
+        world = World(_present(before), now, knowledge)
+        return synchronize(self.definition, world, self.defaults, self.plain_numeric)
+
+    def _go_on(self, judgement: Holds | Rewritten) -> None:
+        """Read again over the relations as they are: a column that came back is another one."""
+        found = judgement.definition
+        present = _present(self.relations)
+        relations = [present[scan.relation.name] for scan in scans(found.tree)]
+        self.definition = parse_view(found.name, found.sql, resolver(relations), plain_numeric=self.plain_numeric)
+        self.taken.append(judgement)
+
+    def _since(self, before: Mapping[RelationName, Relation | None]) -> dict[RelationName, Relation | None]:
+        """What is not as it was `before`, by the names of then."""
+        return {
+            relation.name: self.relations[name]
+            for name, relation in before.items()
+            if relation is not None and self.relations[name] != relation
+        }
+
+
+def _present(relations: Mapping[RelationName, Relation | None]) -> dict[RelationName, Relation]:
+    return {relation.name: relation for relation in relations.values() if relation is not None}
+
+
+def _by_names(before: Relation, now: Relation) -> Relation:
+    """The relation with its columns known by their numbers, and by their names where the number is gone."""
+    to = {}
+    for column in before.columns:
+        name = now.called(column.name, before) or (column.name if column.name in now.by_name else None)
+        if name is not None:
+            to[column.number] = now.column(name).number
+    return replace(now, succeeds=tuple(to.items()))
