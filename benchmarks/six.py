@@ -38,7 +38,7 @@ class Scale:
 
 
 SCALES = {
-    "tiny": Scale((100,), (1, 10), 1, 1),
+    "tiny": Scale((100,), (1, 10), 1, 0),
     "quick": Scale((100_000,)),
     "full": Scale((100_000, 1_000_000, 10_000_000)),
 }
