@@ -9,12 +9,14 @@ EXAMPLES ?= 200
 CASES ?= 2000
 RATE ?= 500
 PROFILE ?= quick
-.PHONY: help demo test bench properties nightly churn torture soak mutants check format clean
+POSTGRES ?= 14 15 16 17 18
+.PHONY: help demo test versions bench properties nightly churn torture soak mutants check format clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo        the travel example on embedded databases, from nothing to a verified warehouse"
 	@echo "make test        all tests"
+	@echo "make versions    the tests of sources and warehouse on several versions: POSTGRES='14 15 16 17 18'"
 	@echo "make properties  random views, data and schema changes, other ones each time: EXAMPLES=200"
 	@echo "make nightly     random nestings of every operator, judged by PostgreSQL; about an hour: CASES=2000"
 	@echo "make churn       random changes while the daemon is killed again and again: SECONDS=1800 SEED=1"
@@ -31,6 +33,9 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready-dev $(VENV)/spark-classes.jsa
 	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
+
+versions: $(VENV)/.ready-dev $(VENV)/spark-classes.jsa
+	$(VENV)/bin/python -m tests.versions $(POSTGRES)
 
 bench: $(VENV)/.ready-bench
 	$(VENV)/bin/python -m benchmarks $(BENCHMARKS) --profile $(PROFILE)

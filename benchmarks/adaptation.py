@@ -19,10 +19,9 @@ from benchmarks.checking import digest, require_right, require_same
 from benchmarks.following import Follower
 from benchmarks.measuring import Sample, Stopwatch, progress
 from benchmarks.report import Bar, Plot, Report
-from benchmarks.servers import Server, servers
+from benchmarks.servers import Server, servers, spark
 from dyda.commands.views import execute_resync
 from dyda.engine import Engine
-from dyda.settings import SparkSettings
 from tests.town import Town
 
 __all__ = ["run"]
@@ -35,9 +34,11 @@ PLACES = 1_000
 class Scale:
     sizes: tuple[int, ...]
     rounds: int
+    warm: int = 1
+    """Rounds that do not count."""
 
 
-SCALES = {"quick": Scale((100_000,), 5), "full": Scale((100_000, 1_000_000), 3)}
+SCALES = {"tiny": Scale((1_000,), 1, 0), "quick": Scale((100_000,), 5), "full": Scale((100_000, 1_000_000), 3)}
 
 
 @dataclass(frozen=True)
@@ -153,23 +154,23 @@ def _series(rows: int) -> str:
     return f"generate_series(0, {rows} - 1) AS i"
 
 
-def measure(follower: Follower, rounds: int) -> dict[str, dict[str, Sample]]:
-    """By case, what adapting, the next change of a row and rebuilding took. The first round warms up."""
+def measure(follower: Follower, rounds: int, warm: int) -> dict[str, dict[str, Sample]]:
+    """By case, what adapting, the next change of a row and rebuilding took. The first rounds warm up."""
     found: dict[str, dict[str, list[float]]] = {case.name: {way: [] for way in WAYS} for case in CASES}
     for number in range(1, rounds + 1):
         progress(f"round {number} of {rounds}")
         for case in CASES:
-            for way, seconds in zip(WAYS, _turn(follower, case, number), strict=True):
-                if number > 1:
+            for way, seconds in zip(WAYS, _turn(follower, case, number, number > warm), strict=True):
+                if number > warm:
                     found[case.name][way].append(seconds)
     require_right(follower.town, *(case.table for case in CASES))
     return {name: {way: Sample(tuple(s)) for way, s in ways.items()} for name, ways in found.items()}
 
 
-def _turn(follower: Follower, case: Case, number: int) -> tuple[float, float, float]:
+def _turn(follower: Follower, case: Case, number: int, counts: bool) -> tuple[float, float, float]:
     town, maintainer = follower.town, follower.maintainer
     town.execute("shop", f"ALTER TABLE {case.table} {case.change(number)}")
-    adapted = follower.follow(f"{case.name}/adapted" if number > 1 else None)
+    adapted = follower.follow(f"{case.name}/adapted" if counts else None)
     version = maintainer.house.warehouse.versions(case.table)[-1]
     kind = version.details.get("adaptation", {}).get("kind")
     if kind != case.kind:
@@ -194,11 +195,11 @@ def run(profile: str) -> Report:
     found: dict[int, dict[str, dict[str, Sample]]] = {}
     with ExitStack() as stack:
         machines = stack.enter_context(servers(["crm", "shop", "warehouse"]))
-        engine = stack.enter_context(Engine(SparkSettings(master="local[2]")))
+        engine = stack.enter_context(spark())
         report.ran_on["postgres"] = machines["warehouse"].version
         for rows in scale.sizes:
-            with stage(rows, scale.rounds + 1, engine, machines) as follower:
-                found[rows] = measure(follower, scale.rounds + 1)
+            with stage(rows, scale.warm + scale.rounds, engine, machines) as follower:
+                found[rows] = measure(follower, scale.warm + scale.rounds, scale.warm)
                 for label, spent in follower.phases.items():
                     told = ", ".join(f"{name} {seconds * 1000:.0f}" for name, seconds in spent.items())
                     report.notes.append(f"{label}, {rows:,} rows: {told} ms")

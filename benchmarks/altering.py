@@ -19,7 +19,7 @@ import psycopg2
 
 from benchmarks.checking import require_right
 from benchmarks.measuring import Sample, Stopwatch
-from benchmarks.servers import Server
+from benchmarks.servers import Server, lent_engine
 from tests.torture.daemon import Daemon
 from tests.town import Town
 
@@ -104,11 +104,11 @@ def altering(
     with closing(psycopg2.connect(plain)) as connection, connection, connection.cursor() as cursor:
         for statement in _tables("atlas"):
             cursor.execute(statement)
-    town = Town(folder / "atlas", lambda hint: machines["warehouse"].database(f"atlas_{hint}"), None)  # type: ignore[arg-type]
+    town = Town(folder / "atlas", lambda hint: machines["warehouse"].database(f"atlas_{hint}"), lent_engine())
     for name in ("diary", "atlas"):
         town.source(name, *_tables(name), url=machines["source"].database(name))
     town.view("located", VIEW)
-    town.run("apply", "--yes", timeout=600)
+    town.apply_somewhere()
     told = {pause: f"with pauses of {pause:g} s" for pause in pauses}
     for pause in pauses:
         found[f"no capture, {told[pause]}"] = Altered(*_alter(plain, seconds, pause), 0)
@@ -118,7 +118,7 @@ def altering(
             before = units()
             waits, took = _alter(town.sources["atlas"], seconds, pause)
             found[f"looked up, {told[pause]}"] = Altered(waits, took, units() - before)
-    town.run("daemon", "--until-idle", timeout=600)
+    town.settle_somewhere()
     require_right(town, "located")
     town.close()
     return found

@@ -19,9 +19,7 @@ from benchmarks.following import Follower
 from benchmarks.measuring import Sample, shown
 from benchmarks.pgbench import Throughput, throughput
 from benchmarks.report import Bar, Plot, Report
-from benchmarks.servers import Server, servers
-from dyda.engine import Engine
-from dyda.settings import SparkSettings
+from benchmarks.servers import Server, servers, spark
 from tests.town import Town
 
 __all__ = ["run"]
@@ -55,14 +53,18 @@ class Scale:
     clients: int
     altering: float
     """Seconds of schema changes, with each kind of company and pause."""
+    runs: tuple[str, ...] = tuple(RUNS)
+    warm: int = 1
+    """Rounds that do not count."""
+    pauses: tuple[float, ...] = (0.5, 0.05)
+    """Before each schema change, seconds: units have time to end between two, or have not."""
 
 
 SCALES = {
+    "tiny": Scale(1, rounds=1, seconds=1, clients=2, altering=0.2, runs=("simple-update",), warm=0, pauses=(0.05,)),
     "quick": Scale(size=10, rounds=5, seconds=3, clients=4, altering=5),
     "full": Scale(size=50, rounds=5, seconds=10, clients=4, altering=30),
 }
-PAUSES = (0.5, 0.05)
-"""Before each schema change, seconds: units have time to end between two, or have not."""
 
 
 @dataclass
@@ -94,7 +96,7 @@ def run(profile: str) -> Report:
         report.ran_on["postgres"] = machines["source"].version
         report.ran_on["pgbench"] = f"scale {scale.size}, {scale.clients} clients, {scale.seconds:g} s a turn"
         found = _pgbench(machines, folder, scale)
-        waits = altering(machines, folder, scale.altering, PAUSES)
+        waits = altering(machines, folder, scale.altering, scale.pauses)
     for name, sides in found.items():
         _tell(report, name, sides["without"], sides["with"])
     for company, altered in waits.items():
@@ -117,9 +119,9 @@ def _pgbench(machines: dict[str, Server], folder: Path, scale: Scale) -> dict[st
     for url in urls.values():
         made = [str(source.binaries / "pgbench"), "--initialize", "--quiet", f"--scale={scale.size}", url]
         subprocess.run(made, check=True, capture_output=True)
-    found = {run: {name: Side() for name in urls} for run in RUNS}
+    found = {run: {name: Side() for name in urls} for run in scale.runs}
     with ExitStack() as stack:
-        engine = stack.enter_context(Engine(SparkSettings(master="local[2]")))
+        engine = stack.enter_context(spark())
         town = Town(folder / "bank", machines["warehouse"].database, engine)
         stack.callback(town.close)
         town.source("bank", url=urls["with"])
@@ -127,14 +129,14 @@ def _pgbench(machines: dict[str, Server], folder: Path, scale: Scale) -> dict[st
             town.view(name, text)
         town.apply()
         follower = stack.enter_context(Follower(town))
-        for number in range(scale.rounds + 1):
-            for run, (script, protocol) in RUNS.items():
+        for number in range(scale.warm + scale.rounds):
+            for run, (script, protocol) in ((run, RUNS[run]) for run in scale.runs):
                 # Who goes first has the emptier disk cache; so it is each of them in turn.
                 for name in sorted(urls, reverse=number % 2 == 0):
                     done = throughput(
                         source.binaries, urls[name], script, scale.seconds, scale.clients, folder, protocol
                     )
-                    if number:
+                    if number >= scale.warm:
                         found[run][name].runs.append(done)
                 follower.follow()
         require_right(town, *VIEWS)

@@ -13,17 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.measuring import Stopwatch, shown
-from benchmarks.servers import servers
-from dyda.engine import Engine
+from benchmarks.servers import servers, spark
 from dyda.maintenance import Outcome
-from dyda.settings import SparkSettings
 from dyda.warehouse import UnitRecord
 from tests.town import Town
 
 __all__ = ["Drained", "measured"]
 
 VIEW = "SELECT c.name, c.city, f.no FROM crm.customer c JOIN booking.flight f ON c.name = f.name"
-LENGTHS = {"quick": (500, 2_000), "full": (2_000, 10_000, 50_000)}
+LENGTHS = {"tiny": (100,), "quick": (500, 2_000), "full": (2_000, 10_000, 50_000)}
 ALL = 1_000_000_000
 """More units than any drain has."""
 
@@ -52,12 +50,13 @@ def measured(profile: str) -> tuple[list[Drained], str]:
     """A drain of each length, and the servers' version."""
     with ExitStack() as stack:
         server = stack.enter_context(servers(["all"]))["all"]
-        engine = stack.enter_context(Engine(SparkSettings(master="local[2]")))
+        engine = stack.enter_context(spark())
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         town = Town(Path(folder), server.database, engine)
         stack.callback(town.close)
         _furnish(town)
-        _drain(town, 100)  # what is compiled on first use is compiled
+        if profile != "tiny":
+            _drain(town, 100)  # what is compiled on first use is compiled
         return [_drain(town, length) for length in LENGTHS[profile]], server.version
 
 

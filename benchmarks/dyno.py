@@ -22,12 +22,10 @@ from benchmarks.measuring import progress
 from benchmarks.mixture import Event, Landscape, Writer, data_updates, mixture
 from benchmarks.relations import SOURCES
 from benchmarks.report import Report
-from benchmarks.servers import servers
+from benchmarks.servers import servers, spark
 from benchmarks.shapes import STRATEGIES, Figure, Found, Mixed, report_on
 from benchmarks.strategies import Contender, Cost, Costs, contender, undetected
 from dyda import faults
-from dyda.engine import Engine
-from dyda.settings import SparkSettings
 
 __all__ = ["run"]
 
@@ -65,6 +63,7 @@ class Scale:
 
 
 SCALES = {
+    "tiny": Scale(100, 1, (5,), (AT,), 2, 6, (2,), (6,)),
     "quick": Scale(2_000, 3, (10, 100, 500), (0, 0.5, 1, AT), 5, 100, (5, 10), (50, 100, 200)),
     "full": Scale(10_000, 5, (10, 100, 1_000, 3_000), (0, 0.25, 0.5, 1, AT), 10, 200, (5, 10, 15, 25), (100, 200, 400)),
 }
@@ -74,12 +73,13 @@ def run(profile: str) -> Report:
     scale = SCALES[profile]
     with ExitStack() as stack:
         machines = stack.enter_context(servers([*SOURCES, "warehouse"]))
-        engine = stack.enter_context(Engine(SparkSettings(master="local[2]")))
+        engine = stack.enter_context(spark())
         both = {name: stack.enter_context(contender(name, scale.rows, engine, machines)) for name in STRATEGIES}
         version = machines["warehouse"].version
-        _rounds(_alone(both, scale.alone[:1]), 1)  # what is compiled on first use is compiled
-        _rounds(_conflicts(both), 1)
-        _rounds(_mixed(both, [Mixed(0, 2, 10)], 0), 1)
+        if profile != "tiny":  # what is compiled on first use is compiled
+            _rounds(_alone(both, scale.alone[:1]), 1)
+            _rounds(_conflicts(both), 1)
+            _rounds(_mixed(both, [Mixed(0, 2, 10)], 0), 1)
         alone = _rounds(_alone(both, scale.alone), scale.rounds)
         conflicts = _rounds(_conflicts(both), scale.rounds)
         maintenance = conflicts["SC/SC", "spaced out"].seconds.median / 2

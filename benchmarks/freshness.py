@@ -23,7 +23,7 @@ from benchmarks.checking import require_right
 from benchmarks.marks import VIEW, Marked, Reader, created, freshness
 from benchmarks.measuring import progress
 from benchmarks.report import Plot, Report
-from benchmarks.servers import servers
+from benchmarks.servers import lent_engine, servers
 from tests.torture.daemon import Daemon
 from tests.torture.load import SOURCES, SchemaChanges
 from tests.torture.soak import VIEWS
@@ -31,9 +31,19 @@ from tests.town import Town
 
 __all__ = ["run"]
 
-RATES = (10, 100, 1_000)
-INTERVAL = 5.0
-SECONDS = {"quick": 15.0, "full": 60.0}
+
+@dataclass(frozen=True)
+class Scale:
+    seconds: float
+    """Of each load."""
+    rates: tuple[int, ...] = (10, 100, 1_000)
+    warm_up: float = 5.0
+    """Seconds."""
+    interval: float = 5.0
+    """Between two schema changes, seconds."""
+
+
+SCALES = {"tiny": Scale(1.0, (20,), 0.0, 0.4), "quick": Scale(15.0), "full": Scale(60.0)}
 CATCHING_UP = 180.0
 COUNTS = "SELECT (SELECT count(*) FROM dyda.unit), (SELECT count(*) FROM dyda.abort)"
 
@@ -68,8 +78,8 @@ class Run:
 class Stage:
     """Four sources, a warehouse, a daemon, and loads one after the other."""
 
-    def __init__(self, town: Town, daemon: Daemon, folder: Path) -> None:
-        self.town, self.daemon, self.folder = town, daemon, folder
+    def __init__(self, town: Town, daemon: Daemon, folder: Path, interval: float) -> None:
+        self.town, self.daemon, self.folder, self.interval = town, daemon, folder, interval
         self.changes: SchemaChanges | None = None
         self.loads = 0
 
@@ -77,7 +87,7 @@ class Stage:
         self.loads += 1
         before = self._units()
         reader = Reader(self.town.warehouse)
-        changes = SchemaChanges(self.town.sources, INTERVAL, self.loads, self.changes) if changing else None
+        changes = SchemaChanges(self.town.sources, self.interval, self.loads, self.changes) if changing else None
         marked = Marked(self.town.sources, rate, seconds, self.loads, self.folder / f"load{self.loads}")
         try:
             reader.start()
@@ -131,39 +141,43 @@ class Stage:
         self.daemon.process.send_signal(signal.SIGTERM)
         if self.daemon.process.wait(120) != 0:
             raise AssertionError(f"the daemon failed:\n{self.daemon.text()[-4000:]}")
-        self.town.run("daemon", "--until-idle", timeout=600)
+        self.town.settle_somewhere()
         require_right(self.town, "marks", *VIEWS)
 
 
 @contextmanager
-def stage(folder: Path) -> Iterator[tuple[Stage, str]]:
+def stage(folder: Path, interval: float) -> Iterator[tuple[Stage, str]]:
     """A daemon that maintains, and the servers' version."""
     with ExitStack() as stack:
         machines = stack.enter_context(servers([*SOURCES, "warehouse"]))
-        town = Town(folder / "town", machines["warehouse"].database, None)  # type: ignore[arg-type]
+        town = Town(folder / "town", machines["warehouse"].database, lent_engine())
         stack.callback(town.close)
         for source in SOURCES:
             town.source(source, *created(source), url=machines[source].database(source))
         for view, text in {**VIEWS, "marks": VIEW}.items():
             town.view(view, text)
-        town.run("apply", "--yes", timeout=600)
+        town.apply_somewhere()
         daemon = Daemon(town.folder, folder / "daemon.log")
         stack.callback(daemon.bury)
         if not daemon.up():
             raise AssertionError(f"the daemon does not come up:\n{daemon.text()[-4000:]}")
-        yield Stage(town, daemon, folder), machines["warehouse"].version
+        yield Stage(town, daemon, folder, interval), machines["warehouse"].version
 
 
 def run(profile: str) -> Report:
     report = Report("freshness", "freshness, milliseconds from a source's commit to a reader who sees it", [])
     report.columns = ["transactions per second", "reached", "schema changes", "p50", "p95", "p99", "worst"]
     report.columns += ["behind at the end", "units", "aborts"]
-    with tempfile.TemporaryDirectory() as folder, stage(Path(folder)) as (one, report.ran_on["postgres"]):
-        one.load(100, 5.0, changing=True)  # what is compiled on first use is compiled
+    scale = SCALES[profile]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        one, report.ran_on["postgres"] = stack.enter_context(stage(folder, scale.interval))
+        if scale.warm_up:
+            one.load(100, scale.warm_up, changing=True)  # what is compiled on first use is compiled
         runs = []
-        for rate, changing in itertools.product(RATES, (False, True)):
+        for rate, changing in itertools.product(scale.rates, (False, True)):
             progress(f"{rate:,} transactions per second{', with schema changes' if changing else ''}")
-            runs.append(one.load(rate, SECONDS[profile], changing=changing))
+            runs.append(one.load(rate, scale.seconds, changing=changing))
         one.end()
     for found in runs:
         changes = "none" if found.schema_changes is None else f"{found.schema_changes}"
@@ -172,9 +186,9 @@ def run(profile: str) -> Report:
         report.rows.append(
             [f"{found.rate:,}", f"{found.reached:,.1f}", changes, *told, str(found.units), str(found.aborts)]
         )
-    report.plots = [_by_rate(runs), _by_share(runs)]
+    report.plots = [_by_rate(runs, scale.interval), _by_share(runs, scale.interval)]
     report.notes = [
-        f"Each load lasts {SECONDS[profile]:.0f} s, with a schema change every {INTERVAL:.0f} s or none, on"
+        f"Each load lasts {scale.seconds:.0f} s, with a schema change every {scale.interval:g} s or none, on"
         f" {len(SOURCES)} sources together; {len(VIEWS) + 1} views follow.",
         "A commit is when pgbench had the answer to it; a reader sees it when its reading has returned."
         f" Readings per second: {min(found.readings for found in runs):.0f} to"
@@ -185,21 +199,25 @@ def run(profile: str) -> Report:
     return report
 
 
-def _name(found: Run) -> str:
-    return "no schema changes" if found.schema_changes is None else f"one every {INTERVAL:.0f} s"
+def _name(found: Run, interval: float) -> str:
+    return "no schema changes" if found.schema_changes is None else f"one every {interval:g} s"
 
 
-def _by_rate(runs: list[Run]) -> Plot:
+def _by_rate(runs: list[Run], interval: float) -> Plot:
     lines: dict[str, list[tuple[float, ...]]] = {}
     for found in runs:
         for share in ("p50", "p95", "p99"):
-            lines.setdefault(f"{share}, {_name(found)}", []).append((found.rate, getattr(found, share) * 1000))
+            lines.setdefault(f"{share}, {_name(found, interval)}", []).append(
+                (found.rate, getattr(found, share) * 1000)
+            )
     return Plot("freshness by load", "transactions per second", "milliseconds", lines, "xy")
 
 
-def _by_share(runs: list[Run]) -> Plot:
+def _by_share(runs: list[Run], interval: float) -> Plot:
     lines: Mapping[str, list[tuple[float, ...]]] = {
-        f"{found.rate:,} per second, {_name(found)}": [(seconds * 1000, share) for seconds, share in found.spread]
+        f"{found.rate:,} per second, {_name(found, interval)}": [
+            (seconds * 1000, share) for seconds, share in found.spread
+        ]
         for found in runs
     }
     return Plot("how much is seen within", "milliseconds", "% of the transactions", lines, "x")

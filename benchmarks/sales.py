@@ -16,11 +16,9 @@ from benchmarks.checking import digest, require_same
 from benchmarks.following import Follower
 from benchmarks.measuring import Sample, progress
 from benchmarks.report import Bar, Plot, Report
-from benchmarks.servers import Server, fdw_binaries, servers
+from benchmarks.servers import Server, fdw_binaries, servers, spark
 from benchmarks.shop import ACTIONS, SOURCES, VIEW, Changes, Sizes, created
 from benchmarks.yardsticks import Refresh, execute
-from dyda.engine import Engine
-from dyda.settings import SparkSettings
 from tests.town import Town
 
 __all__ = ["run"]
@@ -48,6 +46,7 @@ class Scale:
 
 
 SCALES = {
+    "tiny": Scale(rounds=1, batches=(1, 2), records=(1,), sizes=Sizes(3, 50, 200, 100)),
     "quick": Scale(rounds=5, batches=(1, 10, 1_000)),
     "full": Scale(rounds=7, batches=(1, 10, 1_000, 10_000)),
 }
@@ -78,7 +77,7 @@ class Stage:
 @contextmanager
 def stage(scale: Scale, machines: dict[str, Server]) -> Iterator[Stage]:
     with ExitStack() as stack:
-        engine = stack.enter_context(Engine(SparkSettings(master="local[2]")))
+        engine = stack.enter_context(spark())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         town = Town(folder, machines["warehouse"].database, engine)
         for name in SOURCES:

@@ -13,16 +13,20 @@ import subprocess
 import tempfile
 import time
 import urllib.parse
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg2
 from psycopg2 import sql
 
 from dyda import embedded
+from dyda.engine import Engine
+from dyda.settings import SparkSettings
 
-__all__ = ["Server", "fdw_binaries", "servers"]
+__all__ = ["Server", "fdw_binaries", "lending", "lent_engine", "servers", "spark"]
 
 SETTINGS = {
     **embedded.DEFAULT_SETTINGS,
@@ -49,7 +53,10 @@ def fdw_binaries() -> Path | None:
 class Server:
     """One server process, a child of ours, on a socket of its own."""
 
+    _named: Counter[str]
+
     def __init__(self, binaries: Path | None = None, settings: dict[str, str] | None = None) -> None:
+        self._named = Counter()
         self.binaries = binaries or embedded.binaries()
         self.folder = embedded.prepare(Path(tempfile.mkdtemp(prefix="dyda-b-", dir="/tmp")))
         options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
@@ -90,7 +97,10 @@ class Server:
         return f"postgresql://postgres@/{urllib.parse.quote(database, safe='')}?host={host}"
 
     def database(self, name: str) -> str:
-        """A new database; its URL."""
+        """A new database, of this name unless there is one already; its URL."""
+        self._named[name] += 1
+        if self._named[name] > 1:
+            name = f"{name}_again_{self._named[name]}"
         with contextlib.closing(psycopg2.connect(self.url())) as connection:
             connection.autocommit = True
             with connection.cursor() as cursor:
@@ -113,9 +123,56 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+_lent: tuple[Server, Engine] | None = None
+
+
+@contextmanager
+def lending(server: Server, engine: Engine) -> Iterator[None]:
+    """In this block `servers` and `spark` give these: to start several for each benchmark takes longer than a tiny run
+    of it."""
+    global _lent
+    _lent = (server, engine)
+    try:
+        yield
+    finally:
+        _lent = None
+
+
+class _Returnable:
+    """A server that is lent: of no use when it should have been stopped."""
+
+    def __init__(self, server: Server) -> None:
+        self._server, self.returned = server, False
+
+    def __getattr__(self, name: str) -> Any:
+        if self.returned:
+            raise RuntimeError(f"{name} is asked of a server that has been stopped")
+        return getattr(self._server, name)
+
+
+def lent_engine() -> Engine | None:
+    """The Spark that a town may use in this process, if one is lent."""
+    return _lent[1] if _lent is not None else None
+
+
+@contextmanager
+def spark() -> Iterator[Engine]:
+    """A Spark of two cores; gone at the end."""
+    if _lent is not None:
+        yield _lent[1]
+        return
+    with Engine(SparkSettings(master="local[2]")) as engine:
+        yield engine
+
+
 @contextmanager
 def servers(names: Sequence[str]) -> Iterator[dict[str, Server]]:
     """Servers by name, all of one build; gone at the end."""
+    if _lent is not None:
+        lent = _Returnable(_lent[0])
+        yield dict.fromkeys(names, lent)  # type: ignore[arg-type]
+        lent.returned = True
+        return
     with contextlib.ExitStack() as stack:
         started = {}
         for name in names:

@@ -19,20 +19,29 @@ from benchmarks.limit import Limit
 from benchmarks.measuring import Sample, progress
 from benchmarks.relations import SOURCES, TABLES, VIEW, Changes, created, view_over
 from benchmarks.report import Bar, Plot, Report
-from benchmarks.servers import Server, fdw_binaries, servers
-from benchmarks.yardsticks import InProcess, OnSpark, Refresh, execute
+from benchmarks.servers import Server, fdw_binaries, servers, spark
+from benchmarks.yardsticks import InProcess, OnSpark, Refresh, execute, has_duckdb
 from dyda.engine import Engine
-from dyda.settings import SparkSettings
 from tests.town import Town
 
 __all__ = ["run"]
 
-SIZES = {"quick": (100_000,), "full": (100_000, 1_000_000, 10_000_000)}
-BATCHES = (1, 10, 100, 1_000, 10_000)
-ROUNDS = 7
-WARM_UP = 30
-"""Batches of each of some sizes before anything counts: a daemon is up for days, and Java compiles what it runs often.
-Spark's recompute runs in the same Java and gains by it too."""
+
+@dataclass(frozen=True)
+class Scale:
+    sizes: tuple[int, ...]
+    batches: tuple[int, ...] = (1, 10, 100, 1_000, 10_000)
+    rounds: int = 7
+    warm_up: int = 30
+    """Batches of each of some sizes before anything counts: a daemon is up for days, and Java compiles what it runs
+    often. Spark's recompute runs in the same Java and gains by it too."""
+
+
+SCALES = {
+    "tiny": Scale((100,), (1, 10), 1, 0),
+    "quick": Scale((100_000,)),
+    "full": Scale((100_000, 1_000_000, 10_000_000)),
+}
 LARGE = 10_000_000
 """From so many rows on there are fewer rounds, and who recomputes everything takes part in the last one only: each of
 them takes minutes."""
@@ -96,14 +105,14 @@ def stage(rows: int, engine: Engine, machines: dict[str, Server]) -> Iterator[St
         execute(copy, *[text for tables in SOURCES.values() for table in tables for text in created(table, rows)])
         limit = Limit(copy)
         refresh = _refresh(town, copy, lambda: machines["warehouse"].database(f"refresh_{rows}"))
-        spark = OnSpark(engine.bulk_session, town.database("spark"), town.sources, rows)
-        in_process = InProcess(town.database("in_process"), town.sources)
+        on_spark = OnSpark(engine.bulk_session, town.database("spark"), town.sources, rows)
         others = {
             "refresh, concurrently": refresh.concurrently,
             "refresh, plain": refresh.plainly,
-            "recompute on Spark": spark.recompute,
-            "recompute in process": in_process.recompute,
+            "recompute on Spark": on_spark.recompute,
         }
+        if has_duckdb():
+            others["recompute in process"] = InProcess(town.database("in_process"), town.sources).recompute
         follower = stack.enter_context(Follower(town))
         yield Stage(rows, town, follower, limit, others, machines)
 
@@ -116,10 +125,10 @@ def _refresh(town: Town, copy: str, database: Callable[[], str]) -> Refresh:
     return Refresh(database(), VIEW, "i1", sources)
 
 
-def warm_up(stage: Stage) -> None:
+def warm_up(stage: Stage, times: int) -> None:
     progress(f"{stage.rows:,} rows: warming up")
-    for number in range(WARM_UP):
-        for k in (1, 100, 1_000):
+    for number in range(times):
+        for k in (1, min(100, stage.rows // 10), min(1_000, stage.rows // 10)):
             stage.change(k)
             stage.follower.follow()
             stage.limit.follow()
@@ -149,28 +158,31 @@ def measure(stage: Stage, batches: Sequence[int], rounds: int) -> dict[str, Samp
 
 
 def run(profile: str) -> Report:
-    sizes = SIZES[profile]
+    scale = SCALES[profile]
+    sizes = scale.sizes
     found: dict[int, dict[str, Sample]] = {}
     phases: dict[str, dict[str, float]] = {}
     with ExitStack() as stack:
         machines = stack.enter_context(servers([*SOURCES, "warehouse"]))
-        engine = stack.enter_context(Engine(SparkSettings(master="local[2]")))
+        engine = stack.enter_context(spark())
         for rows in sizes:
             with stage(rows, engine, machines) as one:
                 if rows == sizes[0]:
-                    warm_up(one)
-                found[rows] = measure(one, BATCHES, ROUNDS if rows < LARGE else ROUNDS_OF_LARGE)
+                    warm_up(one, scale.warm_up)
+                found[rows] = measure(one, scale.batches, scale.rounds if rows < LARGE else ROUNDS_OF_LARGE)
                 phases |= one.follower.phases
-    report = report_on(found, phases)
-    report.ran_on["postgres"] = machines["warehouse"].version
+        version = machines["warehouse"].version
+    report = report_on(scale, found, phases)
+    report.ran_on["postgres"] = version
     return report
 
 
-def report_on(found: dict[int, dict[str, Sample]], phases: dict[str, dict[str, float]]) -> Report:
+def report_on(scale: Scale, found: dict[int, dict[str, Sample]], phases: dict[str, dict[str, float]]) -> Report:
     sizes = list(found)
     report = Report("six", "six relations, milliseconds per batch: median (middle half)", [])
     report.columns = ["contender", *(f"{rows:,} rows" for rows in sizes)]
-    report.notes.append(f"Before the first round: {3 * WARM_UP} batches and {WARM_UP // 10} recomputations to warm up.")
+    batches, recomputations = 3 * scale.warm_up, (scale.warm_up + 9) // 10
+    report.notes.append(f"Before the first round: {batches} batches and {recomputations} recomputations to warm up.")
     if sizes[-1] >= LARGE:
         report.notes.append(
             f"At {sizes[-1]:,} rows refresh and recompute are measured once,"
@@ -178,10 +190,12 @@ def report_on(found: dict[int, dict[str, Sample]], phases: dict[str, dict[str, f
         )
     if fdw_binaries() is None:
         report.notes.append("postgres_fdw is missing here: refreshes read copies inside one database.")
+    if not has_duckdb():
+        report.notes.append("duckdb is missing here: nobody recomputes in process.")
     names = list(found[sizes[0]])
     report.rows = [[name, *(str(found[rows][name]) for rows in sizes)] for name in names]
     report.bars = _bars(found)
-    report.plots = [_plot(rows, found[rows]) for rows in sizes]
+    report.plots = [_plot(rows, found[rows], scale.batches) for rows in sizes]
     report.data = {
         "seconds": {str(rows): {name: one.seconds for name, one in samples.items()} for rows, samples in found.items()},
         "phases": phases,
@@ -202,20 +216,25 @@ def _bars(found: dict[int, dict[str, Sample]]) -> list[Bar]:
 
     small, large = 100_000, 1_000_000
     upto = (1, 10, 100, 1_000)
-    bars = [
-        Bar("refresh ÷ DyDa, 100,000 rows, k ≤ 100", ratio(small, "refresh, concurrently", upto[:3]), least=6),
-        Bar("Spark recompute ÷ DyDa, 100,000 rows, k ≤ 1,000", ratio(small, "recompute on Spark", upto), least=8),
-        Bar("in-process recompute ÷ DyDa, 100,000 rows", ratio(small, "recompute in process", upto), least=1.5),
-        Bar(
-            "DyDa ÷ the limit, k = 10,000",
-            found[small]["DyDa 10000"].median / found[small]["limit 10000"].median,
-            most=2,
-        ),
-    ]
+    in_process = "recompute in process"
+    bars = []
+    if small in found:
+        bars += [
+            Bar("refresh ÷ DyDa, 100,000 rows, k ≤ 100", ratio(small, "refresh, concurrently", upto[:3]), least=6),
+            Bar("Spark recompute ÷ DyDa, 100,000 rows, k ≤ 1,000", ratio(small, "recompute on Spark", upto), least=8),
+            Bar(
+                "DyDa ÷ the limit, k = 10,000",
+                found[small]["DyDa 10000"].median / found[small]["limit 10000"].median,
+                most=2,
+            ),
+        ]
+    if in_process in found.get(small, {}):
+        bars.append(Bar("in-process recompute ÷ DyDa, 100,000 rows", ratio(small, in_process, upto), least=1.5))
+    if in_process in found.get(large, {}):
+        bars.append(Bar("in-process recompute ÷ DyDa, 1,000,000 rows", ratio(large, in_process, upto), least=12))
     if large in found:
         bars += [
             Bar("refresh ÷ DyDa, 1,000,000 rows, k ≤ 1,000", ratio(large, "refresh, concurrently", upto), least=40),
-            Bar("in-process recompute ÷ DyDa, 1,000,000 rows", ratio(large, "recompute in process", upto), least=12),
             Bar(
                 "DyDa at 1,000,000 ÷ at 100,000, k = 1,000",
                 found[large]["DyDa 1000"].median / found[small]["DyDa 1000"].median,
@@ -225,12 +244,12 @@ def _bars(found: dict[int, dict[str, Sample]]) -> list[Bar]:
     return bars
 
 
-def _plot(rows: int, samples: dict[str, Sample]) -> Plot:
+def _plot(rows: int, samples: dict[str, Sample], batches: Sequence[int]) -> Plot:
     lines: dict[str, list[tuple[float, ...]]] = {}
     for label in ("DyDa", "limit"):
-        points = [(k, samples[f"{label} {k}"]) for k in BATCHES]
+        points = [(k, samples[f"{label} {k}"]) for k in batches]
         lines[label] = [(k, s.median * 1000, s.spread[0] * 1000, s.spread[1] * 1000) for k, s in points]
     for name, sample in samples.items():
         if not name.startswith(("DyDa", "limit")):
-            lines[name] = [(k, sample.median * 1000) for k in (BATCHES[0], BATCHES[-1])]
+            lines[name] = [(k, sample.median * 1000) for k in (batches[0], batches[-1])]
     return Plot(f"six relations × {rows:,}", "changes in a batch", "milliseconds", lines, "xy")

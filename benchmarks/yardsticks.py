@@ -5,13 +5,13 @@ Each is given what it needs to be good: indexes, statistics, big fetches, Arrow.
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-import duckdb
 import psycopg2
 import pyarrow as pa
 import pyarrow.csv
@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from benchmarks.measuring import Stopwatch
 from benchmarks.relations import SOURCES, TABLES, view_over
 
-__all__ = ["InProcess", "OnSpark", "Refresh", "execute"]
+__all__ = ["InProcess", "OnSpark", "Refresh", "execute", "has_duckdb"]
 
 ARROW = {"id": pa.int32(), "a": pa.int32(), "b": pa.int32(), "c": pa.string()}
 COLUMNS = {"i1": "int", "b1": "int", "c2": "text", "c3": "text", "b4": "int", "b5": "int", "c6": "text"}
@@ -107,6 +107,11 @@ def _written(url: str, table: str, batches: Iterable[pa.RecordBatch]) -> int:
     return rows
 
 
+def has_duckdb() -> bool:
+    """It comes with `.[bench]` only."""
+    return importlib.util.find_spec("duckdb") is not None
+
+
 class InProcess:
     """DuckDB over Arrow tables that COPY has brought, and the result pushed back: no cluster, no state."""
 
@@ -115,6 +120,8 @@ class InProcess:
         self.urls = {table: sources[name] for name, tables in SOURCES.items() for table in tables}
 
     def recompute(self) -> float:
+        import duckdb
+
         with Stopwatch() as watch, closing(duckdb.connect()) as database:
             for table in TABLES:
                 database.register(table, _read(self.urls[table], table))

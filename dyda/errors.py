@@ -5,6 +5,8 @@ The command line prints `str(error)` and exits with `error.exit_code`; it never 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 __all__ = [
     "BrokenUnit",
     "ConfigurationError",
@@ -19,6 +21,7 @@ __all__ = [
     "NotInstallable",
     "PositionMoved",
     "ProjectBusy",
+    "RefusedFiles",
     "RelationRefused",
     "RequestFailed",
     "SameDatabase",
@@ -78,21 +81,51 @@ class UnsupportedSql(DydaError):
         self.view = view
         self.line = line
 
+    fragment = ""
+    """What Spark said that it is about, in its words, where no line is known yet."""
+
+
+class RefusedFiles(DydaError):
+    """Several files are wrong: everything that was found, so that it can be corrected at once."""
+
+    def __init__(self, errors: Sequence[DydaError]) -> None:
+        self.errors = tuple(errors)
+        self.what = "\n\n".join(str(error) for error in errors)  # each is short; all of them are not cut
+        self.remedy = f"\n{len(errors)} errors. Nothing was changed."
+        Exception.__init__(self, self.what)
+
+    @property
+    def in_one_line(self) -> str:
+        return " ".join(error.in_one_line for error in self.errors)
+
 
 class UnknownRelation(DydaError):
     """A relation that the source does not have."""
+
+    written: tuple[str, ...] = ()
+    """Its name as a view's text has it."""
 
 
 class UnknownColumn(DydaError):
     """A column that the relation does not have; the message lists those it has.
 
-    `column` of `relation` (its name as text) is what is missing, where a text says which relation it means.
+    `relations` are those of the sources that `column` was looked for in, by name, with the columns that they have.
+    `relation` is the one that a text means, where it says so.
     """
 
-    def __init__(self, what: str, remedy: str = "", *, relation: str | None = None, column: str | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        remedy: str = "",
+        *,
+        column: str = "",
+        relation: str | None = None,
+        relations: Mapping[str, frozenset[str]] | None = None,
+    ) -> None:
         super().__init__(what, remedy)
-        self.relation = relation
         self.column = column
+        self.relation = relation
+        self.relations = relations or {}
 
 
 class UnknownView(DydaError):
@@ -196,6 +229,11 @@ class PositionMoved(DydaError):
 
 class RequestFailed(DydaError):
     """What the running daemon was asked to do did not succeed; the message is the daemon's."""
+
+    def __init__(self, what: str, remedy: str = "") -> None:
+        Exception.__init__(self, what)  # it was made fit to be read where it was raised
+        self.what = what
+        self.remedy = remedy
 
 
 class NotInstallable(DydaError):

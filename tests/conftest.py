@@ -1,7 +1,8 @@
 """Real PostgreSQL for every test: one embedded server per pytest worker, fresh databases on it, servers of one's own.
 
 DYDA_TEST_POSTGRES=postgresql://… lets `database` use another server (its role must be allowed to create databases);
-DYDA_TEST_POSTGRES_VERSION=16 lets all embedded servers be the older PostgreSQL that the same package carries.
+DYDA_TEST_POSTGRES_VERSION=16 lets all embedded servers be the older PostgreSQL that the same package carries;
+DYDA_TEST_POSTGRES_BIN=/usr/lib/postgresql/15/bin lets them be the one that is installed there (`make versions`).
 """
 
 from __future__ import annotations
@@ -28,10 +29,26 @@ from dyda.engine import Engine
 from dyda.settings import SparkSettings
 from tests.classes import share_classes
 
-VERSION = int(os.environ.get("DYDA_TEST_POSTGRES_VERSION", embedded.VERSION))
+PROGRAMS = Path(os.environ["DYDA_TEST_POSTGRES_BIN"]) if "DYDA_TEST_POSTGRES_BIN" in os.environ else None
+
+
+def _version(programs: Path) -> int:
+    shown = subprocess.run([str(programs / "postgres"), "--version"], capture_output=True, text=True, check=True)
+    return int(re.findall(r"\d+", shown.stdout)[0])
+
+
+VERSION = (
+    _version(PROGRAMS) if PROGRAMS is not None else int(os.environ.get("DYDA_TEST_POSTGRES_VERSION", embedded.VERSION))
+)
+_carried = embedded.binaries
+
+
+def _binaries(version: int = embedded.VERSION) -> Path:
+    return PROGRAMS if PROGRAMS is not None and version == VERSION else _carried(version)
 
 
 def pytest_configure() -> None:
+    embedded.binaries = _binaries
     share_classes()
 
 
@@ -53,7 +70,13 @@ class Server:
         self.version = version
         self.environment = environment or {}
         self.process: subprocess.Popen[bytes] | None = None
-        embedded.create(self.folder, {"log_min_messages": "warning", **(settings or {})}, version)
+        lines = {"log_min_messages": "warning", **(settings or {})}
+        embedded.create(self.folder, lines, version)
+        if version < 16:  # its initdb has no --set
+            with (self.folder / "data" / "postgresql.conf").open("a") as configuration:
+                configuration.writelines(
+                    f"{name} = '{value}'\n" for name, value in {**embedded.DEFAULT_SETTINGS, **lines}.items()
+                )
 
     def url(self, database: str = "postgres") -> str:
         return embedded.EmbeddedServer.url(self.folder, database)
@@ -161,7 +184,7 @@ def fresh_databases(request: pytest.FixtureRequest) -> Iterator[Callable[..., st
     def create(hint: str = "db") -> str:
         name = f"{re.sub('[^a-z0-9_]', '_', hint.lower())[:30]}_{uuid.uuid4().hex[:12]}"
         # Copying files takes a third of the time, and thousands of databases are made; only newer servers know it.
-        strategy = "" if other else " STRATEGY file_copy"
+        strategy = "" if other or VERSION < 15 else " STRATEGY file_copy"
         _administer(administration, "CREATE DATABASE {}" + strategy, name)
         created.append(name)
         parts = urllib.parse.urlsplit(administration)

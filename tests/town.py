@@ -24,7 +24,9 @@ from tests.judge import Judge, all_printed, printed
 class Town:
     """`source("crm", "CREATE TABLE …")`, `view("v", "SELECT …")`, `apply()`, `settle()`, `check()`."""
 
-    def __init__(self, folder: Path, database: Callable[[str], str], engine: Engine, maintenance: str = "") -> None:
+    def __init__(
+        self, folder: Path, database: Callable[[str], str], engine: Engine | None, maintenance: str = ""
+    ) -> None:
         self.folder = folder
         self.database = database
         self.engine = engine
@@ -83,6 +85,20 @@ class Town:
 
     def apply(self) -> dict[str, Any]:
         return commands.apply(self.folder, lambda plan: True, lambda text, done, total: None, engine=self.engine)
+
+    def apply_somewhere(self) -> None:
+        """Here if the town has a Spark, else in a process that has one."""
+        if self.engine is not None:
+            self.apply()
+        else:
+            self.run("apply", "--yes", timeout=600)
+
+    def settle_somewhere(self) -> None:
+        """Run cycles until nothing is left to do: here if the town has a Spark, else in a process that has one."""
+        if self.engine is not None:
+            self.settle()
+        else:
+            self.run("daemon", "--until-idle", timeout=600)
 
     @contextmanager
     def house(self) -> Iterator[House]:

@@ -52,7 +52,7 @@ def read_what_is_left(
         try:
             definition = parse_view(name, sql, with_lost, plain_numeric=plain_numeric)
         except UnknownColumn as error:
-            if error.relation is None or error.column is None:
+            if error.relation is None:
                 return Broken(error.what)
             lost.setdefault(error.relation, []).append(error.column)
         except DydaError as error:

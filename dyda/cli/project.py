@@ -58,7 +58,7 @@ def sources_group(context: click.Context) -> None:
 
 @sources_group.command("check")
 def sources_check() -> None:
-    """Test reach, rights and capture, and print the GRANT that is missing."""
+    """Test reach, rights and capture, and print the statement that is missing."""
     from dyda import commands
 
     answer = commands.sources_check(common().folder)

@@ -8,19 +8,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dyda.commands.knowledge import CHANGED, knowledge_to_apply, plan_knowledge
+from dyda.commands.checking import CheckedFiles, check_files
+from dyda.commands.knowledge import CHANGED, plan_knowledge
 from dyda.commands.recovering import recover
-from dyda.commands.texts import ViewTexts, read_as_rendered, readers_of, rehearsed
+from dyda.commands.texts import readers_of
 from dyda.commands.work import Progress, attach, bring_about, hand_over, release
 from dyda.engine import Engine
 from dyda.errors import DydaError, MissingRights, SourceBusy, SourceUnreachable
 from dyda.house import House
 from dyda.maintenance import Maintainer, Target
+from dyda.maintenance.live import Known, load
 from dyda.model.algebra import scans
 from dyda.project import Project
 from dyda.warehouse import Warehouse
 
-__all__ = ["ApplyPlan", "apply", "execute_apply", "plan_apply"]
+__all__ = ["ApplyPlan", "apply", "execute_apply", "execute_check", "plan_apply"]
 
 KNOWLEDGE = {
     "create": "created",
@@ -51,6 +53,11 @@ class ApplyPlan:
     def empty(self) -> bool:
         return not (self.create or self.change or self.drop or self.recover) and self.knowledge not in CHANGED
 
+    @property
+    def reads(self) -> bool:
+        """Whether there are files that were not read yet as they are now."""
+        return bool(self.create or self.change) or self.knowledge in CHANGED
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -67,12 +74,14 @@ def apply(
     progress: Progress = lambda text, done, total: None,
     engine: Engine | None = None,
 ) -> dict[str, Any]:
-    """Show the plan to `confirm` and, if it agrees, carry it out: here, or by the daemon that runs."""
+    """Read the files, show the plan to `confirm` and, if it agrees, carry it out: here, or by the daemon that runs."""
     with House.open(folder, engine) as house:
         plan = _plan(house, house.project)
         if plan.empty:
             _bring_capture_up_to_date(house)
             return _answer(house.warehouse, plan)
+        if plan.reads and hand_over(house, "check", {}, progress) is None:
+            _check(house, house.project, plan, load(house))
         if not confirm(plan):
             return {"cancelled": True}
         answer = hand_over(house, "apply", {}, progress)
@@ -94,16 +103,9 @@ def execute_apply(maintainer: Maintainer, project: Project, progress: Progress) 
     """Carry out what `project`'s files ask for. Every new text is checked before the first one is built."""
     house = maintainer.house
     plan = _plan(house, project)
-    knowledge = knowledge_to_apply(house, project, maintainer.known, plan.knowledge)
     reasons = dict.fromkeys(plan.create, "created") | dict.fromkeys(plan.change, "its file changed")
-    texts = ViewTexts(house, project.view_files)
-    definitions = {}
-    for name in reasons:
-        with rehearsed(name):
-            definitions[name] = texts.read(name, project.view_files[name])
-            outputs = house.engine.analyse(definitions[name])
-            house.warehouse.check_types(name, [output.warehouse_type for output in outputs])
-            read_as_rendered(definitions[name], house.engine.numeric)
+    files = _check(house, project, plan, maintainer.known)
+    definitions, knowledge = files.definitions, files.knowledge
     # What reads a source that the project no longer has cannot come along with a build: it goes first. The others go
     # when everything else has succeeded, so that a view that cannot be built costs nobody another one.
     records = {record.name: record for record in house.warehouse.views()}
@@ -129,6 +131,16 @@ def execute_apply(maintainer: Maintainer, project: Project, progress: Progress) 
     _drop(maintainer, [name for name in plan.drop if name not in lost])
     release(maintainer)
     return _answer(house.warehouse, plan)
+
+
+def execute_check(maintainer: Maintainer, project: Project) -> dict[str, Any]:
+    """Read the files that `project` would have applied, and change nothing."""
+    _check(maintainer.house, project, _plan(maintainer.house, project), maintainer.known)
+    return {}
+
+
+def _check(house: House, project: Project, plan: ApplyPlan, known: Known) -> CheckedFiles:
+    return check_files(house, project, known, [*plan.create, *plan.change], plan.knowledge)
 
 
 def _drop(maintainer: Maintainer, names: Iterable[str]) -> None:

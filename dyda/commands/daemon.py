@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dyda.commands.apply import execute_apply
+from dyda.commands.apply import execute_apply, execute_check
 from dyda.commands.decisions import DECISIONS
 from dyda.commands.views import execute_resync
 from dyda.commands.waiting import PATIENCE, wait_for_turn
@@ -142,14 +142,17 @@ def _serve_request(folder: Path, maintainer: Maintainer, log: Callable[[str], No
 
     try:
         match request.verb:
-            case "apply":
+            case "apply" | "check":
                 project = Project.load(folder)
                 if project.settings != maintainer.house.project.settings:
                     raise DydaError(
                         "dyda.toml has changed since the daemon was started",
                         "Restart it, then apply: dyda stop, dyda daemon",
                     )
-                result = execute_apply(maintainer, project, progress)
+                if request.verb == "apply":
+                    result = execute_apply(maintainer, project, progress)
+                else:
+                    result = execute_check(maintainer, project)
             case "resync":
                 result = execute_resync(maintainer, str(request.arguments["name"]), progress)
             case verb if verb in DECISIONS:

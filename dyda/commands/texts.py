@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from dyda.errors import ConfigurationError, UnsupportedSql
+from dyda.errors import ConfigurationError, DydaError, UnsupportedSql
 from dyda.house import House
 from dyda.model.algebra import ViewDefinition, in_place, scans
 from dyda.model.parse import parse_view, referenced_views
@@ -99,9 +99,17 @@ def _frames() -> int:
     return count
 
 
+def _views_in(name: str, text: str) -> set[str]:
+    """The views that a text names; none if it cannot be read, which is told when it is checked."""
+    try:
+        return {found for found, _ in referenced_views(name, text)}
+    except DydaError:
+        return set()
+
+
 def readers_of(files: Mapping[str, str], names: set[str]) -> set[str]:
     """The views that stand on any of these, at any height."""
-    below = {name: {found for found, _ in referenced_views(name, text)} for name, text in files.items()}
+    below = {name: _views_in(name, text) for name, text in files.items()}
     found: set[str] = set()
     while more := {name for name, read in below.items() if read & (names | found)} - found:
         found |= more

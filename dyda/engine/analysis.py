@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from dyda.engine.failures import short_message
+from dyda.engine.refusals import refused_by_spark
 from dyda.errors import UnsupportedSql
 from dyda.model.algebra import ColumnRef
 from dyda.model.types import warehouse_type
@@ -38,11 +39,9 @@ def analyse_blocks(session: SparkSession, blocks: Sequence[JoinBlock]) -> list[O
     try:
         plan = session.sql(" UNION ALL ".join(_query(one) for one in blocks))
         types = [field.dataType.simpleString() for field in plan.schema.fields]
-    except (AnalysisException, ParseException) as error:
-        raise UnsupportedSql(block.view, _restore_names(blocks, short_message(error))) from None
     except PySparkException as error:
-        # Constant expressions are evaluated during analysis: 1 / 0, CAST('x' AS INT).
-        raise UnsupportedSql(block.view, _restore_names(blocks, short_message(error))) from None
+        # Also what constant expressions raise, which are evaluated during analysis: 1 / 0, CAST('x' AS INT).
+        raise refused_by_spark(block.view, error, partial(_restore_names, blocks)) from None
     written = session._jvm.org.apache.spark.sql.catalyst.expressions.Cast.USER_SPECIFIED_CAST()  # type: ignore[union-attr]
     _refuse_undefined(block, plan._jdf.queryExecution().analyzed(), written)
     outputs = []

@@ -66,7 +66,7 @@ def _others(house: House, known: Known, taken: Collection[str]) -> Iterator[tupl
 def _moved(polled: Poll, record: ViewRecord, definition: ViewDefinition) -> list[Moved]:
     """The changes that the view has yet to see."""
     return [
-        Moved(change, queued.message.committed_at)
+        Moved(change, queued.message.committed_at, queued.number)
         for queued in polled.moving
         if (position := record.positions.get(queued.message.source)) is not None
         and not position.includes(queued.message.xid)

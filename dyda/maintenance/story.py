@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dyda.model.message import SchemaChange, Truncation
+from dyda.model.schema_change import RenameColumn, RenameRelation
 from va import Adaptation, Reaggregate
 from vs import Broken, Holds, Rewritten
 
-__all__ = ["Moved", "because", "story"]
+__all__ = ["Moved", "because", "changed", "story"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Moved:
 
     change: SchemaChange | Truncation
     committed_at: datetime.datetime | None
+    message: int | None = None
+    """Its number in the queue."""
 
     @property
     def command(self) -> str:
@@ -51,16 +54,7 @@ def story(
 ) -> dict[str, Any]:
     """The details of a version: `queries` were put to sources, `rows` were written, in so many `seconds`."""
     told: dict[str, Any] = {
-        "changes": [
-            {
-                "source": one.change.relation.source,
-                "relation": str(one.change.relation),
-                "command": one.command,
-                "ddl": one.ddl,
-                "committed_at": one.at,
-            }
-            for one in moved
-        ],
+        "changes": [changed(one) for one in moved],
         "followed": list(judgement.followed),
         "adaptation": {
             "kind": adaptation.kind,
@@ -80,6 +74,27 @@ def story(
     else:
         told["components"] = []
     return told
+
+
+def changed(moved: Moved) -> dict[str, Any]:
+    """One change as a version's details have it."""
+    return {
+        "source": moved.change.relation.source,
+        "relation": str(moved.change.relation),
+        "command": moved.command,
+        "ddl": moved.ddl,
+        "committed_at": moved.at,
+        "message": moved.message,
+        "renamed": _renamed(moved.change),
+    }
+
+
+def _renamed(change: SchemaChange | Truncation) -> dict[str, Any]:
+    """What has another name since: columns by their old names, and the relation itself."""
+    steps = change.steps if isinstance(change, SchemaChange) else ()
+    columns = {step.old: step.new for step in steps if isinstance(step, RenameColumn)}
+    relation = next((str(step.new) for step in steps if isinstance(step, RenameRelation)), None)
+    return {"columns": columns, "relation": relation}
 
 
 def because(judgement: Broken, moved: Sequence[Moved], refused: str | None = None) -> str:

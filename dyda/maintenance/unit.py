@@ -186,7 +186,7 @@ class UnitWork:
     def _moved(self, view: LiveView) -> list[Moved]:
         """What the unit's messages changed under the view other than by row images."""
         return [
-            Moved(change, queued.message.committed_at)
+            Moved(change, queued.message.committed_at, queued.number)
             for queued in self.unit.messages
             if queued.message.kind != "data" and not view.has(queued.message.source, queued.message.xid)
             for change in queued.message.changes

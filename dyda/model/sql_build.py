@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dyda.errors import NotComputable, RelationRefused, UnknownRelation, UnknownView
+from dyda.errors import ConfigurationError, NotComputable, RelationRefused, UnknownRelation, UnknownView
 from dyda.model.algebra import (
     ColumnRef,
     Derived,
@@ -175,7 +175,7 @@ class Builder:
             else:
                 node = self.scan(source, alias)
         facts = {ref.column: known for ref, known in column_facts(node).items()}
-        relation = str(node.relation.name) if isinstance(node, Scan) else None
+        relation = node.relation.name if isinstance(node, Scan) else None
         return node, Scope(self.text, [Source(name, alias, facts, parts, relation)], item_names=items)
 
     def joined(self, joined: Joined, aliases: dict[int, str], items: frozenset[str]) -> tuple[Node, Scope]:
@@ -209,9 +209,12 @@ class Builder:
         source, *schema, table = occurrence.parts
         try:
             return Scan(alias, self.resolve(source, schema[0] if schema else None, table))
-        except (UnknownRelation, RelationRefused) as error:
+        except (UnknownRelation, RelationRefused, ConfigurationError) as error:
             place = self.text.place(self.text.offset(occurrence.span.start))
-            raise type(error)(f"{place}: {error.what}", error.remedy) from None
+            told = type(error)(f"{place}: {error.what}", error.remedy)
+            if isinstance(told, UnknownRelation):
+                told.written = occurrence.parts
+            raise told from None
 
     def view(self, occurrence: Occurrence, alias: str) -> Derived:
         """The definition of another view, put in place under aliases of its own."""
@@ -233,6 +236,10 @@ class Builder:
                 f"{name} is neither a common table expression here nor another view of this project",
                 "Write source.table or source.schema.table, or the name of another view.",
             ) from None
+        except ConfigurationError as error:
+            if error.what.startswith("views/"):  # it is about a view further below
+                raise
+            raise ConfigurationError(f"{self.text.place(offset)}: {error.what}", error.remedy) from None
         self.count(sum(1 for _ in scans(definition.tree)), occurrence)
         names = {one: self.aliases.copied(one) for one in aliases_of(definition.tree)}
         self.inherited.append(inherited(definition, alias, names))

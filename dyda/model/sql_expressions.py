@@ -197,6 +197,7 @@ def _tree(text: SqlText, span: Span, puts: Puts) -> exp.Expr:
     try:
         trees = Spark().parser().parse(words, text.text)
     except ParseError as error:
+        _refuse_open_case(text, span)
         detail = error.errors[0] if error.errors else {}
         found = str(detail.get("highlight") or "")
         where = next((w.start for w in words[1:] if w.line == detail.get("line")), text.offset(span.start))
@@ -206,11 +207,33 @@ def _tree(text: SqlText, span: Span, puts: Puts) -> exp.Expr:
             "Check it against Spark SQL; put unusual names in backticks.",
         ) from None
     select = trees[0] if len(trees) == 1 else None
-    if not isinstance(select, exp.Select) or len(select.expressions) != 1 or len(select.args.get("joins") or ()):
+    if not isinstance(select, exp.Select) or len(select.expressions) != 1:
         raise text.refusal(text.offset(span.start), "the expression cannot be read", "Put unusual names in backticks.")
+    clauses = [name for name, value in select.args.items() if value and name not in ("expressions", "kind")]
+    if clauses:  # words that would be dropped silently with it
+        what = "SELECT … INTO is not supported in a view" if clauses == ["into"] else "the expression cannot be read"
+        remedy = (
+            "Leave it out: a view is called like its file."
+            if clauses == ["into"]
+            else "Put unusual names in backticks."
+        )
+        raise text.refusal(text.offset(span.start), what, remedy)
     tree = select.expressions[0]
     assert isinstance(tree, exp.Expr)
     return tree
+
+
+def _refuse_open_case(text: SqlText, span: Span) -> None:
+    opened: list[int] = []
+    for index in range(span.start, span.stop):
+        if text.kind(index - 1) is TokenType.DOT:
+            continue
+        if text.kind(index) is TokenType.CASE:
+            opened.append(index)
+        elif text.kind(index) is TokenType.END and opened:
+            opened.pop()
+    if opened:
+        raise text.refusal(text.offset(opened[-1]), "this CASE has no END", "Write CASE WHEN … THEN … END.")
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from dyda.model.sql_foreign import refuse_foreign
 from dyda.model.sql_functions import AGGREGATES, CHANGING, GENERATORS, MAINTAINED, WINDOWS
 from dyda.model.sql_text import SqlText, TokenType
 
@@ -54,8 +55,12 @@ _STATEMENTS = {
 def refuse_everywhere(text: SqlText) -> None:
     """Refuse what can stand at any place: other statements, functions, parameters."""
     _refuse_statement(text)
+    text.refuse_unbalanced()
     for index in range(len(text.words)):
-        named = text.kind(index - 1) is TokenType.DOT or text.shown(index).startswith("`")
+        quoted = text.shown(index).startswith("`")
+        named = quoted or text.kind(index - 1) is TokenType.DOT
+        if not quoted:
+            refuse_foreign(text, index)
         if not named:
             _refuse_keyword(text, index)
         called = text.is_name(index) and text.kind(index + 1) is TokenType.L_PAREN

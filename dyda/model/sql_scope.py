@@ -9,12 +9,16 @@ from typing import TypeAlias
 from dyda.errors import UnknownColumn, UnknownRelation
 from dyda.model.algebra import ColumnRef, Expression
 from dyda.model.facts import COMPUTED, Facts
+from dyda.model.relation import RelationName
 from dyda.model.sql_text import SqlText
 
 __all__ = ["RESERVED", "GroupScope", "Scope", "Source"]
 
 RESERVED = ("#count", "#xid")
 """Columns that row images are delivered with."""
+
+SYSTEM_COLUMNS = frozenset({"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"})
+"""Of every table of PostgreSQL: they say where a row version is, and change without any change of the row."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,8 @@ class Source:
     columns: dict[str, Facts]
     parts: tuple[str, ...] = ()
     """The whole name, if it may qualify columns because no alias is written."""
-    relation: str | None = None
-    """The relation that it is, if it is one of a source."""
+    relation: RelationName | None = None
+    """What it is, if it is a relation of a source."""
 
     def answers(self, qualifier: Sequence[str]) -> bool:
         """Whether `qualifier` names it: its alias, or without one its name or the end of its name."""
@@ -98,13 +102,20 @@ class Scope:
                 f"There is: {', '.join(source.shown for source in self.sources)}.",
             )
         holders = [source for source in sources if name in source.columns]
+        if not holders and name in SYSTEM_COLUMNS:
+            raise UnknownColumn(
+                f"{self.text.place(offset)}: {'.'.join(parts)} is a system column of PostgreSQL; no view can read it",
+                "Leave it out; what tells rows apart is the table's key.",
+            )
         if not holders:
             having = "; ".join(f"{s.shown} has: {', '.join(s.columns)}" for s in sources)
+            known = {str(s.relation): frozenset(s.columns) for s in sources if s.relation is not None}
             raise UnknownColumn(
                 f"{self.text.place(offset)}: there is no column {name!r} here; {having}",
                 self._hint(name, sources),
-                relation=sources[0].relation if len(sources) == 1 else None,
                 column=name,
+                relation=next(iter(known), None) if len(sources) == 1 else None,
+                relations=known,
             )
         if len(holders) > 1:
             written = [ColumnRef(source.name, name) for source in holders if source.name is not None]
@@ -143,6 +154,8 @@ class Scope:
     def _hint(self, name: str, sources: Iterable[Source]) -> str:
         if name in self.item_names:
             return "It names a select item: repeat the item's expression here."
+        if any(source.name == name for source in sources):
+            return f"{name} is a relation here, not a column: write {name}.* or one of its columns."
         alike = [column for source in sources for column in source.columns if column.lower() == name.lower()]
         if alike:
             return f"Quote it to keep its capitals: `{alike[0]}`."

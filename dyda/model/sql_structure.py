@@ -77,7 +77,10 @@ class _Reader:
         at = self.at
         name = self.identifier("the name of a common table expression")
         columns = self.names() if self.kind() is TokenType.L_PAREN else ()
-        if self.take(TokenType.ALIAS) and self.kind() is not TokenType.L_PAREN:
+        written = self.take(TokenType.ALIAS)
+        if self.is_word("MATERIALIZED") or (self.kind() is TokenType.NOT and self.is_word("MATERIALIZED", 1)):
+            raise self.unsupported("[NOT] MATERIALIZED", "Write: WITH name AS (SELECT …).")
+        if written and self.kind() is not TokenType.L_PAREN:
             raise self.refusal(f"'(' is missing{self._here()}", "Write: WITH name AS (SELECT …).")
         query = self.enclosed()
         definition = Definition(name, columns, query, at)
@@ -129,8 +132,15 @@ class _Reader:
         if not self.take(TokenType.SELECT):
             refuse_beginning(self.text, self.at, self.end)
         distinct = self.take(TokenType.DISTINCT)
+        if distinct and self.kind() is TokenType.ON and self.text.kind(self.at + 1) is TokenType.L_PAREN:
+            raise self.unsupported(
+                "DISTINCT ON (…)",
+                "Write GROUP BY with min(…) or max(…), or keep each row for which NOT EXISTS (SELECT … a better one).",
+            )
         if not distinct:
             self.take(TokenType.ALL)
+        if self.is_word("TOP") and self.text.kind(self.at + 1) is TokenType.NUMBER:
+            raise self.unsupported("TOP", CLAUSES[TokenType.LIMIT][1])
         items = [self.expression("a select item")]
         while self.take(TokenType.COMMA):
             items.append(self.expression("a select item"))
@@ -155,6 +165,8 @@ class _Reader:
     def groups(self) -> tuple[tuple[Span, ...], bool]:
         if self.take(TokenType.ALL):
             return (), True
+        if self.kind() is TokenType.DISTINCT:
+            raise self.unsupported("GROUP BY DISTINCT", "Write GROUP BY: each group is there once.")
         keys = [self.expression("a grouping expression")]
         while self.take(TokenType.COMMA):
             keys.append(self.expression("a grouping expression"))
@@ -202,6 +214,8 @@ class _Reader:
 
     def occurrence(self) -> Occurrence:
         start = self.at
+        if self.is_word("ONLY") and self.text.is_name(self.at + 1) and self.text.kind(self.at + 2) is TokenType.DOT:
+            raise self.unsupported("ONLY", "A relation is read with its partitions and children: leave it out.")
         parts = [self.identifier("a relation")]
         while self.take(TokenType.DOT):
             parts.append(self.identifier("a relation"))
@@ -357,12 +371,19 @@ class _Reader:
 
     def identifier(self, what: str) -> str:
         if self.at >= self.end or not self.text.is_name(self.at):
-            raise self.refusal(f"{what} is missing{self._here()}", "Write its name, in backticks if it is unusual.")
+            remedy = "Write its name, in backticks if it is unusual."
+            if self.at < self.end and self.text.shown(self.at).startswith('"'):
+                remedy = f"Write it in backticks: `{self.text.shown(self.at)[1:-1]}`."
+            raise self.refusal(f"{what} is missing{self._here()}", remedy)
         self.at += 1
         return self.text.name(self.at - 1)
 
     def kind(self) -> TokenType | None:
         return self.text.kind(self.at) if self.at < self.end else None
+
+    def is_word(self, word: str, further: int = 0) -> bool:
+        """Whether this word, or one further on, is `word`, which is no keyword everywhere."""
+        return self.at + further < self.end and self.text.shown(self.at + further).upper() == word
 
     def take(self, kind: TokenType) -> bool:
         if self.kind() is not kind:

@@ -134,10 +134,36 @@ class SqlText:
         return found
 
     def closing(self, index: int) -> int:
-        """The index of the parenthesis that closes the one at `index`."""
-        if index not in self._pairs:
-            raise self.refusal(self.offset(index), "a parenthesis is not closed", "Close it.")
+        """The index of the parenthesis that closes the one at `index`; unbalanced texts are refused before."""
         return self._pairs[index]
+
+    def refuse_unbalanced(self) -> None:
+        """Refuse parentheses and brackets that do not match, before what lies between them is misread."""
+        opened: list[int] = []
+        for index, word in enumerate(self.words):
+            if word.token_type in _CLOSED_BY:
+                opened.append(index)
+            elif word.token_type in _CLOSED_BY.values():
+                closing = self.shown(index)
+                if not opened:
+                    raise self.refusal(
+                        word.start,
+                        f"the parentheses are unbalanced: this {closing!r} closes nothing",
+                        "Remove it, or write the opening one before it.",
+                    )
+                if _CLOSED_BY[self.words[opened[-1]].token_type] is not word.token_type:
+                    raise self._not_closed(opened[-1], f"before the {closing!r} on line {self.line(word.start)}")
+                opened.pop()
+        if opened:
+            raise self._not_closed(opened[-1], "before the end")
+
+    def _not_closed(self, index: int, by: str) -> UnsupportedSql:
+        before = f" after {self.shown(index - 1)!r}" if index else ""
+        return self.refusal(
+            self.offset(index),
+            f"the parentheses are unbalanced: the {self.shown(index)!r}{before} is not closed {by}",
+            f"Write the {_CLOSING_SIGN[self.shown(index)]!r} where it ends.",
+        )
 
     def opening(self, index: int) -> int:
         """The index of the parenthesis that the one at `index` closes; -1 if there is none."""
@@ -198,6 +224,8 @@ class SqlText:
         return UnsupportedSql(self.view, "the text cannot be read", "Check its quotes, backticks and comments.")
 
 
+_CLOSED_BY = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
+_CLOSING_SIGN = {"(": ")", "[": "]"}
 _QUOTED = re.compile(
     r"""--[^\n]*|r'[^']*'|r"[^"]*"|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|(?P<open>/\*|['"`])""",
     re.DOTALL | re.IGNORECASE,

@@ -162,9 +162,8 @@ def translated(source: str, relations: Iterable[object], sqlstate: str | None, w
     if code in BUSY:
         return SourceBusy(source, why)
     if code == "42501":
-        return MissingRights(
-            f"source {source}: {why}", "`dyda sources check` prints the GRANT that is missing.", source
-        )
+        statement = "ALTER ROLE … BYPASSRLS" if "row-level security" in why else "statement"
+        return MissingRights(f"source {source}: {why}", f"`dyda sources check` prints the {statement} to run.", source)
     return SourceUnreachable(source, why)
 
 

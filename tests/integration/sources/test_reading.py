@@ -195,9 +195,10 @@ def test_R3_row_security_is_an_error_and_never_a_subset(ground: Ground, database
         try:
             with (
                 reader.source.open([relation.name]) as snapshot,
-                pytest.raises(MissingRights, match="row-level security"),
+                pytest.raises(MissingRights, match="row-level security") as refused,
             ):
                 snapshot.lookup(relation, ["a"], ["a"], pa.table({"a": ["1", "2"]}))
+            assert refused.value.remedy == "`dyda sources check` prints the ALTER ROLE … BYPASSRLS to run."
             findings = reader.source.check([("public", "t")])
             assert [f.remedy for f in findings if f.level == "error"] == [f'ALTER ROLE "{role}" BYPASSRLS;']
         finally:

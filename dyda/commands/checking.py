@@ -1,0 +1,86 @@
+"""Reads all new and changed files before anything is asked or done, and tells everything that is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from dyda.commands.knowledge import KnowledgeToApply, knowledge_to_apply
+from dyda.commands.renames import with_renames
+from dyda.commands.texts import ViewTexts, read_as_rendered, rehearsed
+from dyda.errors import (
+    ConfigurationError,
+    DydaError,
+    NotComputable,
+    RefusedFiles,
+    RelationRefused,
+    UnknownColumn,
+    UnknownRelation,
+    UnsupportedSql,
+)
+from dyda.house import House
+from dyda.maintenance.live import Known
+from dyda.model.algebra import ViewDefinition
+from dyda.model.sql_places import line_of
+from dyda.project import Project
+
+__all__ = ["CheckedFiles", "check_files"]
+
+ABOUT_FILES = (ConfigurationError, NotComputable, RelationRefused, UnknownColumn, UnknownRelation, UnsupportedSql)
+"""What is wrong with a file itself. A source or a Spark that does not answer ends the check at once."""
+
+
+@dataclass(frozen=True)
+class CheckedFiles:
+    """What the files say: the definitions of new and changed views, and the knowledge if it is to be read."""
+
+    definitions: dict[str, ViewDefinition]
+    knowledge: KnowledgeToApply | None
+
+
+def check_files(house: House, project: Project, known: Known, names: Iterable[str], knowledge: str) -> CheckedFiles:
+    """Read knowledge.toml and the files of the views `names`; one error that tells all that is wrong with them."""
+    errors: dict[str, DydaError] = {}
+    definitions: dict[str, ViewDefinition] = {}
+    read: KnowledgeToApply | None = None
+    with _noted(house, errors):
+        read = knowledge_to_apply(house, project, known, knowledge)
+    texts = ViewTexts(house, project.view_files)
+    for name in names:
+        with _noted(house, errors), rehearsed(name):
+            definitions[name] = texts.read(name, project.view_files[name])
+    for name, definition in definitions.items():
+        with _noted(house, errors), rehearsed(name), _placed(project.view_files[name]):
+            outputs = house.engine.analyse(definition)
+            house.warehouse.check_types(name, [output.warehouse_type for output in outputs])
+            read_as_rendered(definition, house.engine.numeric)
+    if len(errors) > 1:
+        raise RefusedFiles(list(errors.values()))
+    for error in errors.values():
+        raise error
+    return CheckedFiles(definitions, read)
+
+
+@contextmanager
+def _noted(house: House, errors: dict[str, DydaError]) -> Iterator[None]:
+    """Keep the error for later, once: a view above another one meets the other's errors, too."""
+    try:
+        yield
+    except ABOUT_FILES as error:
+        told = with_renames(house, error)
+        errors.setdefault(str(told), told)
+
+
+@contextmanager
+def _placed(text: str) -> Iterator[None]:
+    """Add the line to what Spark says of the text."""
+    try:
+        yield
+    except UnsupportedSql as error:
+        line = line_of(text, error.fragment) if error.line is None and error.fragment else None
+        if line is None:
+            raise
+        raise UnsupportedSql(
+            error.view, error.what.removeprefix(f"views/{error.view}.sql: "), error.remedy, line
+        ) from None

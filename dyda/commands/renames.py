@@ -1,0 +1,82 @@
+"""Names that a file still has and its source no longer: which message renamed them, and to what.
+
+What was installed is told by the versions of the views; what waits is in the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dyda.errors import DydaError, UnknownColumn, UnknownRelation
+from dyda.house import House
+from dyda.maintenance.story import Moved, changed
+from dyda.model.message import SchemaChange
+
+__all__ = ["with_renames"]
+
+LONGEST_DDL = 200
+
+
+def with_renames(house: House, error: DydaError) -> DydaError:
+    """The same error, with the rename that explains it if one is known."""
+    if isinstance(error, UnknownColumn) and error.relations:
+        for relation, columns in error.relations.items():
+            remedy = _column(list(_changes(house)), relation, error.column, columns)
+            if remedy is not None:
+                return UnknownColumn(error.what, remedy)
+    if isinstance(error, UnknownRelation) and len(error.written) > 1:
+        source, *schema, table = error.written
+        name = str(house.relation_name(source, schema[0] if schema else None, table))
+        remedy = _relation(list(_changes(house)), name)
+        if remedy is not None:
+            return UnknownRelation(error.what, remedy)
+    return error
+
+
+def _changes(house: House) -> Iterator[Mapping[str, Any]]:
+    """Every schema change that is told of, the oldest first."""
+    told: dict[tuple[object, ...], Mapping[str, Any]] = {}
+    for record in house.warehouse.views():
+        for version in house.warehouse.versions(record.name):
+            for change in version.details.get("changes", ()):
+                if change.get("message") is not None:
+                    told[change["message"], change["relation"], change["ddl"]] = change
+    for queued in house.warehouse.messages():
+        for one in queued.message.changes:
+            if isinstance(one, SchemaChange):
+                change = changed(Moved(one, queued.message.committed_at, queued.id))
+                told[queued.id, change["relation"], change["ddl"]] = change
+    yield from sorted(told.values(), key=lambda change: int(change["message"]))
+
+
+def _column(changes: list[Mapping[str, Any]], relation: str, column: str, columns: frozenset[str]) -> str | None:
+    names = {relation}
+    for change in reversed(changes):  # what it was called before is the same table
+        if change["renamed"]["relation"] in names:
+            names.add(change["relation"])
+    now, last = column, None
+    for change in changes:
+        if change["relation"] in names and now in change["renamed"]["columns"]:
+            now, last = change["renamed"]["columns"][now], change
+    if last is None or now not in columns:
+        return None
+    return f"{column} of {relation} was renamed to {now} by {_told(last)}: write {now}."
+
+
+def _relation(changes: list[Mapping[str, Any]], relation: str) -> str | None:
+    now, last = relation, None
+    for change in changes:
+        if change["relation"] == now and change["renamed"]["relation"] is not None:
+            now, last = change["renamed"]["relation"], change
+    if last is None or now == relation:
+        return None
+    return f"{relation} was renamed to {now} by {_told(last)}: write {now}."
+
+
+def _told(change: Mapping[str, Any]) -> str:
+    ddl = " ".join((change["ddl"] or change["command"]).split())
+    if len(ddl) > LONGEST_DDL:
+        ddl = ddl[:LONGEST_DDL] + " …"
+    at = f", {change['committed_at']}" if change["committed_at"] else ""
+    return f"message {change['message']} ({ddl}{at})"
