@@ -47,6 +47,7 @@ class House:
                     url=server_url(project, name, entry.url),
                     schema=entry.schema,
                     log_limit=entry.log_limit,
+                    trusted_owners=entry.trusted_owners,
                     lock_timeout=settings.maintenance.lock_timeout,
                     statement_timeout=settings.maintenance.statement_timeout,
                 )

@@ -58,12 +58,16 @@ class WarehouseSettings:
 
 @dataclass(frozen=True)
 class SourceEntry:
-    """One source. `schema` is what the short name `source.table` means; `log_limit` is in bytes."""
+    """One source. `schema` is what the short name `source.table` means; `log_limit` is in bytes.
+
+    `trusted_owners` are roles there whose functions may run with the rights of the role that reads.
+    """
 
     name: str
     url: str = field(repr=False)
     schema: str = "public"
     log_limit: int = 10 * 2**30
+    trusted_owners: tuple[str, ...] = ()
     password_file: str | None = None
 
     @property
@@ -180,6 +184,7 @@ def _source(name: str, table: _Table) -> SourceEntry:
         url=table.url(),
         schema=table.identifier("schema", "public"),
         log_limit=table.size("log_limit", SourceEntry.log_limit),
+        trusted_owners=table.texts("trusted_owners"),
         password_file=table.password_file(),
     )
     if entry.embedded and (name in {"warehouse", ".", ".."} or "/" in name or "\x00" in name):
@@ -338,6 +343,14 @@ class _Table:
         if name in self.values and not value:
             raise self.error(name, "is empty", "Give it a value or leave it out.")
         return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        def read(value: object) -> tuple[str, ...] | None:
+            if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+                return None
+            return tuple(value)
+
+        return self._value(name, (), 'a list of texts, such as ["shop_owner"]', read)
 
     def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
         value = self.text(name, default)

@@ -2,6 +2,7 @@
 
     capture    triggers write row images and schema changes into a log inside the writers' own transactions
     snapshot   one state of log and tables together: what is in the log is exactly what is in the tables
+    access     as whom tables are read: what their owners wrote never runs with our rights
     reader     text into Arrow, from the driver or from any Spark executor
 
 Always true here: values travel as PostgreSQL's own text under pinned settings; what DyDa puts into a source never

@@ -18,9 +18,16 @@ from psycopg2 import sql
 
 from dyda.errors import MissingRights, SourceBusy, SourceInUse
 from dyda.model.relation import Relation
-from dyda.sources.catalog import UNCAPTURED, fingerprint
+from dyda.sources.access import ReaderRole, find_access, give_up_reader_role, grant_reading, install_reader
+from dyda.sources.catalog import UNCAPTURED, fingerprint, hierarchies
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql
-from dyda.sources.ownership import drop_capture_role, give_to_capture_role, refuse_strangers
+from dyda.sources.ownership import (
+    ADD_AS_SUPERUSER,
+    drop_capture_role,
+    give_to_capture_role,
+    installed_by_another,
+    refuse_strangers,
+)
 from dyda.sources.settings import Consumer
 from dyda.sources.state import is_complete, read_state
 
@@ -56,9 +63,21 @@ def attach(sessions: Sessions, consumer: Consumer, relations: Iterable[Relation]
     try:
         _install(sessions, consumer)
     except MissingRights:
-        if _is_in_place(sessions, consumer, wanted):
+        missing = _not_in_place(sessions, consumer, wanted)
+        if missing == []:
             return  # another role attached, and this one may read
-        raise
+        with sessions.transaction(FRESH) as cursor:
+            owner = installed_by_another(cursor)
+            role = ReaderRole.find(cursor).me
+        if missing is None or owner is None:
+            raise
+        names = ", ".join(str(relation.name) for relation in missing)
+        raise MissingRights(
+            f"{names}: {role} may not add tables to capture, which is {owner}'s",
+            ADD_AS_SUPERUSER.format(role=role),
+            sessions.settings.name,
+        ) from None
+    _require_reading(sessions, wanted)
     for relation in wanted:
         _patiently(sessions, partial(_watch, relation=relation))
         for _ in range(10):  # without event triggers children may appear meanwhile
@@ -72,6 +91,7 @@ def attach(sessions: Sessions, consumer: Consumer, relations: Iterable[Relation]
             for relid in stale:
                 _patiently(sessions, partial(_release, relid=relid))
         _patiently(sessions, partial(_remember, relation=relation))
+        _patiently(sessions, partial(_let_read, relation=relation))
     _release_the_forgotten(sessions)
 
 
@@ -105,19 +125,35 @@ def detach(sessions: Sessions, consumer: Consumer) -> None:
     for relid in tables:
         _patiently(sessions, partial(_strip, relid=relid))
     _patiently(sessions, lambda cursor: cursor.execute(load_sql("remove")))
+    _patiently(sessions, give_up_reader_role)
     _patiently(sessions, drop_capture_role)
 
 
-def _is_in_place(sessions: Sessions, consumer: Consumer, relations: Sequence[Relation]) -> bool:
-    """Whether all of them are captured for this project, as far as a role can tell that may only read."""
+def _require_reading(sessions: Sessions, relations: Iterable[Relation]) -> None:
+    """Nothing is captured that this session could not read then."""
+    with sessions.transaction(FRESH) as cursor:
+        for relation in relations:
+            (tree,) = hierarchies(cursor, [(relation.name.schema, relation.name.table)])
+            find_access(cursor, sessions.settings, tree.members, planned=True, new=True).require(relation.name)
+
+
+def _let_read(cursor: Any, relation: Relation) -> None:
+    """Also tables that were captured before there was a reader role, and those whose schema it may not use yet."""
+    (tree,) = hierarchies(cursor, [(relation.name.schema, relation.name.table)])
+    cursor.execute("SET LOCAL dyda.quiet = 'on'")
+    grant_reading(cursor, tree.members)
+
+
+def _not_in_place(sessions: Sessions, consumer: Consumer, relations: Sequence[Relation]) -> list[Relation] | None:
+    """Those that are not captured for this project, as far as a role can tell that may only read; None: nothing is."""
     with sessions.transaction(FRESH) as cursor:
         state = read_state(cursor)
         consumer.refuse_rival(state.project)
         if not state.attached or not consumer.is_meant(state.project):
-            return False
+            return None
         found = fingerprint(cursor, [relation.name for relation in relations])
     captured = {printed.root for printed in found.values() if not printed.lasting.startswith(UNCAPTURED)}
-    return all(relation.oid in captured and relation.oid in state.watched for relation in relations)
+    return [relation for relation in relations if relation.oid not in captured & state.watched.keys()]
 
 
 def _install(sessions: Sessions, consumer: Consumer) -> None:
@@ -158,7 +194,8 @@ def _install(sessions: Sessions, consumer: Consumer) -> None:
                 " WHERE (project, log_limit) <> (%(consumer)s, %(limit)s)",
                 values,
             )
-        cursor.execute(load_sql("capture"))
+        for part in ("readable", "capture"):
+            cursor.execute(load_sql(part))
         # What was missing may have cost rows that not even a gap could tell of, and so may a source of another name.
         if not complete or (found is not None and not consumer.is_meant(found[0])):
             cursor.execute("SELECT dyda.forward_gap()")
@@ -166,6 +203,8 @@ def _install(sessions: Sessions, consumer: Consumer) -> None:
             cursor.execute(_shared(name, signature))
         for part in ("observing", "events", "guarding", "reading"):
             cursor.execute(load_sql(part))
+    with contextlib.suppress(MissingRights, SourceBusy):
+        _patiently(sessions, partial(_install_reader, source=sessions.settings.name))
     # At a source that an older DyDa attached, writers may keep the log from changing hands: next time, then.
     with contextlib.suppress(MissingRights, SourceBusy):
         _patiently(sessions, partial(_give_away, source=sessions.settings.name))
@@ -178,6 +217,12 @@ def _give_away(cursor: Any, source: str) -> None:
     """For a moment only: a writer that waits for the log leaves a gap."""
     cursor.execute("SET LOCAL dyda.quiet = 'on'; SET LOCAL lock_timeout = '5ms'")
     give_to_capture_role(cursor, source)
+
+
+def _install_reader(cursor: Any, source: str) -> None:
+    cursor.execute("SET LOCAL dyda.quiet = 'on'")
+    cursor.execute("SELECT pg_advisory_xact_lock(1685677153, 2)")
+    install_reader(cursor, source)
 
 
 def _shared(name: str, signature: str) -> sql.Composable:

@@ -20,6 +20,7 @@ __all__ = [
     "UNCAPTURED",
     "Fingerprint",
     "Hierarchy",
+    "answer",
     "describe",
     "find",
     "fingerprint",
@@ -210,9 +211,9 @@ def fingerprint_tables(cursor: Any, source: str, oids: Collection[int]) -> dict[
 def _prints(cursor: Any, source: str, oids: Collection[int]) -> dict[int, Fingerprint]:
     if not oids:
         return {}
-    trees = _answer(cursor, "hierarchy", oids)
+    trees = answer(cursor, "hierarchy", oids)
     found_below = {relid for *_, members in trees for relid in members}
-    parts = {relid: part for relid, *part in _answer(cursor, "fingerprint", found_below)}
+    parts = {relid: part for relid, *part in answer(cursor, "fingerprint", found_below)}
     found = {}
     for root, schema, namespace_xmin, table, members in trees:
         lasting = _hash([schema, *(parts[relid][0] for relid in members)])
@@ -223,7 +224,7 @@ def _prints(cursor: Any, source: str, oids: Collection[int]) -> dict[int, Finger
     return found
 
 
-def _answer(cursor: Any, question: str, relids: Collection[int]) -> list[Any]:
+def answer(cursor: Any, question: str, relids: Collection[int]) -> list[Any]:
     """To what every poll asks more than once: planning it takes several times as long, so a session does that once."""
     prepared = cursor.connection.prepared
     if question not in prepared:

@@ -7,9 +7,10 @@ from typing import Any
 
 from dyda.errors import DydaError, RelationRefused, SourceUnreachable, UnknownRelation
 from dyda.sources import catalog
+from dyda.sources.access import Access, ReaderRole, find_access, quoted
 from dyda.sources.connection import FRESH, Sessions
-from dyda.sources.ownership import CaptureRole, who_can_replace
-from dyda.sources.settings import Consumer, Finding
+from dyda.sources.ownership import ADD_AS_SUPERUSER, CaptureRole, installed_by_another, revocations, who_can_replace
+from dyda.sources.settings import Consumer, Finding, SourceSettings
 from dyda.sources.state import CaptureState, read_state
 
 __all__ = ["check", "grants"]
@@ -21,15 +22,16 @@ READING = (
 )
 
 
-def grants(role: str, relations: Iterable[tuple[str, str]] = ()) -> str:
-    """What a role needs that reads and acknowledges, after another role has attached."""
+def grants(role: str, relations: Iterable[tuple[str, str]] = (), *, reader: bool = True) -> str:
+    """What a role needs that reads and acknowledges, after another role has attached. `reader`: dyda.read is there."""
+    functions = f"{READING}, dyda.read(text)" if reader else READING
     statements = [
-        f"GRANT USAGE ON SCHEMA dyda TO {_quoted(role)};",
-        f"GRANT EXECUTE ON FUNCTION {READING} TO {_quoted(role)};",
+        f"GRANT USAGE ON SCHEMA dyda TO {quoted(role)};",
+        f"GRANT EXECUTE ON FUNCTION {functions} TO {quoted(role)};",
     ]
     for schema, table in relations:
-        statements.append(f"GRANT USAGE ON SCHEMA {_quoted(schema)} TO {_quoted(role)};")
-        statements.append(f"GRANT SELECT ON TABLE {_quoted(schema)}.{_quoted(table)} TO {_quoted(role)};")
+        statements.append(f"GRANT USAGE ON SCHEMA {quoted(schema)} TO {quoted(role)};")
+        statements.append(f"GRANT SELECT ON TABLE {quoted(schema)}.{quoted(table)} TO {quoted(role)};")
     return "\n".join(dict.fromkeys(statements))
 
 
@@ -49,8 +51,11 @@ def check(sessions: Sessions, consumer: Consumer, tables: Sequence[tuple[str, st
                 findings.append(Finding("error", f"PostgreSQL {version} is too old", "Use PostgreSQL 14 or later."))
             state, rights = _dyda_rights(cursor, role, database, consumer)
             findings += rights
+            unreadable: dict[Access, list[str]] = {}
             for schema, table in tables:
-                findings += _table(cursor, sessions.settings.name, state, role, schema, table)
+                findings += _table(cursor, sessions.settings, state, role, schema, table, unreadable)
+            for access, names in unreadable.items():  # once for all: a role can be created only once
+                findings.append(Finding("error", f"{', '.join(names)}: {access.why}", "\n".join(access.missing)))
     except SourceUnreachable as error:
         findings.append(Finding("error", error.what, error.remedy))
     except DydaError as error:
@@ -69,24 +74,25 @@ def _dyda_rights(
     there, may_create, superuser = cursor.fetchone()
     if not there:
         if not may_create:
-            grant = f"GRANT CREATE ON DATABASE {_quoted(database)} TO {_quoted(role)};"
+            grant = f"GRANT CREATE ON DATABASE {quoted(database)} TO {quoted(role)};"
             return None, [Finding("error", "the role may not create schema dyda", grant)]
         found = [Finding("ok", "capture is not attached yet; the role may attach it")]
         if not superuser:
             found.append(_no_events())
         return None, found + _owner(cursor, role, database)
+    reader = ReaderRole.find(cursor).there
     cursor.execute("SELECT has_schema_privilege('dyda', 'USAGE')")
     if not cursor.fetchone()[0]:
-        return None, [Finding("error", "the role may not use schema dyda", grants(role))]
+        return None, [Finding("error", "the role may not use schema dyda", grants(role, reader=reader))]
     cursor.execute(
         "SELECT count(*), count(*) FILTER (WHERE has_function_privilege(p.oid, 'EXECUTE')) FROM pg_proc p"
         " WHERE p.pronamespace = 'dyda'::regnamespace"
         " AND p.proname IN ('state', 'entries', 'schema_entries', 'schema_changed', 'changed_relations',"
-        " 'watched_relations', 'acknowledge', 'shrink', 'standing', 'leave_mark')"
+        " 'watched_relations', 'acknowledge', 'shrink', 'standing', 'leave_mark', 'read')"
     )
     functions, allowed = cursor.fetchone()
     if allowed < functions:
-        return None, [Finding("error", "the role may not execute DyDa's functions", grants(role))]
+        return None, [Finding("error", "the role may not execute DyDa's functions", grants(role, reader=reader))]
     state = read_state(cursor)
     if not state.attached:
         return state, [Finding("warning", "capture is not attached", "Run: dyda apply")]
@@ -119,7 +125,9 @@ def _owner(cursor: Any, role: str, database: str) -> list[Finding]:
         what = f"event triggers run functions that {names} may replace, also in a superuser's transactions"
         remedy = "Run: dyda apply" if capture_role.superuser else "Run `dyda apply` once as a superuser."
         if given and replacing == capture_role.members:
-            remedy = _revocations(cursor, capture_role) + (f"\n{grants(role)}" if role in replacing else "")
+            remedy = revocations(cursor, capture_role.name, capture_role.oid)
+            if role in replacing:
+                remedy += f"\n{grants(role, reader=ReaderRole.find(cursor).there)}"
         return [Finding("warning", what, remedy)]
     will_be_given = capture_role.usable or (capture_role.oid is None and capture_role.may_create)
     if given or (found is None and will_be_given):
@@ -128,31 +136,17 @@ def _owner(cursor: Any, role: str, database: str) -> list[Finding]:
     what = f"capture belongs to {owner}, a role that {kind}"
     if superuser and capture_role.members and not capture_role.login:
         what += f": {capture_role.name} has members ({', '.join(capture_role.members)})"
-        remedy = _revocations(cursor, capture_role)
+        remedy = revocations(cursor, capture_role.name, capture_role.oid)
     elif will_be_given and mine and not may_move:  # what ALTER SCHEMA … OWNER TO asks for
-        remedy = f"GRANT CREATE ON DATABASE {_quoted(database)} TO {_quoted(role)};"
+        remedy = f"GRANT CREATE ON DATABASE {quoted(database)} TO {quoted(role)};"
     elif will_be_given or not mine:
         remedy = "Run: dyda apply" if mine else "Run `dyda apply` as a role that may install capture."
     elif capture_role.login:
         remedy = f"ALTER ROLE {capture_role.name} NOLOGIN NOSUPERUSER;"
     else:
         create = f"CREATE ROLE {capture_role.name} NOLOGIN;\n" if capture_role.oid is None else ""
-        remedy = f"{create}GRANT {capture_role.name} TO {_quoted(role)};"
+        remedy = f"{create}GRANT {capture_role.name} TO {quoted(role)};"
     return [Finding("warning", what, remedy)]
-
-
-def _revocations(cursor: Any, capture_role: CaptureRole) -> str:
-    """PostgreSQL 16 asks who granted it, unless it was a superuser, whose grants are all the first one's (oid 10)."""
-    cursor.execute(
-        "SELECT pg_get_userbyid(a.member), pg_get_userbyid(a.grantor), %s AND a.grantor <> 10 FROM pg_auth_members a"
-        " WHERE a.roleid = %s ORDER BY a.grantor = 10, 1, 2",
-        (cursor.connection.server_version >= 160000, capture_role.oid),
-    )
-    statements = []
-    for member, grantor, asked in cursor.fetchall():
-        by = f" GRANTED BY {_quoted(grantor)}" if asked else ""
-        statements.append(f"REVOKE {capture_role.name} FROM {_quoted(member)}{by} CASCADE;")
-    return "\n".join(statements)
 
 
 def _no_events() -> Finding:
@@ -163,13 +157,21 @@ def _no_events() -> Finding:
     )
 
 
-def _table(cursor: Any, source: str, state: CaptureState | None, role: str, schema: str, table: str) -> list[Finding]:
+def _table(
+    cursor: Any,
+    settings: SourceSettings,
+    state: CaptureState | None,
+    role: str,
+    schema: str,
+    table: str,
+    unreadable: dict[Access, list[str]],
+) -> list[Finding]:
     try:
-        relation = catalog.describe(cursor, source, [(schema, table)])[(schema, table)]
+        relation = catalog.describe(cursor, settings.name, [(schema, table)])[(schema, table)]
     except (UnknownRelation, RelationRefused) as error:
         return [Finding("error", error.what, error.remedy)]
     findings = []
-    shown = f"{_quoted(schema)}.{_quoted(table)}"
+    shown = f"{quoted(schema)}.{quoted(table)}"
     cursor.execute(
         "SELECT has_schema_privilege(c.relnamespace, 'USAGE'), has_table_privilege(c.oid, 'SELECT'),"
         " pg_has_role(c.relowner, 'USAGE'), pg_get_userbyid(c.relowner),"
@@ -179,31 +181,40 @@ def _table(cursor: Any, source: str, state: CaptureState | None, role: str, sche
         (relation.oid,),
     )
     usage, select, owns, owner, restricted = cursor.fetchone()
+    installer = installed_by_another(cursor)
+    fingerprint = catalog.fingerprint(cursor, [relation.name])[relation.name]
+    captured = not fingerprint.lasting.startswith(catalog.UNCAPTURED)
+    new = not captured or (state is not None and relation.oid not in state.watched)
+    access = find_access(cursor, settings, fingerprint.members, planned=True, new=new)
     if not usage:
-        grant = f"GRANT USAGE ON SCHEMA {_quoted(schema)} TO {_quoted(role)};"
+        grant = f"GRANT USAGE ON SCHEMA {quoted(schema)} TO {quoted(role)};"
         findings.append(Finding("error", f"{relation.name}: the role may not use its schema", grant))
     if not select:
-        grant = f"GRANT SELECT ON TABLE {shown} TO {_quoted(role)};"
+        grant = f"GRANT SELECT ON TABLE {shown} TO {quoted(role)};"
         findings.append(Finding("error", f"{relation.name}: the role may not read it", grant))
-    if restricted:
+    if access.why:
+        unreadable.setdefault(access, []).append(str(relation.name))
+    elif restricted and not access.through_reader:
         findings.append(
             Finding(
                 "error",
                 f"{relation.name}: row-level security would hide rows from the role",
-                f"ALTER ROLE {_quoted(role)} BYPASSRLS;",
+                f"ALTER ROLE {quoted(role)} BYPASSRLS;",
             )
         )
-    fingerprint = catalog.fingerprint(cursor, [relation.name])[relation.name]
-    captured = not fingerprint.lasting.startswith(catalog.UNCAPTURED)
-    if not captured and not owns:
-        grant = f"GRANT {_quoted(owner)} TO {_quoted(role)};"
+    if new and installer is not None:
+        findings.append(
+            Finding(
+                "error",
+                f"{relation.name}: not captured yet, and {role} may not add tables to capture, which is {installer}'s",
+                ADD_AS_SUPERUSER.format(role=role),
+            )
+        )
+    elif not captured and not owns:
+        grant = f"GRANT {quoted(owner)} TO {quoted(role)};"
         findings.append(Finding("error", f"{relation.name}: only its owner can attach capture to it", grant))
     elif not captured and state is not None and relation.oid in state.watched:
         findings.append(Finding("warning", f"{relation.name}: capture is not complete", "Run: dyda apply"))
-    if not findings:
+    if not findings and not access.why:
         findings.append(Finding("ok", f"{relation.name}: readable, {'captured' if captured else 'not captured yet'}"))
     return findings
-
-
-def _quoted(identifier: str) -> str:
-    return '"' + identifier.replace('"', '""') + '"'

@@ -40,10 +40,17 @@ BUSY = frozenset({"55P03", "57014", "40001", "40P01", "53300", "53200"})
 
 
 class Sessions:
-    """Reuses idle sessions of one source; a session that failed in an unknown way is never used again."""
+    """Reuses idle sessions of one source; a session that failed in an unknown way is never used again.
 
-    def __init__(self, settings: SourceSettings) -> None:
+    Applications' tables are read in sessions of their own, `tables`, which do nothing else: what somebody has prepared,
+    declared or set in one, by a function that was evaluated while we read, must never be met by anything but the next
+    such read. Their transactions are always rolled back, so that nothing of it is done at a COMMIT, with our rights.
+    """
+
+    def __init__(self, settings: SourceSettings, whole: Sessions | None = None) -> None:
         self.settings = settings
+        self._whole = whole or self
+        self.tables = self if whole is not None else Sessions(settings, self)
         self._idle: list[Any] = []
         self._guard = threading.Lock()
         self._utf8 = True
@@ -58,7 +65,8 @@ class Sessions:
         try:
             with translate(self.settings.name, relations), connection.cursor() as cursor:
                 yield cursor
-                cursor.execute("COMMIT")
+                if self.tables is not self:
+                    cursor.execute("COMMIT")
         except BaseException:
             self.give_back(connection)
             raise
@@ -77,7 +85,7 @@ class Sessions:
                 try:
                     with connection.cursor() as cursor:
                         cursor.execute(begin)
-                    self._still = self._still and reused
+                    self._whole._still = self._whole._still and reused
                     self._utf8 = connection.get_parameter_status("server_encoding") == "UTF8"
                     return connection
                 except BaseException as error:
@@ -105,7 +113,7 @@ class Sessions:
             self._note_still(connection)
             if connection.closed:
                 return
-            if self._still:
+            if self._whole._still:
                 connection.close()  # nobody would answer
                 return
             if connection.info.transaction_status != psycopg2.extensions.TRANSACTION_STATUS_IDLE:
@@ -118,9 +126,9 @@ class Sessions:
 
     def _note_still(self, connection: Any) -> None:
         """One session was given up because the server stands still: the others need not each find out."""
-        if connection.given_up and not self._still:
-            self._still = True
-            self.close()
+        if connection.given_up and not self._whole._still:
+            self._whole._still = True
+            self._whole.close()
 
     def possible(self, keys: pa.Table) -> pa.Table:
         """The tuples of texts that the source's encoding can hold: any other equals nothing there."""
@@ -134,6 +142,8 @@ class Sessions:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
+        if self.tables is not self:
+            self.tables.close()
 
 
 def _lost(error: BaseException) -> bool:

@@ -3,6 +3,8 @@
     holder ─── BEGIN; LOCK TABLE … IN ACCESS SHARE MODE ─────── (idle, at most `limit` seconds) ─────── ROLLBACK
     reader ─── BEGIN; LOCK TABLE … IN ACCESS SHARE MODE; SET TRANSACTION SNAPSHOT …; lookups, scans ─── ROLLBACK
 
+Each question to the reader ends with ROLLBACK TO SAVEPOINT: the next must not meet what reading a table has set.
+
 Readers and writers at the source notice nothing; a schema change waits until the unit is through or the limit is
 reached, which the server itself sees to, whatever has become of us. Then a schema change may slip in again, and the
 fingerprint after the last read tells.
@@ -62,7 +64,7 @@ class TableLocks:
     def release(self) -> None:
         for session in (self._holder, self._reader):
             if session is not None:
-                self._sessions.give_back(session)
+                self._give_back(session)
         self._holder = self._reader = None
         if self._files is not None:
             self._files.cleanup()
@@ -83,8 +85,9 @@ class TableLocks:
         """A cursor for one question under the locks and the snapshot; one at a time, and none beyond the limit."""
         with self._asking(relations) as cursor:
             longest = min(self._left(), int(self._sessions.settings.statement_timeout * 1000) or self._left())
-            cursor.execute(f"SET LOCAL statement_timeout = '{longest}ms'")
+            cursor.execute(f"SET LOCAL statement_timeout = '{longest}ms'; SAVEPOINT question")
             yield cursor
+            cursor.execute("ROLLBACK TO SAVEPOINT question; RELEASE SAVEPOINT question")
             cursor.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{self._left()}ms'")
 
     def _left(self) -> int:
@@ -122,8 +125,12 @@ class TableLocks:
                     yield cursor
             except BaseException:
                 reader, self._reader = self._reader, None
-                self._sessions.give_back(reader)
+                self._give_back(reader)
                 raise
+
+    def _give_back(self, session: Any) -> None:
+        """One that reads tables does nothing else, ever (`Sessions`)."""
+        (self._sessions if session is self._holder else self._sessions.tables).give_back(session)
 
     def _take(self, limit: float) -> None:
         """All or none. Names are resolved twice: another table might have taken one before its lock was granted."""
@@ -134,7 +141,7 @@ class TableLocks:
         holder = reader = None
         try:
             holder = self._sessions.begin(WRITING)
-            reader = self._sessions.begin(FRESH)
+            reader = self._sessions.tables.begin(FRESH)
             with translate(source, self._relations), holder.cursor() as cursor, reader.cursor() as beside:
                 wanted = self._present(cursor)
                 tables = sql.SQL(", ").join(sql.Identifier(schema, table) for schema, table in wanted.values())
@@ -147,9 +154,9 @@ class TableLocks:
                 # Counted from here: nothing more is asked in this session.
                 cursor.execute(last)
         except BaseException:
-            for session in (holder, reader):
+            for pool, session in ((self._sessions, holder), (self._sessions.tables, reader)):
                 if session is not None:
-                    self._sessions.give_back(session)
+                    pool.give_back(session)
             raise
         self._holder, self._reader = holder, reader
         self._until = time.monotonic() + limit

@@ -25,11 +25,23 @@ from dyda.errors import SourceBusy, SourceInUse
 from dyda.sources.connection import load_sql
 from dyda.sources.settings import Consumer
 
-__all__ = ["CaptureRole", "drop_capture_role", "give_to_capture_role", "refuse_strangers", "who_can_replace"]
+__all__ = [
+    "ADD_AS_SUPERUSER",
+    "CaptureRole",
+    "drop_capture_role",
+    "give_to_capture_role",
+    "installed_by_another",
+    "refuse_strangers",
+    "revocations",
+    "who_can_replace",
+]
 
 PREFIX = "dyda_capture_"
 SHARED_ROLE = "dyda_capture"
 """An older DyDa's, for all databases of a server: what belongs to it moves when it is attached again."""
+
+ADD_AS_SUPERUSER = "Run `dyda apply` once with a superuser's url; {role} goes on from there."
+"""The remedy where a role may read and acknowledge, but not change capture."""
 
 MADE = "made by DyDa"
 """The comment on a role that we created, and may drop again."""
@@ -38,7 +50,7 @@ RELATIONS = (
     *("log", "consumer", "watched", "holder", "member", "described", "mark"),
     *("log_sequence", "gap", "gap_until", "key", "measure_at"),
 )
-ATTACHING = ("capture_table", "release_table")
+ATTACHING = ("capture_table", "release_table", "let_read")
 FUNCTIONS = (
     *(
         "capture",
@@ -142,6 +154,17 @@ def who_can_replace(cursor: Any) -> tuple[str, ...]:
     return _who_can_act_as(cursor, {owner for _, owner in _elsewhere(cursor, 0, FUNCTIONS)})
 
 
+def installed_by_another(cursor: Any) -> str | None:
+    """Whose capture is, where it is there and the session's role may not change it."""
+    cursor.execute(
+        "SELECT pg_get_userbyid(p.proowner)::text FROM pg_proc p"
+        " WHERE p.pronamespace = to_regnamespace('dyda') AND p.proname = 'capture'"
+        " AND NOT (pg_has_role(p.proowner, 'USAGE') AND has_schema_privilege(p.pronamespace, 'CREATE'))"
+    )
+    found = cursor.fetchone()
+    return None if found is None else str(found[0])
+
+
 def drop_capture_role(cursor: Any) -> None:
     """If we created it. The one that an older DyDa made for all databases goes with the last of them."""
     role = CaptureRole.find(cursor)
@@ -155,6 +178,24 @@ def drop_capture_role(cursor: Any) -> None:
             cursor.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
         except (psycopg2.errors.DependentObjectsStillExist, psycopg2.errors.UndefinedObject):
             cursor.execute("ROLLBACK TO SAVEPOINT dropping")  # another source's, or gone with it
+
+
+def revocations(cursor: Any, name: str, oid: int | None, keep: str = "") -> str:
+    """The statements that leave a role without members, but for the one called `keep`.
+
+    PostgreSQL 16 asks who granted it, unless it was a superuser, whose grants are all the first one's (oid 10).
+    """
+    cursor.execute(
+        "SELECT pg_get_userbyid(a.member), pg_get_userbyid(a.grantor), %s AND a.grantor <> 10 FROM pg_auth_members a"
+        " WHERE a.roleid = %s AND pg_get_userbyid(a.member) <> %s ORDER BY a.grantor = 10, 1, 2",
+        (cursor.connection.server_version >= 160000, oid, keep),
+    )
+    statements = []
+    for member, grantor, asked in cursor.fetchall():
+        by = sql.SQL(" GRANTED BY {}").format(sql.Identifier(grantor)) if asked else sql.SQL("")
+        revoke = sql.SQL("REVOKE {} FROM {}{} CASCADE;").format(sql.SQL(name), sql.Identifier(member), by)
+        statements.append(revoke.as_string(cursor))
+    return "\n".join(statements)
 
 
 def _create(cursor: Any, role: CaptureRole) -> None:

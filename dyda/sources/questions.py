@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +16,7 @@ from psycopg2 import sql
 from dyda.model.relation import Column, Relation
 from dyda.sources.images import joined_bytes, stops
 
-__all__ = ["distinct_keys", "lookup_query", "page_queries", "pieces", "selected"]
+__all__ = ["distinct_keys", "lookup_query", "page_queries", "pieces", "selected", "with_few_rights"]
 
 PAGE = 8192
 PAGES = 4096
@@ -86,10 +87,37 @@ def selected(columns: Sequence[str]) -> sql.Composable:
     return sql.SQL(", ").join(sql.Identifier("t", name) for name in columns) if columns else sql.SQL("1")
 
 
+def with_few_rights(query: sql.Composable, columns: Sequence[str]) -> sql.Composable:
+    """The same rows, read with the reader role's rights (sql/reader.sql), each value printed there."""
+    names = [sql.Identifier(f"c{place}") for place in range(max(len(columns), 1))]
+    printing = sql.SQL("SELECT {} FROM ({}) AS q ({})").format(
+        sql.SQL(", ").join(_printed(sql.SQL("q.") + name) for name in names), query, sql.SQL(", ").join(names)
+    )
+    return _Quoted(printing, sql.SQL(", ").join(name + sql.SQL(" text") for name in names))
+
+
+class _Quoted(sql.Composable):  # type: ignore[misc]
+    """A call of dyda.read whose argument is the text of a query."""
+
+    def __init__(self, query: sql.Composable, columns: sql.Composable) -> None:
+        super().__init__((query, columns))
+
+    def as_string(self, context: Any) -> str:
+        query, columns = self._wrapped
+        call = sql.SQL("SELECT * FROM dyda.read({}) AS r ({})")
+        return str(call.format(sql.Literal(query.as_string(context)), columns).as_string(context))
+
+
+def _printed(value: sql.Composable) -> sql.Composable:
+    """As its type's output function prints it, NULL as NULL. Not ::text: that may be a cast of somebody's own, and
+    prints an inet otherwise. Not IS NULL: a row of NULLs is not one."""
+    return sql.SQL("CASE WHEN num_nulls({0}) = 0 THEN concat({0}) END").format(value)
+
+
 def _compared(column: Column) -> sql.Composable:
     """The column as the key compares with it; types that only travel as text compare as text."""
     name = sql.Identifier("t", column.name)
-    return name if column.type.computation() is not None else sql.SQL("{}::text").format(name)
+    return name if column.type.computation() is not None else _printed(name)
 
 
 def _key_type(column: Column) -> str:

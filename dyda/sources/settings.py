@@ -17,6 +17,7 @@ class SourceSettings:
     url: str = field(repr=False)
     schema: str = "public"
     log_limit: int = 10 * 2**30
+    trusted_owners: tuple[str, ...] = ()
     lock_timeout: float = 1.0
     statement_timeout: float = 60.0
     attach_timeout: float = 30.0

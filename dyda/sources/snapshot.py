@@ -28,12 +28,13 @@ from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.rows import copy_out
 from dyda.sources import catalog
+from dyda.sources.access import Accesses
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, translate
 from dyda.sources.images import delivered_names, read_images
 from dyda.sources.locks import TableLocks
 from dyda.sources.messages import Names, read_messages
 from dyda.sources.ordering import Look
-from dyda.sources.questions import distinct_keys, lookup_query, page_queries, pieces
+from dyda.sources.questions import distinct_keys, lookup_query, page_queries, pieces, with_few_rights
 from dyda.sources.reader import ScanPartition
 from dyda.sources.received import Received
 from dyda.sources.schema_log import SchemaEntry
@@ -77,6 +78,7 @@ class SourceSnapshot:
         self._relations = tuple(sorted(relations))
         self._oids = dict(relations) if isinstance(relations, Mapping) else {}
         self._by_oid = isinstance(relations, Mapping)
+        self._access = Accesses(sessions)
         self._holder: Any = None
         self._received = received
         self._locks = TableLocks(sessions, {name: self._oids.get(name) for name in lock}, lock_limit) if lock else None
@@ -334,8 +336,8 @@ class SourceSnapshot:
             with self._counting:
                 self.queries += 1
                 self.unchecked.add(relation.name)
+            query = self._with_rights(relation, lookup_query(relation, columns, key, piece), columns)
             with self._read([relation.name]) as cursor:
-                query = lookup_query(relation, columns, key, piece)
                 table = copy_out(cursor, query.as_string(cursor), names)
             found.append(table.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)))
             faults.point("sweep.after-hop")
@@ -358,8 +360,7 @@ class SourceSnapshot:
     def scan(self, relation: Relation, columns: Sequence[str]) -> list[ScanPartition]:
         """The relation in pieces that any machine can read, by page ranges of every table it consists of.
 
-        A row of this snapshot lies on a page that exists by now, and does not move: VACUUM FULL and CLUSTER change
-        the passing fingerprint.
+        A row of this snapshot lies on a page that exists by now and does not move: VACUUM FULL and CLUSTER are noticed.
         """
         self._must_stand(relation)
         self.queries += 1
@@ -372,7 +373,7 @@ class SourceSnapshot:
             tree = catalog.hierarchies(cursor, [(relation.name.schema, relation.name.table)])[0]
             cursor.execute(load_sql("pages"), {"relids": list(tree.members)})
             queries = [
-                (query.as_string(cursor), int(rows * share))
+                (self._with_rights(relation, query, columns).as_string(cursor), int(rows * share))
                 for schema, table, method, pages, size, rows in cursor.fetchall()
                 for query, share in page_queries(columns, schema, table, method, pages, size)
             ]
@@ -478,7 +479,12 @@ class SourceSnapshot:
         """A short transaction under the shared snapshot; a part of one where the tables are locked."""
         if self._locks is not None and self._locks.on(relations):
             return self._locks.reading(relations)
-        return self._sessions.transaction(f"{FRESH}; SET TRANSACTION SNAPSHOT '{self._exported}'", relations)
+        return self._sessions.tables.transaction(f"{FRESH}; SET TRANSACTION SNAPSHOT '{self._exported}'", relations)
+
+    def _with_rights(self, relation: Relation, query: sql.Composable, columns: Sequence[str]) -> sql.Composable:
+        """A query over the relation, with fewer rights than ours if somebody might have laid a trap there."""
+        access = self._access.to(relation, self._before[relation.name].members)
+        return with_few_rights(query, columns) if access.through_reader else query
 
     def _read_log(self, relations: Collection[RelationName] = ()) -> Any:
         """The same for the log, which nobody at the source waits for: however long it is, it must be read."""

@@ -19,6 +19,7 @@ schema = "mart"
 url = "postgresql://crm.example/crm"
 schema = "sales"
 log_limit = "512MB"
+trusted_owners = ["shop_owner"]
 
 [sources."Old Stock"]
 url = "embedded"
@@ -63,6 +64,7 @@ def test_everything_the_interface_names_is_read():
     assert not settings.warehouse.embedded
     assert list(settings.sources) == ["crm", "Old Stock"]
     assert settings.sources["crm"].log_limit == 512 * 2**20
+    assert settings.sources["crm"].trusted_owners == ("shop_owner",)
     assert settings.sources["crm"].schema == "sales"
     assert settings.sources["Old Stock"].embedded
     assert settings.spark.numeric == "decimal(30,10)"
@@ -125,6 +127,11 @@ def test_defaults():
         (
             MINIMAL + "[sources.crm]\nurl = 'embedded'\nlog_limit = '10 parsecs'",
             'dyda.toml, [sources.crm]: log_limit is not a size such as "10GB"\nWrite a size such as "10GB".',
+        ),
+        (
+            MINIMAL + "[sources.crm]\nurl = 'embedded'\ntrusted_owners = 'shop_owner'",
+            'dyda.toml, [sources.crm]: trusted_owners is not a list of texts, such as ["shop_owner"]\n'
+            'Write a list of texts, such as ["shop_owner"].',
         ),
         (
             MINIMAL + "[maintenance]\nconsistency = 'weak'",

@@ -252,6 +252,7 @@ BEGIN
         INSERT INTO dyda.member (relid, root) VALUES (relation, watched)
         ON CONFLICT (relid) DO UPDATE SET root = excluded.root, lasting = NULL, writers = NULL;
     END IF;
+    PERFORM dyda.let_read(relation, true);
     PERFORM set_config('dyda.quiet', coalesce(told, ''), true);
 END
 $body$;
@@ -274,6 +275,7 @@ BEGIN
         EXECUTE format('DROP TRIGGER %I ON %s', found.tgname, found.shown);
     END LOOP;
     DELETE FROM dyda.member WHERE relid = relation;
+    PERFORM dyda.let_read(relation, false);
     PERFORM set_config('dyda.quiet', coalesce(told, ''), true);
 END
 $body$;

@@ -12,6 +12,7 @@ DROP FUNCTION IF EXISTS
     dyda.state(), dyda.entries(pg_snapshot), dyda.schema_entries(pg_snapshot), dyda.changed_relations(),
     dyda.schema_changed(pg_snapshot), dyda.watched_relations(),
     dyda.acknowledge(text, pg_snapshot), dyda.shrink(bigint),
+    dyda.read(text), dyda.let_read(oid, boolean),
     dyda.home(), dyda.standing(), dyda.leave_mark(text, text), dyda.forward_gap();
 DROP TABLE IF EXISTS dyda.log, dyda.mark, dyda.consumer, dyda.watched, dyda.holder, dyda.member, dyda.described;
 DROP FUNCTION IF EXISTS dyda.log_changed();

@@ -40,6 +40,12 @@ class Estate:
             "CREATE TABLE sale_1 PARTITION OF sale FOR VALUES FROM (0) TO (100)",
             "INSERT INTO customer VALUES (1, 'Ann'), (2, 'Bob')",
             "INSERT INTO sale VALUES (1, 9.5)",
+            # What an owner may do at any time: his function is evaluated whenever the tables are read.
+            "CREATE FUNCTION trap(int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN"
+            " IF current_setting('application_name') = 'dyda' AND current_user NOT LIKE 'dyda\\_reader\\_%' THEN"
+            " RAISE EXCEPTION 'trapped as %', current_user; END IF; RETURN true; END $$",
+            "CREATE INDEX ON customer (id) WHERE trap(1)",
+            "CREATE INDEX ON sale (amount) WHERE trap(1)",
             "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO app",
         )
 
@@ -60,6 +66,9 @@ class Estate:
             self.url(database), "SELECT 'dyda_capture_' || oid FROM pg_database WHERE datname = current_database()"
         )
         return str(name)
+
+    def reader_role(self, database: str) -> str:
+        return self.capture_role(database).replace("capture", "reader")
 
     def follow_the_page(self, database: str, block: str, role: str | None = None) -> None:
         self.run(database, BLOCKS[block], role=role)
@@ -138,6 +147,8 @@ def test_a_whole_life_without_a_superuser(estate: Estate, town: Town) -> None:
     commands.sources_detach(town.folder, "shop")
     assert not printed(estate.url("shop"), "SELECT nspname FROM pg_namespace WHERE nspname = 'dyda'")
     assert not printed(estate.url("shop"), "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal")
+    left = f"SELECT objid FROM pg_shdepend WHERE refobjid = '{estate.reader_role('shop')}'::regrole AND dbid <> 0"
+    assert not printed(estate.url("shop"), left)
     assert town.extent("notes") == Counter({"1": 1})
 
 
@@ -164,6 +175,26 @@ def test_a_superuser_attaches_and_a_reader_does_the_rest(estate: Estate, town: T
     town.view("names", "SELECT c.label FROM shop.customer c")
     town.apply()
     town.check("names")
+    # A new table needs the superuser once more: `check` says so before, `apply` says the same and changes nothing.
+    estate.run("shop", "SET ROLE shop_owner", "CREATE TABLE note (a int)", "GRANT SELECT ON note TO dyda")
+    town.view("notes", "SELECT n.a FROM shop.note n")
+    (error,) = levels(town, "error")
+    assert "dyda may not add tables to capture" in error["what"]
+    with pytest.raises(MissingRights, match="dyda may not add tables to capture") as refused:
+        town.apply()
+    assert (
+        refused.value.remedy
+        == error["remedy"]
+        == ("Run `dyda apply` once with a superuser's url; dyda goes on from there.")
+    )
+    town.source_url("shop", estate.url("shop"))
+    town.apply()
+    town.source_url("shop", estate.url("shop", "dyda"))
+    assert not levels(town, "error") + levels(town, "warning")
+    estate.run("shop", "SET ROLE shop_owner", "INSERT INTO note VALUES (1)")
+    town.settle()
+    town.apply()
+    assert town.extent("notes") == Counter({"1": 1})
     for denied in ("SELECT * FROM dyda.log", f"SET ROLE {estate.capture_role('shop')}", "DELETE FROM customer"):
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):
             estate.run("shop", denied, role="dyda")
@@ -207,17 +238,20 @@ def test_a_plain_role_attaches_and_a_superuser_adds_event_triggers(estate: Estat
         estate.run("shop", "SELECT * FROM dyda.log", role="dyda")
 
 
+TRUSTING = '-- or, if they may do whatever this role may: trusted_owners = ["shop_owner"] under [sources.shop]'
 MISSING = {
     "REVOKE CREATE ON DATABASE shop FROM dyda": 'GRANT CREATE ON DATABASE "shop" TO "dyda";',
     "REVOKE shop_owner FROM dyda": 'GRANT "shop_owner" TO "dyda";',
     "REVOKE {capture} FROM dyda": 'GRANT {capture} TO "dyda";',
     "DROP ROLE {capture}": 'CREATE ROLE {capture} NOLOGIN;\nGRANT {capture} TO "dyda";',
     "ALTER ROLE {capture} LOGIN": "ALTER ROLE {capture} NOLOGIN NOSUPERUSER;",
+    "REVOKE {reader} FROM dyda": 'GRANT {reader} TO "dyda";\n' + TRUSTING,
+    "DROP ROLE {reader}": 'CREATE ROLE {reader} NOLOGIN;\nGRANT {reader} TO "dyda";\n' + TRUSTING,
     "REVOKE USAGE ON SCHEMA public FROM PUBLIC": 'GRANT USAGE ON SCHEMA "public" TO "dyda";',
     "REVOKE shop_owner FROM dyda; REVOKE SELECT ON customer FROM dyda": (
         'GRANT SELECT ON TABLE "public"."customer" TO "dyda";'
     ),
-    "ALTER TABLE customer FORCE ROW LEVEL SECURITY, ENABLE ROW LEVEL SECURITY": 'ALTER ROLE "dyda" BYPASSRLS;',
+    "ALTER TABLE customer FORCE ROW LEVEL SECURITY, ENABLE ROW LEVEL SECURITY": "ALTER ROLE {reader} BYPASSRLS;",
 }
 
 
@@ -233,7 +267,7 @@ def test_check_prints_each_statement_that_is_missing(estate: Estate, town: Town)
 
     before = [remedy for remedy in remedies() if "superuser" not in remedy]
     assert before == []
-    names = {"capture": estate.capture_role("shop")}
+    names = {"capture": estate.capture_role("shop"), "reader": estate.reader_role("shop")}
     for taken, said in [(taken.format(**names), said.format(**names)) for taken, said in MISSING.items()]:
         estate.run("shop", taken)
         assert said in remedies(), taken
