@@ -5,10 +5,14 @@ The command line prints `str(error)` and exits with `error.exit_code`; it never 
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 __all__ = [
+    "Blocker",
     "BrokenUnit",
+    "CaptureBlocked",
     "ConfigurationError",
     "DydaError",
     "EngineFailed",
@@ -179,6 +183,59 @@ class SourceBusy(DydaError):
     def __init__(self, source: str, why: str) -> None:
         super().__init__(f"source {source} is busy: {why}", "Nothing is lost; it is tried again.")
         self.source = source
+        self.why = why
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """A session of a source, or a prepared transaction (`gid`), that keeps a table open. What a role may not see of
+    other sessions is None."""
+
+    pid: int | None
+    role: str | None = None
+    application: str | None = None
+    since: datetime.datetime | None = None
+    gid: str | None = None
+
+    def __str__(self) -> str:
+        who = f"prepared transaction {self.gid!r}" if self.gid else f"pid {self.pid}"
+        parts = [f"role {self.role}"] if self.role else []
+        parts += [f"application {self.application}"] if self.application else []
+        since = f", open since {self.since.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC" if self.since else ""
+        return who + (f" ({', '.join(parts)})" if parts else "") + since
+
+    @property
+    def ended_by(self) -> str:
+        if self.gid:
+            return "ROLLBACK PREPARED '" + self.gid.replace("'", "''") + "'"
+        return f"SELECT pg_terminate_backend({self.pid})"
+
+
+class CaptureBlocked(SourceBusy):
+    """Open transactions keep capture from being put on a table, or taken off it. Waiting for them is right."""
+
+    def __init__(self, source: str, relation: str, blockers: Sequence[Blocker], why: str, undone: str = "") -> None:
+        self.relation = relation
+        self.blockers = tuple(blockers)
+        self.why = why
+        more = f" and {len(blockers) - 1} more" if len(blockers) > 1 else ""
+        who = f"{blockers[0]}{more}" if blockers else "a transaction that has just ended"
+        self.waiting = f"waiting for {who}, on table {relation}"
+        """How far it is, for whoever looks on."""
+        DydaError.__init__(
+            self,
+            f"{undone}capture on {relation} cannot be changed while it is in use by {who}: {why}",
+            f"Wait until that transaction has ended, or end it (at the source: {blockers[0].ended_by})"
+            if blockers
+            else "It has ended by now",
+        )
+        self.source = source
+
+    def costing(self, undone: str) -> CaptureBlocked:
+        """The same for whoever has given up: what was not done, and that nobody tries it again."""
+        found = CaptureBlocked(self.source, self.relation, self.blockers, self.why, f"{undone}: ")
+        found.remedy = f"{found.remedy}; then run the command again."
+        return found
 
 
 class MissingRights(DydaError):

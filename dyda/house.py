@@ -9,14 +9,15 @@ from pathlib import Path
 
 from dyda.embedded import EmbeddedServer
 from dyda.engine import Engine
-from dyda.errors import ConfigurationError, UnknownRelation
+from dyda.errors import UnknownRelation
+from dyda.identity import refuse_another_project
 from dyda.model.relation import Relation, RelationName
 from dyda.project import Project
 from dyda.settings import EMBEDDED
 from dyda.sources import PostgresSource, SourceSettings
 from dyda.warehouse import Warehouse
 
-__all__ = ["House", "server_url"]
+__all__ = ["House", "open_sources", "server_url"]
 
 
 @dataclass
@@ -40,37 +41,19 @@ class House:
             )
             stack.callback(warehouse.close)
             warehouse.upgrade()
-            sources = {}
-            for name, entry in settings.sources.items():
-                source_settings = SourceSettings(
-                    name=name,
-                    url=server_url(project, name, entry.url),
-                    schema=entry.schema,
-                    log_limit=entry.log_limit,
-                    trusted_owners=entry.trusted_owners,
-                    lock_timeout=settings.maintenance.lock_timeout,
-                    statement_timeout=settings.maintenance.statement_timeout,
-                )
-                sources[name] = PostgresSource(source_settings, str(warehouse.project_id), settings.sources)
-                stack.callback(sources[name].close)
+            refuse_another_project(project, warehouse)
+            sources = stack.enter_context(open_sources(project, str(warehouse.project_id)))
             if engine is None:
                 engine = Engine(settings.spark)
                 stack.callback(engine.stop)
             yield cls(project, warehouse, sources, engine)
 
     def source(self, name: str) -> PostgresSource:
-        try:
-            return self.sources[name]
-        except KeyError:
-            known = ", ".join(self.sources) or "none"
-            raise ConfigurationError(
-                f"there is no source {name!r}; this project has: {known}", f"Add [sources.{name}] to dyda.toml."
-            ) from None
+        return self.sources[self.project.source(name).name]
 
     def relation_name(self, source: str, schema: str | None, table: str) -> RelationName:
         """What a view means by `source.table`: the source's own schema if none is written."""
-        self.source(source)
-        return RelationName(source, schema or self.project.settings.sources[source].schema, table)
+        return self.project.relation_name(source, schema, table)
 
     def describe(self, source: str, schema: str | None, table: str) -> Relation:
         """The relation as its source's catalog describes it now."""
@@ -80,6 +63,27 @@ class House:
         if relation is None:
             raise UnknownRelation(f"source {source} has no table {name.schema}.{table}")
         return relation
+
+
+@contextmanager
+def open_sources(project: Project, owner: str) -> Iterator[dict[str, PostgresSource]]:
+    """The project's sources; they connect when first needed. `owner`: as whom the warehouse consumes their logs."""
+    limits = project.settings.maintenance
+    with ExitStack() as stack:
+        sources = {}
+        for name, entry in project.settings.sources.items():
+            source_settings = SourceSettings(
+                name=name,
+                url=server_url(project, name, entry.url),
+                schema=entry.schema,
+                log_limit=entry.log_limit,
+                trusted_owners=entry.trusted_owners,
+                lock_timeout=limits.lock_timeout,
+                statement_timeout=limits.statement_timeout,
+            )
+            sources[name] = PostgresSource(source_settings, owner, project.settings.sources)
+            stack.callback(sources[name].close)
+        yield sources
 
 
 def server_url(project: Project, name: str, url: str) -> str:

@@ -17,6 +17,7 @@ import psycopg2
 import psycopg2.extensions
 
 from dyda.errors import ConfigurationError
+from dyda.masking import masked
 
 __all__ = ["check_url", "hidden", "is_written_in", "quoted_password", "refuse_readable_by_others", "with_password_of"]
 
@@ -26,14 +27,12 @@ _ENCODED = re.compile(r"(?:[A-Za-z0-9\-._~]|%[0-9A-Fa-f]{2})*")
 
 
 _known: set[str] = set()
-"""The passwords of this process's projects, as they are meant and as they are written in urls."""
+"""The passwords of this process's projects."""
 
 
 def hidden(text: str) -> str:
     """`text` without any password that this process knows: for messages that nobody has thought of."""
-    for secret in sorted(_known, key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return text
+    return masked(text, _known)
 
 
 def is_written_in(url: str) -> bool:
@@ -88,9 +87,7 @@ def check_url(url: str, place: str, environment: Mapping[str, str]) -> None:
 
 
 def _remember(options: Mapping[str, str]) -> None:
-    for secret in (options.get("password"), options.get("sslpassword")):
-        if secret and len(secret) > 3:  # a shorter one would blot out half of every message
-            _known.update({secret, urllib.parse.quote(secret, safe=""), urllib.parse.quote(secret)})
+    _known.update(secret for secret in (options.get("password"), options.get("sslpassword")) if secret)
 
 
 def refuse_readable_by_others(file: Path, what: str) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dyda.errors import ConfigurationError
+from dyda.model.relation import RelationName
 from dyda.passwords import check_url, refuse_readable_by_others, with_password_of
 from dyda.settings import Settings, SourceEntry, WarehouseSettings, places_with_passwords, read_toml
 
@@ -63,12 +66,30 @@ class Project:
             raise ConfigurationError(f"{folder} is a DyDa project already", "Choose another folder.")
         try:
             (folder / "views").mkdir(parents=True, exist_ok=True)
-            (folder / "dyda.toml").write_text(_TEMPLATE, encoding="utf-8")
+            (folder / "dyda.toml").write_text(_TEMPLATE.replace("IDENTITY", _new_identity(folder)), encoding="utf-8")
             if not (folder / ".gitignore").exists():
                 (folder / ".gitignore").write_text(".dyda/\n", encoding="utf-8")
         except OSError as error:
             raise ConfigurationError(f"cannot write to {folder}: {error.strerror}", "Choose another folder.") from None
         return cls.load(folder)
+
+    def new_identity(self) -> str:
+        """An id for a project that has none: the folder's name, for people, and something that no other has."""
+        return _new_identity(self.folder)
+
+    def source(self, name: str) -> SourceEntry:
+        """What dyda.toml says about this source."""
+        try:
+            return self.settings.sources[name]
+        except KeyError:
+            known = ", ".join(self.settings.sources) or "none"
+            raise ConfigurationError(
+                f"there is no source {name!r}; this project has: {known}", f"Add [sources.{name}] to dyda.toml."
+            ) from None
+
+    def relation_name(self, source: str, schema: str | None, table: str) -> RelationName:
+        """What a view means by `source.table`: the source's own schema if none is written."""
+        return RelationName(source, schema or self.source(source).schema, table)
 
     def knowledge_document(self) -> dict[str, Any]:
         """knowledge.toml as a document; empty if there is none."""
@@ -103,6 +124,11 @@ def _with_passwords(settings: Settings, folder: Path, environment: Mapping[str, 
         warehouse=complete(settings.warehouse, "warehouse"),
         sources={name: complete(entry, f"sources.{name}") for name, entry in settings.sources.items()},
     )
+
+
+def _new_identity(folder: Path) -> str:
+    name = re.sub(r"[^\w.-]+", "-", folder.name, flags=re.ASCII).strip("-")[:60] or "project"
+    return f"{name}-{secrets.token_hex(4)}"
 
 
 def _resolved(folder: Path | str) -> Path:
@@ -155,6 +181,9 @@ def _text(path: Path, shown: str) -> str:
 
 _TEMPLATE = """\
 # ${NAME} in a value is taken from the environment.
+
+[project]
+id = "IDENTITY"  # which project this is, for its warehouse: stays the same in every copy of this folder
 
 [warehouse]
 url = "embedded"            # or any libpq URL: "postgresql://user:${DW_PASSWORD}@host/database"

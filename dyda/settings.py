@@ -22,6 +22,7 @@ __all__ = [
     "DaemonSettings",
     "MaintenanceSettings",
     "PreferenceSettings",
+    "ProjectSettings",
     "Settings",
     "SourceEntry",
     "SparkSettings",
@@ -119,6 +120,13 @@ class DaemonSettings:
 
 
 @dataclass(frozen=True)
+class ProjectSettings:
+    """`id` says which project this is, whatever its folder is called and wherever it is; None: older than that."""
+
+    id: str | None = None
+
+
+@dataclass(frozen=True)
 class Settings:
     """A whole dyda.toml."""
 
@@ -128,13 +136,15 @@ class Settings:
     maintenance: MaintenanceSettings = MaintenanceSettings()
     preferences: PreferenceSettings = PreferenceSettings()
     daemon: DaemonSettings = DaemonSettings()
+    project: ProjectSettings = field(default_factory=ProjectSettings, compare=False)
+    """A daemon goes on with the settings it knows when its project has just got its id."""
 
     @classmethod
     def parse(cls, text: str, environment: Mapping[str, str]) -> Settings:
         """Read the text of a dyda.toml; `${NAME}` is taken from `environment`."""
         document = read_toml(text, "dyda.toml")
         root = _Table("", document, environment)
-        root.finish({"warehouse", "sources", "spark", "maintenance", "preferences", "daemon"})
+        root.finish({"project", "warehouse", "sources", "spark", "maintenance", "preferences", "daemon"})
         settings = cls(
             warehouse=_warehouse(root.table("warehouse", required=True)),
             sources={name: _source(name, root.table("sources").table(name)) for name in root.table("sources").names()},
@@ -142,6 +152,7 @@ class Settings:
             maintenance=_maintenance(root.table("maintenance")),
             preferences=_preferences(root.table("preferences")),
             daemon=_daemon(root.table("daemon")),
+            project=_project(root.table("project")),
         )
         _refuse_shared_databases(settings)
         return settings
@@ -256,6 +267,14 @@ def _daemon(table: _Table) -> DaemonSettings:
     if not host or re.fullmatch("[0-9]{1,5}", port) is None or int(port) > 65535:
         raise table.error("metrics", f"is {table.written('metrics')}", "Write host:port, for example 127.0.0.1:9464.")
     return DaemonSettings((host.removeprefix("[").removesuffix("]"), int(port)))
+
+
+def _project(table: _Table) -> ProjectSettings:
+    identity = table.text("id", "")
+    table.finish()
+    if identity and re.fullmatch(r"[\w.-]{1,100}", identity) is None:
+        raise table.error("id", f"is {table.written('id')}", "Use up to 100 letters, digits, hyphens, dots and _.")
+    return ProjectSettings(identity or None)
 
 
 def places_with_passwords(text: str) -> Iterator[str]:

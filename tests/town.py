@@ -51,7 +51,10 @@ class Town:
         lines = [f"[warehouse]\nurl = {json.dumps(self.warehouse)}\n"]
         lines += [f"[sources.{json.dumps(name)}]\nurl = {json.dumps(url)}\n" for name, url in self.sources.items()]
         lines.append(f'[spark]\nmaster = "local[2]"\n\n[maintenance]\n{self.maintenance}\n')
-        (self.folder / "dyda.toml").write_text("\n".join(lines))
+        file = self.folder / "dyda.toml"
+        if file.exists():  # whoever edits it keeps what `apply` has written into it
+            lines.append("".join(file.read_text().partition("[project]")[1:]))
+        file.write_text("\n".join(lines))
         (self.folder / "dyda.toml").chmod(0o600)  # some tests put passwords into their urls
 
     def execute(self, name: str, *statements: str) -> int:

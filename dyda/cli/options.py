@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-__all__ = ["Common", "CommonCommand", "CommonGroup", "common"]
+__all__ = ["Common", "CommonCommand", "CommonGroup", "common", "timeout_option"]
+
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="How long to wait for transactions that are open at a source (default: until they end).",
+)
 
 
 @dataclass

@@ -159,7 +159,11 @@ def _is_number(value: Any) -> bool:
 
 @contextmanager
 def progress() -> Iterator[Report]:
-    """Shows progress on standard error: bars on a terminal, otherwise one line for each thing that begins."""
+    """Shows progress on standard error: bars on a terminal, otherwise one line for each thing that begins.
+
+    One thing is under way at a time: when the next one begins, or all is done, the one before is complete, whatever was
+    last heard of it. What fails stays where it was.
+    """
     if not sys.stderr.isatty():
         begun: set[str] = set()
 
@@ -179,9 +183,16 @@ def progress() -> Iterator[Report]:
     with Progress(*columns, console=console(sys.stderr)) as bars:
         tasks: dict[str, TaskID] = {}
 
+        def complete() -> None:
+            for task in bars.tasks:
+                if not task.finished:
+                    bars.update(task.id, total=task.total or 1, completed=task.total or 1)
+
         def bar(text: str, done: int, total: int) -> None:
             if text not in tasks:
+                complete()
                 tasks[text] = bars.add_task(visible(text), total=total or None)
             bars.update(tasks[text], completed=done, total=total or None)
 
         yield bar
+        complete()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -85,15 +87,52 @@ def pending_plan() -> None:
     if common().json:
         show_json(answer)
         return
-    units = [{**unit, "messages": _numbers(unit["messages"])} for unit in answer["units"]]
     columns = ["unit", "kind", "messages", "reason"]
     nothing = "Nothing can be processed now." if answer["waiting"] else "Nothing is pending."
-    table([(name, name.upper()) for name in columns], units, nothing)
+    table([(name, name.upper()) for name in columns], _alike_units(answer["units"]), nothing)
     if answer["waiting"]:
         say("\nnot processed now:")
-        table([("id", "ID"), ("state", "STATE"), ("reason", "REASON")], answer["waiting"], "")
+        waiting = _alike_waiting(answer["waiting"])
+        table([("id", "ID"), ("messages", "MESSAGES"), ("state", "STATE"), ("reason", "REASON")], waiting, "")
+        if len(waiting) < len(answer["waiting"]):
+            log("`dyda pending show ID` tells more about one message; --json lists each with its reason.")
     for note in answer["notes"]:
         log(note)
+
+
+def _alike_units(units: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Units in a row that are processed for the same reason, the messages' numbers aside, are one line."""
+    shown = []
+    for _, alike in itertools.groupby(units, lambda unit: (unit["kind"], _without_numbers(unit["reason"]))):
+        together = list(alike)
+        numbers = [number for unit in together for number in unit["messages"]]
+        unit = together[0]["unit"] if len(together) == 1 else _numbers([unit["unit"] for unit in together])
+        shown.append({**together[0], "unit": unit, "messages": _numbers(numbers), "reason": _first_reason(together)})
+    return shown
+
+
+def _alike_waiting(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages that wait for the same reason, their numbers aside, are one line."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for message in messages:
+        groups.setdefault((message["state"], _without_numbers(message["reason"])), []).append(message)
+    return [
+        {
+            "id": _numbers([message["id"] for message in alike]),
+            "messages": len(alike),
+            "state": state,
+            "reason": _first_reason(alike),
+        }
+        for (state, _), alike in groups.items()
+    ]
+
+
+def _without_numbers(reason: str) -> str:
+    return re.sub(r"\b[0-9]+\b", "#", reason)
+
+
+def _first_reason(alike: list[dict[str, Any]]) -> str:
+    return str(alike[0]["reason"]) + ("; the others likewise" if len(alike) > 1 else "")
 
 
 @pending_group.command("graph")
@@ -196,9 +235,16 @@ def _decided(answer: dict[str, Any], views: str = "") -> None:
 
 
 def _numbers(numbers: list[int]) -> str:
-    """The first dozen, and how many more there are; `--json` has them all."""
-    shown = ", ".join(map(str, numbers[:MANY]))
-    return f"{shown} and {len(numbers) - MANY} more" if len(numbers) > MANY else shown
+    """As ranges, the first dozen of them, and how many more numbers there are; `--json` has them all."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1] = [ranges[-1][0], number]
+        else:
+            ranges.append([number])
+    shown = ", ".join("-".join(map(str, found)) for found in ranges[:MANY])
+    left = sum(found[-1] - found[0] + 1 for found in ranges[MANY:])
+    return f"{shown} and {left} more" if left else shown
 
 
 def _by_ending(output: Path | None) -> str:

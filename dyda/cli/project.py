@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dyda.cli.options import CommonCommand, CommonGroup, common
+from dyda.cli.options import CommonCommand, CommonGroup, common, timeout_option
 from dyda.cli.output import log, progress, say, several_lines, show_json, table
 from dyda.errors import DydaError
 
@@ -92,13 +92,17 @@ def sources_detach(name: str) -> None:
 
 @click.command("apply", cls=CommonCommand)
 @click.option("--yes", is_flag=True, help="Do it without asking.")
-def apply_command(yes: bool) -> None:
+@timeout_option
+def apply_command(yes: bool, timeout: float | None) -> None:
     """Make the warehouse match views/ and knowledge.toml.
 
     Shows the plan and asks; then reads knowledge.toml, attaches capture at the sources, builds new views, adapts
     changed ones from their old rows where that can be, rebuilds broken ones and drops those whose file is gone. If a
     changed file cannot be built, the old version stays live. Capture is released where neither a view nor the knowledge
     is left.
+
+    Capture cannot be attached to a table while a transaction that has written to it is open. apply waits for it, says
+    for whom, and lets nobody queue behind it; Ctrl-C or --timeout ends that, and nothing is created then.
     """
     from dyda import commands
 
@@ -114,7 +118,7 @@ def apply_command(yes: bool) -> None:
         return click.confirm("Do this?", err=True)
 
     with progress() as report:
-        answer = commands.apply(options.folder, confirm, report)
+        answer = commands.apply(options.folder, confirm, report, timeout=timeout)
     if options.json:
         show_json(answer)
         return

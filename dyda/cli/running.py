@@ -66,6 +66,9 @@ def status_command() -> None:
     columns = ["reachable", "capture", "order", "pending", "lag_seconds", "error"]
     headings = [("name", "SOURCE")] + [(c, c.replace("_seconds", " (s)").upper()) for c in columns]
     table(headings, answer["sources"], "No sources: add [sources.NAME] to dyda.toml.")
+    unpolled = [source["name"] for source in answer["sources"] if source["reachable"] is None]
+    if unpolled:
+        say(f"not polled yet: {', '.join(unpolled)} (no view reads it; `dyda sources` asks it now)")
     say("")
     table(view_columns, answer["views"], "No views: add views/NAME.sql and run dyda apply.")
     if (aborts := answer.get("aborts")) and aborts["units"]:

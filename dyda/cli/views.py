@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dyda.cli.options import CommonCommand, CommonGroup, common
+from dyda.cli.options import CommonCommand, CommonGroup, common, timeout_option
 from dyda.cli.output import facts, log, progress, say, say_lines, show_json, table
 from dyda.cli.running import view_columns
 from dyda.model.visible import visible
@@ -158,7 +158,8 @@ def views_explain(name: str) -> None:
 
 @views_group.command("resync")
 @click.argument("name")
-def views_resync(name: str) -> None:
+@timeout_option
+def views_resync(name: str, timeout: float | None) -> None:
     """Rebuild a view from its sources and swap it in; readers keep what they see meanwhile.
 
     Capture is attached again first, where it was lost. This is also the way out for a view that is held.
@@ -166,7 +167,7 @@ def views_resync(name: str) -> None:
     from dyda import commands
 
     with progress() as report:
-        answer = commands.views_resync(common().folder, name, report)
+        answer = commands.views_resync(common().folder, name, report, timeout=timeout)
     if common().json:
         show_json(answer)
         return

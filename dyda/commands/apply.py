@@ -10,12 +10,14 @@ from typing import Any
 
 from dyda.commands.checking import CheckedFiles, check_files
 from dyda.commands.knowledge import CHANGED, plan_knowledge
+from dyda.commands.patience import Patience, Progress, given_up
 from dyda.commands.recovering import recover
 from dyda.commands.texts import readers_of
-from dyda.commands.work import Progress, attach, bring_about, hand_over, release
+from dyda.commands.work import attach, bring_about, hand_over, release
 from dyda.engine import Engine
-from dyda.errors import DydaError, MissingRights, SourceBusy, SourceUnreachable
+from dyda.errors import CaptureBlocked, DydaError, MissingRights, SourceBusy, SourceUnreachable
 from dyda.house import House
+from dyda.identity import claim
 from dyda.maintenance import Maintainer, Target
 from dyda.maintenance.live import Known, load
 from dyda.model.algebra import scans
@@ -73,22 +75,28 @@ def apply(
     confirm: Callable[[ApplyPlan], bool],
     progress: Progress = lambda text, done, total: None,
     engine: Engine | None = None,
+    timeout: float | None = None,
 ) -> dict[str, Any]:
-    """Read the files, show the plan to `confirm` and, if it agrees, carry it out: here, or by the daemon that runs."""
+    """Read the files, show the plan to `confirm` and, if it agrees, carry it out: here, or by the daemon that runs.
+
+    `timeout`: seconds to wait for transactions that keep capture from being attached; None: as long as they last.
+    """
     with House.open(folder, engine) as house:
         plan = _plan(house, house.project)
+        if plan.reads and hand_over(house, "check", {}, progress) is None:
+            _check(house, house.project, plan, load(house))
+        if not plan.empty and not confirm(plan):
+            return {"cancelled": True}
+        if (note := claim(house.project, house.warehouse)) is not None:
+            progress(note, 1, 1)
         if plan.empty:
             _bring_capture_up_to_date(house)
             return _answer(house.warehouse, plan)
-        if plan.reads and hand_over(house, "check", {}, progress) is None:
-            _check(house, house.project, plan, load(house))
-        if not confirm(plan):
-            return {"cancelled": True}
-        answer = hand_over(house, "apply", {}, progress)
+        answer = hand_over(house, "apply", {"timeout": timeout}, progress)
         if answer is not None:
             return answer
         with house.warehouse.lock(role="apply") as worker:
-            return execute_apply(Maintainer(house, worker), house.project, progress)
+            return execute_apply(Maintainer(house, worker), house.project, progress, Patience(progress, timeout))
 
 
 def _bring_capture_up_to_date(house: House) -> None:
@@ -99,10 +107,26 @@ def _bring_capture_up_to_date(house: House) -> None:
                 house.source(name).attach([])
 
 
-def execute_apply(maintainer: Maintainer, project: Project, progress: Progress) -> dict[str, Any]:
+def execute_apply(
+    maintainer: Maintainer, project: Project, progress: Progress, patience: Patience | None = None
+) -> dict[str, Any]:
     """Carry out what `project`'s files ask for. Every new text is checked before the first one is built."""
+    plan = _plan(maintainer.house, project)
+    with given_up(_undone(plan)):
+        return _carry_out(maintainer, project, plan, progress, patience or Patience(progress))
+
+
+def _undone(plan: ApplyPlan) -> str:
+    """What is not there if the plan fails on its way."""
+    parts = (("created", plan.create), ("changed", plan.change), ("rebuilt", plan.recover))
+    said = [f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} not {how}" for how, names in parts if names]
+    return "; ".join(said) or "the plan was not carried out"
+
+
+def _carry_out(
+    maintainer: Maintainer, project: Project, plan: ApplyPlan, progress: Progress, patience: Patience
+) -> dict[str, Any]:
     house = maintainer.house
-    plan = _plan(house, project)
     reasons = dict.fromkeys(plan.create, "created") | dict.fromkeys(plan.change, "its file changed")
     files = _check(house, project, plan, maintainer.known)
     definitions, knowledge = files.definitions, files.knowledge
@@ -112,8 +136,8 @@ def execute_apply(maintainer: Maintainer, project: Project, progress: Progress) 
     lost = [name for name in plan.drop if set(records[name].positions) - set(house.sources)]
     _drop(maintainer, lost)
     read = [scan.relation for definition in definitions.values() for scan in scans(definition.tree)]
-    with _given_back(maintainer):
-        attach(maintainer, [*read, *(knowledge.relations if knowledge else ())], progress)
+    with _given_back(maintainer, patience):
+        attach(maintainer, [*read, *(knowledge.relations if knowledge else ())], progress, patience)
         if knowledge is not None:
             knowledge.keep(maintainer.worker)
             maintainer.reload()
@@ -123,7 +147,7 @@ def execute_apply(maintainer: Maintainer, project: Project, progress: Progress) 
         for name in plan.recover:
             found = recover(maintainer, maintainer.known.frozen[name], project.view_files[name])
             if found is not None:
-                attach(maintainer, [scan.relation for scan in scans(found[1].tree)], progress)
+                attach(maintainer, [scan.relation for scan in scans(found[1].tree)], progress, patience)
                 targets.append(found[0])
         if targets:
             with _announced(maintainer, plan.create):
@@ -150,13 +174,14 @@ def _drop(maintainer: Maintainer, names: Iterable[str]) -> None:
 
 
 @contextmanager
-def _given_back(maintainer: Maintainer) -> Iterator[None]:
+def _given_back(maintainer: Maintainer, patience: Patience) -> Iterator[None]:
     """Capture that was attached for views which cannot be built after all is taken away again."""
     try:
         yield
-    except DydaError:
-        with suppress(DydaError):  # what the views could not be built for is what is to be told
-            release(maintainer)
+    except DydaError as error:
+        if patience.last or not isinstance(error, CaptureBlocked):
+            with suppress(DydaError):  # what the views could not be built for is what is to be told
+                release(maintainer)
         raise
 
 

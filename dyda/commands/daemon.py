@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dyda.commands.apply import execute_apply, execute_check
-from dyda.commands.decisions import DECISIONS
-from dyda.commands.views import execute_resync
+from dyda.commands.patience import Reminders
+from dyda.commands.requests import Requests
 from dyda.commands.waiting import PATIENCE, wait_for_turn
 from dyda.embedded import EmbeddedServer
 from dyda.engine import Engine
@@ -35,19 +34,37 @@ def run_daemon(folder: Path, until_idle: bool, log: Callable[[str], None]) -> in
     One process works on a project. If that is another one, this one waits for its turn. If another one took over from
     this one, whose session was lost, it has written nothing since, and waits like any other.
     """
-    with _stop_signals() as stopping, contextlib.closing(_Spark()) as spark:
+    with _stop_signals() as stopping:
+        try:
+            code = _run(folder, until_idle, log, stopping)
+        except Exception as error:
+            # Whoever ends us may have ended Spark as well, in the middle of a unit: nothing of it was installed.
+            if not stopping.is_set():
+                raise
+            log(f"the unit under way was abandoned: {hidden(str(error) or type(error).__name__)}".splitlines()[0])
+            code = 0
+        if stopping.is_set():
+            log(f"stopped by {stopping.name}; nothing is lost")
+        return code
+
+
+def _run(folder: Path, until_idle: bool, log: Callable[[str], None], stopping: StopSignal) -> int:
+    with contextlib.closing(_Spark()) as spark:
         seen_at = time.monotonic()
+        outage = Reminders(log)
         while not stopping.is_set():
             try:
                 try:
                     engine = spark.engine(folder)
                     with House.open(folder, engine) as house, house.warehouse.lock(role="daemon") as worker:
                         try:
+                            _say_back(outage, seen_at, log)
                             return _serve(folder, house, worker, until_idle, log, stopping)
                         finally:
                             seen_at = time.monotonic()
                 except ProjectBusy:
                     spark.close()
+                    _say_back(outage, seen_at, log)
                     seen_at = time.monotonic()
                     code = wait_for_turn(folder, until_idle, log, stopping)
                     if code is not None:
@@ -56,11 +73,16 @@ def run_daemon(folder: Path, until_idle: bool, log: Callable[[str], None]) -> in
                     spark.close()
                     log(error.in_one_line)
             except WarehouseUnreachable as error:
-                log(error.in_one_line)
+                outage.say(error.in_one_line, "the warehouse")
                 if until_idle and time.monotonic() - seen_at > PATIENCE:
                     return 1
                 stopping.wait(1.0)
     return 0
+
+
+def _say_back(outage: Reminders, seen_at: float, log: Callable[[str], None]) -> None:
+    if outage.forget():
+        log(f"the warehouse is back after {time.monotonic() - seen_at:.0f} s")
 
 
 class _Spark:
@@ -91,9 +113,10 @@ def _serve(
     maintainer = Maintainer(house, worker, log)
     settings = house.project.settings.maintenance
     log(f"maintaining {len(maintainer.known.views)} views, consistency {settings.consistency}")
+    requests = Requests(folder, maintainer, log)
     pause, blocked_since = settings.poll_min, None
     while not stopping.is_set():
-        asked = _serve_request(folder, maintainer, log)
+        asked = requests.serve()
         try:
             outcome = maintainer.cycle()
         except (Fenced, WarehouseUnreachable):
@@ -129,56 +152,25 @@ def _note_obstacle(maintainer: Maintainer, outcome: Outcome, log: Callable[[str]
         log(f"what stands in the way cannot be written down: {error.what}")
 
 
-def _serve_request(folder: Path, maintainer: Maintainer, log: Callable[[str], None]) -> bool:
-    """Do one thing that a command asked for; its error goes to the command, never to the daemon."""
-    worker = maintainer.worker
-    request = worker.take_request()
-    if request is None:
-        return False
-    log(f"request {request.id}: {request.verb}")
+class StopSignal(threading.Event):
+    """Set when the daemon is asked to end; `name` says how."""
 
-    def progress(text: str, done: int, total: int) -> None:
-        worker.progress(request.id, {"text": text, "done": done, "total": total})
+    name = ""
 
-    try:
-        match request.verb:
-            case "apply" | "check":
-                project = Project.load(folder)
-                if project.settings != maintainer.house.project.settings:
-                    raise DydaError(
-                        "dyda.toml has changed since the daemon was started",
-                        "Restart it, then apply: dyda stop, dyda daemon",
-                    )
-                if request.verb == "apply":
-                    result = execute_apply(maintainer, project, progress)
-                else:
-                    result = execute_check(maintainer, project)
-            case "resync":
-                result = execute_resync(maintainer, str(request.arguments["name"]), progress)
-            case verb if verb in DECISIONS:
-                result = DECISIONS[verb](maintainer, request.arguments)
-            case _:
-                raise DydaError(f"this daemon does not know the request {request.verb!r}", "Restart it: dyda stop")
-        worker.finish(request.id, result=result)
-    except DydaError as error:
-        worker.finish(request.id, error=error)
-        maintainer.reload()
-    except Exception as error:
-        what = hidden(f"unexpected {type(error).__name__}: {error}")
-        worker.finish(request.id, error={"what": what, "remedy": ""})
-        raise
-    return True
+    def received(self, number: int, frame: object) -> None:
+        self.name = signal.Signals(number).name
+        self.set()
 
 
 @contextlib.contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
+def _stop_signals() -> Iterator[StopSignal]:
     """SIGTERM and SIGINT ask for an end between units: the running one is finished or left, nothing is lost."""
-    stopping = threading.Event()
+    stopping = StopSignal()
     if threading.current_thread() is not threading.main_thread():
         yield stopping
         return
     numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.signal(number, lambda *_: stopping.set()) for number in numbers}
+    before = {number: signal.signal(number, stopping.received) for number in numbers}
     try:
         yield stopping
     finally:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dyda.commands.work import Progress, hand_over
+from dyda.commands.patience import Progress
+from dyda.commands.work import hand_over
 from dyda.errors import DydaError
 from dyda.house import House
 from dyda.maintenance import Maintainer

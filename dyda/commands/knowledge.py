@@ -94,7 +94,7 @@ def plan_knowledge(house: House, project: Project) -> str:
     if text is None:
         return "none"
     captured = {known.relation.name for known in house.warehouse.relations() if known.captured}
-    if not named_relations(house, record.document) <= captured:
+    if not named_relations(house.project, record.document) <= captured:
         return "recover"  # a source was detached
     return "evolved" if record.evolved else "unchanged"
 

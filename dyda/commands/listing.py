@@ -53,7 +53,7 @@ def status(folder: Path) -> dict[str, Any]:
                 "host": now.daemon.host,
                 "waiting": len(now.waiting),
             },
-            "sources": [_source(record) for record in now.sources],
+            "sources": _sources(house, now.sources),
             "aborts": {"units": aborted, "seconds": seconds},
             "units": _where_time_goes(house.warehouse.units(RECENT)),
             "views": [_view(record, unshown.get(record.name)) for record in now.views],
@@ -145,6 +145,13 @@ def _where_time_goes(units: Sequence[UnitRecord]) -> dict[str, Any]:
         "seconds": statistics.median(sum(unit.phases.values()) for unit in recent) if recent else None,
         "phases": {name: statistics.median(unit.phases.get(name, 0.0) for unit in recent) for name in known},
     }
+
+
+def _sources(house: House, records: Sequence[SourceRecord]) -> list[dict[str, Any]]:
+    """What polls have found, and those of dyda.toml that nobody has polled yet."""
+    unpolled = [name for name in house.sources if name not in {record.name for record in records}]
+    empty = dict.fromkeys(("reachable", "capture", "order", "pending", "lag_seconds", "error"))
+    return [_source(record) for record in records] + [{"name": name, **empty} for name in unpolled]
 
 
 def _source(record: SourceRecord) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dyda.commands.work import named_relations
 from dyda.errors import DydaError
-from dyda.house import House
+from dyda.house import House, open_sources
 from dyda.maintenance import Maintainer
 from dyda.model.parse import referenced_tables
 from dyda.project import Project
@@ -27,29 +27,47 @@ def init(folder: Path) -> dict[str, Any]:
 
 
 def sources_check(folder: Path) -> list[dict[str, Any]]:
-    """Reach, rights and capture of every source, for the tables that views read or knowledge.toml names."""
-    with House.open(folder) as house:
-        tables: dict[str, set[tuple[str, str]]] = {name: set() for name in house.sources}
-        answers: list[dict[str, Any]] = []
-        for view, text in house.project.view_files.items():
-            try:
-                for source, schema, table, _ in referenced_tables(view, text):
-                    relation = house.relation_name(source, schema, table)
-                    tables[source].add((relation.schema, relation.table))
-            except DydaError as error:
-                answers.append({"source": "", "level": "error", "what": error.what, "remedy": error.remedy})
+    """Reach, rights and capture of every source, for the tables that views read or knowledge.toml names.
+
+    Without the warehouse everything is checked but whether a source's capture is this project's.
+    """
+    project = Project.load(folder)
+    owner, answers = _owner(folder)
+    tables: dict[str, set[tuple[str, str]]] = {name: set() for name in project.settings.sources}
+    for view, text in project.view_files.items():
         try:
-            for relation in named_relations(house, house.project.knowledge_document()):
-                tables[relation.source].add((relation.schema, relation.table))
+            for named, schema, table, _ in referenced_tables(view, text):
+                relation = project.relation_name(named, schema, table)
+                tables[named].add((relation.schema, relation.table))
         except DydaError as error:
-            answers.append({"source": "", "level": "error", "what": error.what, "remedy": error.remedy})
-        for name in house.sources:
-            findings = house.source(name).check(sorted(tables[name]))
+            answers.append(_finding(error))
+    try:
+        for relation in named_relations(project, project.knowledge_document()):
+            tables[relation.source].add((relation.schema, relation.table))
+    except DydaError as error:
+        answers.append(_finding(error))
+    with open_sources(project, owner or "") as sources:
+        for name, source in sources.items():
+            findings = source.check(sorted(tables[name]), owner_known=owner is not None)
             answers += [
                 {"source": name, "level": finding.level, "what": finding.what, "remedy": finding.remedy}
                 for finding in findings
             ]
-        return answers
+    return answers
+
+
+def _owner(folder: Path) -> tuple[str | None, list[dict[str, Any]]]:
+    """As whom this project consumes its sources; None with the reason if the warehouse does not tell."""
+    try:
+        with House.open(folder) as house:
+            return str(house.warehouse.project_id), []
+    except DydaError as error:
+        finding = _finding(error)
+        return None, [{**finding, "what": f"{error.what}; not checked: whether captured sources are this project's"}]
+
+
+def _finding(error: DydaError) -> dict[str, Any]:
+    return {"source": "", "level": "error", "what": error.what, "remedy": error.remedy}
 
 
 def sources_detach(folder: Path, name: str) -> dict[str, Any]:

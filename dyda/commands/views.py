@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dyda.commands.patience import Patience, Progress, given_up
 from dyda.commands.verification import verify_view
-from dyda.commands.work import Progress, attach, bring_about, hand_over
+from dyda.commands.work import attach, bring_about, hand_over
 from dyda.engine import Engine
 from dyda.errors import (
     DydaError,
@@ -47,19 +48,30 @@ def views_explain(folder: Path, name: str) -> dict[str, Any]:
 
 
 def views_resync(
-    folder: Path, name: str, progress: Progress = lambda text, done, total: None, engine: Engine | None = None
+    folder: Path,
+    name: str,
+    progress: Progress = lambda text, done, total: None,
+    engine: Engine | None = None,
+    timeout: float | None = None,
 ) -> dict[str, Any]:
     """Build the view again from its sources; readers keep the old rows until the new ones are complete."""
     with House.open(folder, engine) as house:
         house.warehouse.view(name)
-        answer = hand_over(house, "resync", {"name": name}, progress)
+        answer = hand_over(house, "resync", {"name": name, "timeout": timeout}, progress)
         if answer is not None:
             return answer
         with house.warehouse.lock(role="resync") as worker:
-            return execute_resync(Maintainer(house, worker), name, progress)
+            return execute_resync(Maintainer(house, worker), name, progress, Patience(progress, timeout))
 
 
-def execute_resync(maintainer: Maintainer, name: str, progress: Progress) -> dict[str, Any]:
+def execute_resync(
+    maintainer: Maintainer, name: str, progress: Progress, patience: Patience | None = None
+) -> dict[str, Any]:
+    with given_up(f"{name} was not rebuilt"):
+        return _rebuild(maintainer, name, progress, patience or Patience(progress))
+
+
+def _rebuild(maintainer: Maintainer, name: str, progress: Progress, patience: Patience) -> dict[str, Any]:
     house = maintainer.house
     record = house.warehouse.view(name)
     sql = record.sql or ""
@@ -67,7 +79,7 @@ def execute_resync(maintainer: Maintainer, name: str, progress: Progress) -> dic
     # more, the build says so, or follows a rename.
     with contextlib.suppress(UnknownRelation, UnknownColumn, UnsupportedSql, NotComputable, RelationRefused):
         definition = parse_view(name, sql, house.describe, plain_numeric=_numeric(house))
-        attach(maintainer, [scan.relation for scan in scans(definition.tree)], progress)
+        attach(maintainer, [scan.relation for scan in scans(definition.tree)], progress, patience)
     bring_about(maintainer, [Target(name, sql, None, "resync was asked for")], progress)
     after = house.warehouse.view(name)
     if after.stored_state == "broken":
@@ -93,7 +105,7 @@ def verify(
         for name in chosen:
             house.warehouse.view(name)
         answers = []
-        for done, name in enumerate(chosen):
-            progress(f"verifying {name}", done, len(chosen))
+        for name in chosen:
+            progress(f"verifying {name}", 0, 1)
             answers.append(verify_view(house, name))
         return answers

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dyda.commands.patience import Patience, Progress
 from dyda.errors import DydaError, MissingRights, SourceBusy, SourceUnreachable
 from dyda.house import House
 from dyda.maintenance import Maintainer, Outcome, Target
 from dyda.model.knowledge_file import referenced_relations
 from dyda.model.relation import Relation, RelationName
+from dyda.project import Project
 from dyda.warehouse import Installation, RelationState
 
 __all__ = ["Progress", "attach", "bring_about", "hand_over", "named_relations", "release"]
-
-Progress = Callable[[str, int, int], None]
 
 ATTEMPTS = 20
 
@@ -25,31 +25,51 @@ def hand_over(house: House, verb: str, arguments: Mapping[str, Any], progress: P
     if not daemon.running or daemon.role != "daemon":
         return None
     number = house.warehouse.submit(verb, arguments)
-    return dict(house.warehouse.wait(number, lambda news: progress(news["text"], news["done"], news["total"])))
+    try:
+        return dict(house.warehouse.wait(number, lambda news: progress(news["text"], news["done"], news["total"])))
+    except KeyboardInterrupt:
+        house.warehouse.cancel(number)  # what waits is not done then; what is being done is finished
+        raise
 
 
-def attach(maintainer: Maintainer, relations: Iterable[Relation], progress: Progress) -> None:
-    """Capture first, then everything else (C6). What is attached is known to the catalog before it is polled."""
+def attach(
+    maintainer: Maintainer, relations: Iterable[Relation], progress: Progress, patience: Patience | None = None
+) -> None:
+    """Capture first, then everything else (C6). What is attached is known to the catalog before it is polled, so that
+    it can be released again should the rest be out of reach.
+
+    `patience` decides how long open transactions are waited for that stand in the way, by default without an end.
+    """
+    patience = patience or Patience(progress)
     house = maintainer.house
     wanted: dict[str, dict[RelationName, Relation]] = {}
     for relation in relations:
         wanted.setdefault(relation.name.source, {})[relation.name] = relation
-    for done, (source, mine) in enumerate(wanted.items()):
-        progress(f"attaching capture at {source}", done, len(wanted))
-        house.source(source).attach(mine.values())
-        known = {name for name, record in maintainer.known.relations.items() if record.captured}
-        new = [(name.schema, name.table) for name in mine if name not in known]
-        # Described again: what changed before capture was in place was not logged.
-        described = house.source(source).describe(new) if new else {}
-        maintainer.worker.save_relations([RelationState(relation) for relation in described.values()])
-    maintainer.reload()
+    known = {name for name, record in maintainer.known.relations.items() if record.captured}
+    try:
+        for source, mine in wanted.items():
+            done = 0
+
+            def attached(relation: Relation) -> None:
+                nonlocal done
+                if relation.name not in known:
+                    # Described again: what changed before capture was in place was not logged.
+                    found = house.source(relation.name.source).describe([(relation.name.schema, relation.name.table)])
+                    maintainer.worker.save_relations([RelationState(described) for described in found.values()])
+                done += 1
+                progress(f"attaching capture at {relation.name.source}", done, len(wanted[relation.name.source]))
+
+            progress(f"attaching capture at {source}", 0, len(mine))
+            house.source(source).attach(mine.values(), patience.wait, attached)
+    finally:
+        maintainer.reload()
 
 
 def release(maintainer: Maintainer) -> None:
     """Stop capturing what neither a view reads, broken and held ones included, nor the knowledge names."""
     known = maintainer.known
     read = {name for record in maintainer.house.warehouse.views() for name in record.relations}
-    read |= named_relations(maintainer.house, known.knowledge_record.document)
+    read |= named_relations(maintainer.house.project, known.knowledge_record.document)
     unused = [record.relation for name, record in known.relations.items() if record.captured and name not in read]
     for source in {relation.name.source for relation in unused} & set(maintainer.house.sources):
         mine = [relation for relation in unused if relation.name.source == source]
@@ -61,10 +81,10 @@ def release(maintainer: Maintainer) -> None:
     maintainer.reload()
 
 
-def named_relations(house: House, document: Mapping[str, Any]) -> set[RelationName]:
+def named_relations(project: Project, document: Mapping[str, Any]) -> set[RelationName]:
     """The relations that a document of knowledge names, at sources that the project has."""
     names = referenced_relations(document)
-    return {house.relation_name(*name) for name in names if name[0] in house.sources}
+    return {project.relation_name(*name) for name in names if name[0] in project.settings.sources}
 
 
 def bring_about(maintainer: Maintainer, targets: Sequence[Target], progress: Progress) -> None:

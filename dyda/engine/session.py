@@ -10,6 +10,7 @@ import functools
 import logging
 import os
 import re
+import signal
 import sys
 import tempfile
 import threading
@@ -268,9 +269,10 @@ class Sessions:
             try:
                 gateway = launch_gateway(  # type: ignore[no-untyped-call]
                     SparkConf(loadDefaults=False).setAll(list(_shown(values).items())),
-                    {"stdout": output, "stderr": output},
+                    _Launch(stdout=output, stderr=output),
                 )
-                context = SparkContext(conf=configuration, gateway=gateway)
+                with _own_interrupts():
+                    context = SparkContext(conf=configuration, gateway=gateway)
             except (PySparkException, OSError) as error:
                 raise ConfigurationError(
                     f"Spark does not start with master {self._settings.master!r}: {_reason(error, output)}",
@@ -308,6 +310,31 @@ def _shown(values: Mapping[str, str]) -> dict[str, str]:
         for name, value in values.items()
         if name.startswith(AT_LAUNCH) and not re.search(SECRET, name, re.IGNORECASE)
     }
+
+
+class _Launch(dict[str, Any]):
+    """How the JVM is started: it ends when our end of its input is closed, not by a signal that the process group or
+    the whole service gets. Ended by that, it would leave us in the middle of a unit. Java keeps ignoring what is
+    ignored when it starts."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(name, _ignore_stop_signals if name == "preexec_fn" else value)
+
+
+def _ignore_stop_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """pyspark lets Ctrl-C raise from wherever we are; what it means here, the command decides."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def _silence(record: logging.LogRecord) -> bool:

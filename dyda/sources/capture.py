@@ -10,13 +10,14 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 import psycopg2
 from psycopg2 import sql
 
-from dyda.errors import MissingRights, SourceBusy, SourceInUse
+from dyda.errors import Blocker, CaptureBlocked, MissingRights, SourceBusy, SourceInUse
 from dyda.model.relation import Relation
 from dyda.sources.access import ReaderRole, find_access, give_up_reader_role, grant_reading, install_reader
 from dyda.sources.catalog import UNCAPTURED, fingerprint, hierarchies
@@ -31,7 +32,7 @@ from dyda.sources.ownership import (
 from dyda.sources.settings import Consumer
 from dyda.sources.state import is_complete, read_state
 
-__all__ = ["attach", "detach", "release"]
+__all__ = ["Waiting", "attach", "detach", "release"]
 
 LOCK_TIMEOUT = "80ms"
 """How long a writer may have to queue behind us."""
@@ -49,10 +50,21 @@ SHARED = {
 """Queries that we ask from outside and event triggers ask inside a source's transaction: one text for both."""
 
 Result = TypeVar("Result")
+Waiting = Callable[[CaptureBlocked], None]
+"""Is told who is waited for, and ends the wait by raising."""
 
 
-def attach(sessions: Sessions, consumer: Consumer, relations: Iterable[Relation]) -> None:
+def attach(
+    sessions: Sessions,
+    consumer: Consumer,
+    relations: Iterable[Relation],
+    waiting: Waiting | None = None,
+    attached: Callable[[Relation], None] = lambda relation: None,
+) -> None:
     """Capture the relations and everything below them. Does nothing where all is in place already.
+
+    `waiting` is told again and again who is waited for, as long as it does not raise; `attached` of each relation that
+    is captured. A table is asked for with a short time limit each time, so nobody queues behind us.
 
     First the log and the event triggers, committed; then the tables, one transaction each, parents before children:
     whatever is created below an attached parent from then on is attached by the event trigger.
@@ -65,6 +77,8 @@ def attach(sessions: Sessions, consumer: Consumer, relations: Iterable[Relation]
     except MissingRights:
         missing = _not_in_place(sessions, consumer, wanted)
         if missing == []:
+            for relation in wanted:
+                attached(relation)
             return  # another role attached, and this one may read
         with sessions.transaction(FRESH) as cursor:
             owner = installed_by_another(cursor)
@@ -79,7 +93,7 @@ def attach(sessions: Sessions, consumer: Consumer, relations: Iterable[Relation]
         ) from None
     _require_reading(sessions, wanted)
     for relation in wanted:
-        _patiently(sessions, partial(_watch, relation=relation))
+        _patiently(sessions, partial(_watch, relation=relation), _Table(relation.oid), waiting)
         for _ in range(10):  # without event triggers children may appear meanwhile
             with sessions.transaction(FRESH, [relation.name]) as cursor:
                 cursor.execute(load_sql("uncaptured"), {"root": relation.oid})
@@ -87,11 +101,12 @@ def attach(sessions: Sessions, consumer: Consumer, relations: Iterable[Relation]
             if not missing and not stale:
                 break
             for relid in missing:
-                _patiently(sessions, partial(_capture, relid=relid, root=relation.oid))
+                _patiently(sessions, partial(_capture, relid=relid, root=relation.oid), _Table(relid), waiting)
             for relid in stale:
-                _patiently(sessions, partial(_release, relid=relid))
-        _patiently(sessions, partial(_remember, relation=relation))
-        _patiently(sessions, partial(_let_read, relation=relation))
+                _patiently(sessions, partial(_release, relid=relid), _Table(relid, any_use=True), waiting)
+        _patiently(sessions, partial(_remember, relation=relation), _Table(relation.oid), waiting)
+        _patiently(sessions, partial(_let_read, relation=relation), _Table(relation.oid), waiting)
+        attached(relation)
     _release_the_forgotten(sessions)
 
 
@@ -102,7 +117,7 @@ def release(sessions: Sessions, relations: Iterable[Relation]) -> None:
             cursor.execute("SELECT relid FROM dyda.member WHERE root = %s", (relation.oid,))
             members = [relid for (relid,) in cursor.fetchall()]
         for relid in members:
-            _patiently(sessions, partial(_release, relid=relid))
+            _patiently(sessions, partial(_release, relid=relid), _Table(relid, any_use=True))
         with sessions.transaction(WRITING) as cursor:
             cursor.execute("SET LOCAL dyda.quiet = 'on'")
             for table in ("watched", "holder", "described", "log"):
@@ -123,7 +138,7 @@ def detach(sessions: Sessions, consumer: Consumer) -> None:
             cursor.execute("SET LOCAL dyda.quiet = 'on'")
             cursor.execute("; ".join(f"DROP EVENT TRIGGER IF EXISTS {name}" for name in events))
     for relid in tables:
-        _patiently(sessions, partial(_strip, relid=relid))
+        _patiently(sessions, partial(_strip, relid=relid), _Table(relid, any_use=True))
     _patiently(sessions, lambda cursor: cursor.execute(load_sql("remove")))
     _patiently(sessions, give_up_reader_role)
     _patiently(sessions, drop_capture_role)
@@ -295,8 +310,19 @@ def _strip(cursor: Any, relid: int) -> None:
         cursor.execute(statement)
 
 
-def _patiently(sessions: Sessions, step: Callable[[Any], Result]) -> Result:
-    """Run `step` in a transaction with a short lock_timeout, again and again until attach_timeout."""
+@dataclass(frozen=True)
+class _Table:
+    """What a step locks; `any_use`: so that readers stand in its way, too."""
+
+    relid: int
+    any_use: bool = False
+
+
+def _patiently(
+    sessions: Sessions, step: Callable[[Any], Result], table: _Table | None = None, waiting: Waiting | None = None
+) -> Result:
+    """Run `step` in a transaction with a short lock_timeout, again and again: until `waiting` raises, or where nobody
+    is to be told until attach_timeout."""
     deadline = time.monotonic() + sessions.settings.attach_timeout
     pause = 0.02
     while True:
@@ -304,11 +330,27 @@ def _patiently(sessions: Sessions, step: Callable[[Any], Result]) -> Result:
             with sessions.transaction(WRITING) as cursor:
                 cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
                 return step(cursor)
-        except SourceBusy:
-            if time.monotonic() + pause > deadline:
-                raise
+        except SourceBusy as busy:
+            over = time.monotonic() + pause > deadline
+            blocked = _blocked(sessions, table, busy) if table is not None and (over or waiting is not None) else None
+            if waiting is not None and blocked is not None:
+                waiting(blocked)
+            elif over:
+                raise blocked or busy from None
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
+
+
+def _blocked(sessions: Sessions, table: _Table, busy: SourceBusy) -> CaptureBlocked | None:
+    """Who stood in the way, as far as the role may see it; None: the table is gone."""
+    with sessions.transaction(FRESH) as cursor:
+        cursor.execute(load_sql("blockers"), {"relid": table.relid, "any_use": table.any_use})
+        rows = cursor.fetchall()
+    if not rows:
+        return None
+    schema, name = rows[0][:2]
+    blockers = [Blocker(*row[2:]) for row in rows if row[2] is not None or row[6] is not None]
+    return CaptureBlocked(sessions.settings.name, f"{sessions.settings.name}.{schema}.{name}", blockers, busy.why)
 
 
 def _in_use(sessions: Sessions, other: str) -> SourceInUse:

@@ -35,7 +35,9 @@ def grants(role: str, relations: Iterable[tuple[str, str]] = (), *, reader: bool
     return "\n".join(dict.fromkeys(statements))
 
 
-def check(sessions: Sessions, consumer: Consumer, tables: Sequence[tuple[str, str]]) -> list[Finding]:
+def check(
+    sessions: Sessions, consumer: Consumer, tables: Sequence[tuple[str, str]], *, owner_known: bool = True
+) -> list[Finding]:
     """Everything that could stand in the way, in the order in which one would mend it."""
     findings: list[Finding] = []
     try:
@@ -49,7 +51,7 @@ def check(sessions: Sessions, consumer: Consumer, tables: Sequence[tuple[str, st
                 findings.append(Finding("error", "the server is a standby", "Connect to the primary."))
             if cursor.connection.server_version < 140000:
                 findings.append(Finding("error", f"PostgreSQL {version} is too old", "Use PostgreSQL 14 or later."))
-            state, rights = _dyda_rights(cursor, role, database, consumer)
+            state, rights = _dyda_rights(cursor, role, database, consumer, owner_known)
             findings += rights
             unreadable: dict[Access, list[str]] = {}
             for schema, table in tables:
@@ -64,7 +66,7 @@ def check(sessions: Sessions, consumer: Consumer, tables: Sequence[tuple[str, st
 
 
 def _dyda_rights(
-    cursor: Any, role: str, database: str, consumer: Consumer
+    cursor: Any, role: str, database: str, consumer: Consumer, owner_known: bool
 ) -> tuple[CaptureState | None, list[Finding]]:
     """Rights on DyDa's own objects: to install them, or to use them if they are there."""
     cursor.execute(
@@ -96,8 +98,9 @@ def _dyda_rights(
     state = read_state(cursor)
     if not state.attached:
         return state, [Finding("warning", "capture is not attached", "Run: dyda apply")]
-    consumer.refuse_rival(state.project)
-    if not consumer.is_meant(state.project):
+    if owner_known:
+        consumer.refuse_rival(state.project)
+    if owner_known and not consumer.is_meant(state.project):
         return state, [
             Finding("error", f"the source belongs to another project ({state.project})", "Detach it there first.")
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from dyda import faults
 from dyda.errors import SourceBusy
@@ -51,10 +51,18 @@ class PostgresSource:
         with self._sessions.transaction(FRESH) as cursor:
             return catalog.relations(cursor)
 
-    def attach(self, relations: Iterable[Relation]) -> None:
-        """Capture these relations from now on (C6: before their schema and rows are read). Idempotent."""
+    def attach(
+        self,
+        relations: Iterable[Relation],
+        waiting: capture.Waiting | None = None,
+        attached: Callable[[Relation], None] = lambda relation: None,
+    ) -> None:
+        """Capture these relations from now on (C6: before their schema and rows are read). Idempotent.
+
+        `waiting` is told who stands in the way, and ends the wait by raising; `attached` of each relation, in turn.
+        """
         self._received.forget()
-        capture.attach(self._sessions, self.consumer, relations)
+        capture.attach(self._sessions, self.consumer, relations, waiting, attached)
 
     def release(self, relations: Iterable[Relation]) -> None:
         """Stop capturing these relations."""
@@ -66,9 +74,10 @@ class PostgresSource:
         self._received.forget()
         capture.detach(self._sessions, self.consumer)
 
-    def check(self, tables: Iterable[tuple[str, str]]) -> list[Finding]:
-        """Reach, rights and capture, each with the statement that helps."""
-        return check(self._sessions, self.consumer, list(tables))
+    def check(self, tables: Iterable[tuple[str, str]], *, owner_known: bool = True) -> list[Finding]:
+        """Reach, rights and capture, each with the statement that helps. Without the warehouse nobody knows whether
+        capture is this project's."""
+        return check(self._sessions, self.consumer, list(tables), owner_known=owner_known)
 
     def grants(self, role: str, relations: Iterable[tuple[str, str]] = ()) -> str:
         """The statements that let `role` read and acknowledge after someone else attached."""

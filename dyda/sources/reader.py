@@ -1,14 +1,13 @@
 """Reading text from PostgreSQL into Arrow: sessions that print values canonically, COPY, and partitions of a scan.
 
-Imports nothing but psycopg2, pyarrow, the standard library and modules like it (`patience`, `handshake`, `rows`), so
-that Spark can ship it to executors that have no DyDa installed. Values are what PostgreSQL's output functions print
-under pinned settings, NULL is null; no Python loop ever sees a row.
+Imports nothing but psycopg2, pyarrow, the standard library and modules like it (`patience`, `handshake`, `rows`,
+`masking`), so that Spark can ship it to executors that have no DyDa installed. Values are what PostgreSQL's output
+functions print under pinned settings, NULL is null; no Python loop ever sees a row.
 """
 
 from __future__ import annotations
 
 import contextlib
-import urllib.parse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.ipc as pa_ipc
 
 from dyda import handshake
+from dyda.masking import masked
 from dyda.rows import copy_out, no_columns
 from dyda.sources.patience import PatientConnection
 
@@ -136,16 +136,8 @@ def first_line(error: BaseException, url: str = "") -> str:
     line = lines[0] if lines else type(error).__name__
     if line.startswith(("invalid dsn", "invalid connection option")):
         return "the url is not one that PostgreSQL's libpq can read"
-    for secret in _secrets(url):
-        line = line.replace(secret, "***")
-    return line
-
-
-def _secrets(url: str) -> list[str]:
-    """Passwords in a libpq URL or keyword string, as written and as meant."""
     try:
         password = psycopg2.extensions.parse_dsn(url).get("password") if url else None
     except psycopg2.Error:
         password = None
-    written = [password, urllib.parse.quote(password, safe=""), urllib.parse.quote(password)] if password else []
-    return [secret for secret in written if secret and len(secret) > 2]
+    return masked(line, [password] if password else [])

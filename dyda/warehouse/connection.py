@@ -19,6 +19,7 @@ from psycopg2 import sql
 
 from dyda import handshake
 from dyda.errors import ConfigurationError, DydaError, WarehouseUnreachable
+from dyda.masking import masked
 
 __all__ = ["PROJECT_LOCK", "connect", "load", "read_only", "short", "translated", "without_password"]
 
@@ -86,7 +87,8 @@ def translated(url: str) -> Iterator[None]:
     except psycopg2.errors.InsufficientPrivilege as error:
         raise DydaError(
             f"the warehouse refused: {short(error)}",
-            "The role in [warehouse] url needs CREATE on the database and on the readers' schema.",
+            "The role in [warehouse] url needs CREATE on the database and on the readers' schema, and where schema dyda"
+            " is there already it must be its owner; a role that may only SELECT there can look: dyda status",
         ) from None
     except psycopg2.errors.ReadOnlySqlTransaction as error:
         raise read_only(short(error)) from None
@@ -130,6 +132,4 @@ def without_password(text: str, url: str) -> str:
         secrets.add(psycopg2.extensions.parse_dsn(url).get("password") or "")
     except psycopg2.Error:
         text = text.replace(url, "the configured url")
-    for secret in sorted(secrets - {""}, key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return re.sub(r"(//[^:/@\s]*:)[^@\s]+@", r"\1***@", text).strip()
+    return masked(text, secrets - {""}).strip()

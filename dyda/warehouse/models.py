@@ -34,6 +34,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB, UUID
 
 __all__ = [
     "SCHEMA",
+    "VERSION_TABLE",
     "abort",
     "daemon",
     "extent",
@@ -52,6 +53,8 @@ __all__ = [
 ]
 
 SCHEMA = "dyda"
+VERSION_TABLE = "migration"
+"""Alembic's own: which migrations have been made."""
 
 metadata = MetaData(
     schema=SCHEMA,
@@ -89,6 +92,7 @@ project = Table(
     Column("knowledge_file", Text),
     Column("knowledge_evolved", Boolean, nullable=False, server_default=text("false")),
     Column("knowledge_retired", JSONB, nullable=False, server_default=text("'[]'")),
+    Column("owner", Text),
 )
 
 source = Table(

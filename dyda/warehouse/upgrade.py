@@ -15,16 +15,34 @@ from sqlalchemy import Connection, Engine, text
 
 from dyda.errors import DydaError
 from dyda.warehouse.connection import ADVISORY_CLASS, UPGRADE_LOCK
-from dyda.warehouse.models import SCHEMA
+from dyda.warehouse.models import SCHEMA, VERSION_TABLE, metadata
 
 __all__ = ["upgrade"]
 
 
 def upgrade(engine: Engine, readers: str) -> None:
-    """Schemas, tables and functions, in one transaction; a process that comes second waits and finds it done."""
+    """Schemas, tables and functions, in one transaction; a process that comes second waits and finds it done.
+
+    A role to which the catalog does not belong can only look: for that it needs the rights, and a catalog that is as
+    this program knows it.
+    """
     with engine.begin() as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(:c, :k)"), {"c": ADVISORY_CLASS, "k": UPGRADE_LOCK})
-        _refuse_strangers(connection)
+        found = connection.execute(text(_OWNER), {"schema": SCHEMA, "table": VERSION_TABLE}).one_or_none()
+        if found is not None and found.stranger:
+            raise DydaError(
+                f"schema {SCHEMA} of the warehouse belongs to {found.owner}",
+                "If that is DyDa's own role, name it in [warehouse] url; otherwise ask whose it is, and drop it.",
+            )
+        if found is not None and found.looks:
+            _refuse_blind(connection, found.role)
+            if not _is_current(connection):
+                raise DydaError(
+                    f"the catalog in the warehouse is of another version than this program, and {found.role} may only"
+                    " look at it",
+                    f"Run any command as {found.owner} first, with this version of DyDa.",
+                )
+            return
         for schema in (SCHEMA, readers):
             _create_schema(connection, schema)
         if _is_current(connection):
@@ -40,6 +58,46 @@ def upgrade(engine: Engine, readers: str) -> None:
             ) from None
 
 
+_OWNER = """
+SELECT owner, role, NOT mine AND NOT capture AND (superuser OR NOT present) AND NOT owner_superuser AS stranger,
+    NOT mine_or_superuser AND NOT capture AND present AS looks
+FROM (
+    SELECT r.rolname AS owner, me.rolname AS role, me.rolsuper AS superuser, r.rolsuper AS owner_superuser,
+        r.oid = me.oid OR NOT me.rolsuper AND pg_has_role(r.oid, 'USAGE') AS mine,
+        pg_has_role(r.oid, 'USAGE') AS mine_or_superuser,
+        r.rolname IN (SELECT 'dyda_capture_' || d.oid FROM pg_database d WHERE d.datname = current_database()
+            UNION ALL SELECT 'dyda_capture') AS capture,
+        EXISTS (SELECT FROM pg_class c
+            WHERE c.relnamespace = n.oid AND c.relname = :table AND c.relkind = 'r') AS present
+    FROM pg_namespace n JOIN pg_roles r ON r.oid = n.nspowner JOIN pg_roles me ON me.rolname = current_user
+    WHERE n.nspname = :schema
+) AS known
+"""
+"""A schema dyda that somebody else has put there is not filled, and a superuser does not even look into it: its owner
+can drop what is in it, and whoever reads a view or calls a function of his does it with his own rights."""
+
+
+def _refuse_blind(connection: Connection, role: str) -> None:
+    """Who may only look must see the whole catalog: the error is the statements that allow it."""
+    tables = sorted([table.name for table in metadata.sorted_tables] + [VERSION_TABLE])
+    found = connection.execute(
+        text(
+            "SELECT has_schema_privilege(n.oid, 'USAGE'), array(SELECT c.relname FROM pg_class c"
+            " WHERE c.relnamespace = n.oid AND c.relname = ANY(:tables) AND NOT has_table_privilege(c.oid, 'SELECT')"
+            " ORDER BY 1) FROM pg_namespace n WHERE n.nspname = :schema"
+        ),
+        {"tables": tables, "schema": SCHEMA},
+    ).one()
+    usage, hidden = bool(found[0]), list(found[1])
+    if usage and not hidden:
+        return
+    quoted = '"' + role.replace('"', '""') + '"'
+    statements = [] if usage else [f"GRANT USAGE ON SCHEMA {SCHEMA} TO {quoted};"]
+    if hidden:
+        statements.append(f"GRANT SELECT ON {', '.join(f'{SCHEMA}.{name}' for name in hidden)} TO {quoted};")
+    raise DydaError(f"role {role} may not read DyDa's catalog in the warehouse", "\n".join(statements))
+
+
 def _configuration() -> alembic.config.Config:
     configuration = alembic.config.Config()
     configuration.set_main_option("script_location", str(resources.files("dyda.warehouse") / "migrations"))
@@ -53,35 +111,11 @@ def _newest() -> str | None:
 
 def _is_current(connection: Connection) -> bool:
     """Every command asks, and Alembic takes longer to find out than most of them take altogether."""
-    table = f"{SCHEMA}.alembic_version"
+    table = f"{SCHEMA}.{VERSION_TABLE}"
     if connection.execute(text("SELECT to_regclass(:table) IS NULL"), {"table": table}).scalar_one():
         return False
     found = connection.execute(text(f"SELECT array_agg(version_num) FROM {table}")).scalar_one()
     return bool(found == [_newest()])
-
-
-def _refuse_strangers(connection: Connection) -> None:
-    """A schema dyda that somebody else has put there is not filled, and a superuser does not even look into it.
-
-    Its owner can drop what is in it, and whoever reads a view or calls a function of his does it with his own rights.
-    """
-    stranger = connection.execute(
-        text(
-            "SELECT r.rolname FROM pg_namespace n JOIN pg_roles r ON r.oid = n.nspowner"
-            " JOIN pg_roles me ON me.rolname = current_user"
-            " WHERE n.nspname = :schema AND r.oid <> me.oid AND NOT r.rolsuper"
-            " AND r.rolname NOT IN (SELECT 'dyda_capture_' || d.oid FROM pg_database d"
-            " WHERE d.datname = current_database() UNION ALL SELECT 'dyda_capture')"
-            " AND (me.rolsuper OR NOT pg_has_role(r.oid, 'USAGE') AND NOT EXISTS (SELECT FROM pg_class c"
-            " WHERE c.relnamespace = n.oid AND c.relname = 'alembic_version'))"
-        ),
-        {"schema": SCHEMA},
-    ).scalar()
-    if stranger is not None:
-        raise DydaError(
-            f"schema {SCHEMA} of the warehouse belongs to {stranger}",
-            "If that is DyDa's own role, name it in [warehouse] url; otherwise ask whose it is, and drop it.",
-        )
 
 
 def _create_schema(connection: Connection, schema: str) -> None:

@@ -109,6 +109,25 @@ class Warehouse:
         with self._translated(), self._engine.connect() as connection:
             check_types(connection.connection.cursor(), view, types)
 
+    def owner(self) -> tuple[str | None, dict[str, frozenset[str]]]:
+        """The project that this warehouse belongs to (None: nobody's yet), and its views with the sources they read."""
+        with self._reading() as connection:
+            owner = connection.execute(select(models.project.c.owner)).scalar_one()
+            found = connection.execute(
+                text(
+                    "SELECT v.name, array_remove(array_agg(p.source), NULL) FROM dyda.view v"
+                    " LEFT JOIN dyda.position p ON p.view = v.name GROUP BY v.name"
+                )
+            )
+            return owner, {name: frozenset(sources) for name, sources in found}
+
+    def claim(self, owner: str) -> str:
+        """Let the warehouse belong to a project, unless it belongs to one already; whose it is."""
+        with self._translated(), self._engine.begin() as connection:
+            table = models.project
+            connection.execute(update(table).where(table.c.owner.is_(None)).values(owner=owner))
+            return str(connection.execute(select(table.c.owner)).scalar_one())
+
     # --- becoming the one who writes
 
     def lock(self, wait: float = 0, role: str = "command") -> Worker:

@@ -3,7 +3,10 @@ functions that only record, because their work is tested where it is done."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +16,7 @@ from typing import Any
 import pytest
 
 from dyda import commands
+from dyda.cli import output
 from dyda.cli.main import main
 from dyda.commands import ApplyPlan
 from dyda.errors import DydaError
@@ -186,10 +190,40 @@ def test_verify_exit_codes(run: Run, monkeypatch: pytest.MonkeyPatch, results: l
     assert err == "reading\n"
 
 
+def test_bars_end_where_the_work_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who shows progress may not hear the last of it: the daemon tells how far it is a few times a second."""
+
+    def shown(*steps: tuple[str, int, int], fails: bool = False) -> dict[str, str]:
+        screen = io.StringIO()
+        monkeypatch.setattr(screen, "isatty", lambda: True, raising=False)
+        monkeypatch.setattr(sys, "stderr", screen)
+        monkeypatch.setenv("COLUMNS", "120")
+        monkeypatch.setenv("TERM", "xterm")
+        with contextlib.suppress(DydaError), output.progress() as report:
+            for step in steps:
+                report(*step)
+            if fails:
+                raise DydaError("no")
+        lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).replace("\r", "\n").splitlines()
+        ended = {line.split("  ")[0].split(" ━")[0].split(" ╸")[0].strip(): line for line in lines if ":" in line}
+        return {text: line.split()[-2] for text, line in ended.items()}
+
+    waiting = ("waiting for pid 7", 0, 0)
+    assert shown(("attaching", 0, 3), waiting, ("building v", 0, 3), ("building v", 1, 3)) == {
+        "attaching": "3/3",
+        "waiting for pid 7": "1/1",
+        "building v": "3/3",
+    }
+    assert shown(("attaching", 0, 2), ("building v", 1, 3), fails=True) == {"attaching": "2/2", "building v": "1/3"}
+
+
 class TestApply:
     @pytest.fixture(autouse=True)
     def record(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def apply(folder: Path, confirm: Callable[[ApplyPlan], bool], progress: Any) -> dict[str, Any]:
+        def apply(
+            folder: Path, confirm: Callable[[ApplyPlan], bool], progress: Any, timeout: float | None = None
+        ) -> dict[str, Any]:
+            self.timeout = timeout
             if self.plan.empty:
                 return {"created": [], "unchanged": list(self.plan.unchanged)}
             return {"created": [{"name": "v", "rows": 3}]} if confirm(self.plan) else {"cancelled": True}
@@ -202,6 +236,13 @@ class TestApply:
         assert code == 2
         assert "create" in out
         assert "--yes" in err
+
+    def test_how_long_to_wait_is_said_in_seconds(self, run: Run) -> None:
+        assert run("apply", "--yes")[0] == 0
+        assert self.timeout is None, "as long as it takes"
+        assert run("apply", "--yes", "--timeout", "2.5")[0] == 0
+        assert self.timeout == 2.5
+        assert run("apply", "--timeout", "-1")[0] == 2
 
     def test_yes_asks_nothing(self, run: Run) -> None:
         code, out, _ = run("apply", "--yes")

@@ -45,10 +45,41 @@ def test_the_plan_is_a_table_with_reasons(run: Run, monkeypatch: pytest.MonkeyPa
     assert heading.split() == ["UNIT", "KIND", "MESSAGES", "REASON"]
     assert merged.split(maxsplit=2)[:2] == ["1", "merged"]
     assert merged.endswith("they depend …")
-    assert "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 and 24 more" in batch
+    assert batch.split()[:3] == ["2", "data", "4-39"]
     assert rest[1] == "not processed now:"
-    assert rest[-1].split() == ["2", "held", "message", "2", "is", "held"]
+    assert rest[-1].split() == ["2", "1", "held", "message", "2", "is", "held"]
     assert err == "detection is optimistic\n"
+
+
+def test_what_is_alike_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands wait behind one message; what an operator decides about stands out."""
+    held = [{"id": 7, "state": "held", "reason": "message 7 is held"}]
+    behind = [
+        {"id": number, "state": "waiting", "reason": f"{number} came after {number - 1} from source crm"}
+        for number in [*range(8, 2000), *range(2001, 2101, 2), 3000]
+    ]
+    other = [{"id": 9999, "state": "waiting", "reason": "processing 9999 would query crm.public.t1, which 7 drops"}]
+    other += [{"id": 10000, "state": "waiting", "reason": "processing 10000 would query crm.public.t2, which 7 drops"}]
+    units = [
+        {"unit": n, "kind": "data", "messages": [n], "idle": [], "reason": f"message {n} in arrival order"}
+        for n in range(1, 7)
+    ]
+    plan = {"units": units, "waiting": held + behind + other, "notes": []}
+    monkeypatch.setattr(commands, "pending_plan", lambda folder: plan)
+    code, out, err = run("plan")
+    assert code == 0
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[1][:3] == ["1-6", "data", "1-6"]
+    assert lines[5] == ["7", "1", "held", "message", "7", "is", "held"]
+    assert out.splitlines()[6].startswith("8-1999, 2001, 2003,")
+    assert "and 40 more" in out.splitlines()[6]
+    assert "2043  waiting  8 came after 7 from source crm; the others likewise" in " ".join(
+        out.splitlines()[6].split(" ")
+    )
+    assert [line[-4] for line in lines[7:9]] == ["crm.public.t1,", "crm.public.t2,"]
+    assert len(lines) == 9
+    assert "dyda pending show ID" in err
+    assert json.loads(run("plan", "--json")[1]) == plan
 
 
 def test_the_plan_in_json_is_complete(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,12 @@
 
 from alembic import context
 
-from dyda.warehouse.models import SCHEMA, metadata
+from dyda.warehouse.models import SCHEMA, VERSION_TABLE, metadata
 
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
-    version_table="migration",
+    version_table=VERSION_TABLE,
     version_table_schema=SCHEMA,
     include_schemas=True,
 )

@@ -1,0 +1,140 @@
+"""What other commands ask the daemon for: done between its units, one at a time, the answer left in the catalog.
+
+A request that open transactions at a source stand in the way of is put aside and tried again: the views go on
+meanwhile, and so do other requests.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dyda.commands.apply import execute_apply, execute_check
+from dyda.commands.decisions import DECISIONS
+from dyda.commands.patience import Patience, Progress, Reminders
+from dyda.commands.views import execute_resync
+from dyda.commands.work import release
+from dyda.errors import CaptureBlocked, DydaError
+from dyda.maintenance import Maintainer
+from dyda.passwords import hidden
+from dyda.project import Project
+from dyda.warehouse import RequestRecord
+
+__all__ = ["Requests"]
+
+ATTEMPT = 0.5
+"""Seconds for which one attempt waits; nothing is maintained meanwhile."""
+
+SHORTEST, LONGEST = 1.0, 5.0
+"""Seconds between two attempts."""
+
+
+@dataclass
+class _Deferred:
+    """A request that waits for somebody's transaction."""
+
+    request: RequestRecord
+    since: float
+    next: float = 0.0
+    pause: float = SHORTEST
+    reminders: Reminders | None = None
+
+
+class Requests:
+    """The daemon's side of `Warehouse.submit` and `Warehouse.wait`."""
+
+    def __init__(self, folder: Path, maintainer: Maintainer, log: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._maintainer = maintainer
+        self._log = log
+        self._deferred: dict[int, _Deferred] = {}
+
+    def serve(self) -> bool:
+        """Do one thing that a command asked for, if there is one; its error goes to the command, never to the daemon.
+
+        Whether anything was done: a request that has to wait is no reason to hurry.
+        """
+        due = [deferred for deferred in self._deferred.values() if deferred.next <= time.monotonic()]
+        if due:
+            return self._again(due[0])
+        request = self._maintainer.worker.take_request()
+        if request is None:
+            return False
+        self._log(f"request {request.id}: {request.verb}")
+        return self._carry_out(_Deferred(request, time.monotonic()))
+
+    def _again(self, deferred: _Deferred) -> bool:
+        request = deferred.request
+        if self._maintainer.house.warehouse.request(request.id).state != "running":
+            self._log(f"request {request.id}: {request.verb} was taken back")
+            del self._deferred[request.id]
+            release(self._maintainer)
+            return False
+        return self._carry_out(deferred)
+
+    def _carry_out(self, deferred: _Deferred) -> bool:
+        worker, request = self._maintainer.worker, deferred.request
+        self._deferred.pop(request.id, None)
+
+        def progress(text: str, done: int, total: int) -> None:
+            worker.progress(request.id, {"text": text, "done": done, "total": total})
+
+        patience = _attempt(deferred, progress)
+        try:
+            worker.finish(request.id, result=self._result(request, progress, patience))
+        except CaptureBlocked as blocked:
+            if patience.last:
+                self._log(f"request {request.id}: {request.verb} has given up. {blocked.in_one_line}")
+                worker.finish(request.id, error=blocked)
+            else:
+                deferred.reminders = deferred.reminders or Reminders(self._log)
+                deferred.reminders.say(f"request {request.id}: {request.verb} is {blocked.waiting}")
+                deferred.next = min(time.monotonic() + deferred.pause, _end(deferred) - ATTEMPT)
+                deferred.pause = min(deferred.pause * 2, LONGEST)
+                self._deferred[request.id] = deferred
+            self._maintainer.reload()
+            return request.id not in self._deferred
+        except DydaError as error:
+            worker.finish(request.id, error=error)
+            self._maintainer.reload()
+        except Exception as error:
+            what = hidden(f"unexpected {type(error).__name__}: {error}")
+            worker.finish(request.id, error={"what": what, "remedy": ""})
+            raise
+        return True
+
+    def _result(self, request: RequestRecord, progress: Progress, patience: Patience) -> Any:
+        maintainer = self._maintainer
+        match request.verb:
+            case "apply" | "check":
+                project = Project.load(self._folder)
+                if project.settings != maintainer.house.project.settings:
+                    raise DydaError(
+                        "dyda.toml has changed since the daemon was started",
+                        "Restart it, then apply: dyda stop, dyda daemon",
+                    )
+                if request.verb == "check":
+                    return execute_check(maintainer, project)
+                return execute_apply(maintainer, project, progress, patience)
+            case "resync":
+                return execute_resync(maintainer, str(request.arguments["name"]), progress, patience)
+            case verb if verb in DECISIONS:
+                return DECISIONS[verb](maintainer, request.arguments)
+            case _:
+                raise DydaError(f"this daemon does not know the request {request.verb!r}", "Restart it: dyda stop")
+
+
+def _attempt(deferred: _Deferred, progress: Progress) -> Patience:
+    """A short one, and the last if the command's time ends with it."""
+    left = _end(deferred) - time.monotonic()
+    return Patience(progress, max(0.0, min(ATTEMPT, left)), last=left <= ATTEMPT)
+
+
+def _end(deferred: _Deferred) -> float:
+    """When its command wants to wait no longer."""
+    limit = deferred.request.arguments.get("timeout")
+    return math.inf if limit is None else deferred.since + float(limit)
