@@ -149,14 +149,17 @@ class Engine:
             name = question[0].sum
             sums.setdefault(("alone", place) if name is None else name, {})[place] = question
         careful = {name for name in sums if name in self._careful}
-        together = {place: asked[place] for name in sums.keys() - careful for place in sums[name]}
+        plain = [name for name in sums if name not in careful]
+        together = {place: question for name in plain for place, question in sums[name].items()}
         try:
             if together:
                 self._answer(dict(sorted(together.items())), results, reader, phase)
         except EvaluationFailed:
             # One query for all views does not tell whose row it was.
-            for name in sums.keys() - careful:
+            for name in plain:
                 try:
+                    if len(plain) == 1:
+                        raise
                     self._answer(sums[name], results, reader, phase)
                 except EvaluationFailed:
                     if not helps([evaluation for evaluation, _ in sums[name].values()]):
