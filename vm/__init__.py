@@ -20,9 +20,11 @@ lose a row is asked of a source (rule R4); a row's counts before and after are e
 
 from vm.alike import course, own_worlds, together
 from vm.block import JoinBlock, Occurrence, flatten
+from vm.careful import helps
 from vm.compile import compile_view
 from vm.evaluation import Evaluation, Frame, Scanner, build_evaluation, delta_evaluation, render, world_evaluation
 from vm.explain import ExplainRow, explain, explain_program, read_whole, source_queries
+from vm.fingerprint import fingerprint
 from vm.grouping import same_arguments
 from vm.program import WAREHOUSE, Program, Step, Term, state_number, state_relation
 from vm.shared import Lookup, SharedLookups, needed_columns
@@ -57,7 +59,9 @@ __all__ = [
     "demand",
     "explain",
     "explain_program",
+    "fingerprint",
     "flatten",
+    "helps",
     "needed_columns",
     "own_worlds",
     "plan_sweep",

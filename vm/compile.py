@@ -41,6 +41,7 @@ from dyda.model.algebra import (
 from dyda.model.state import Counted, Grouped, Kept, Rule, State
 from dyda.model.types import PgType
 from vm.block import JoinBlock, join_block
+from vm.careful import may_fail
 from vm.grouping import group
 from vm.linear import NULL, Linear, Part, equal, product, same
 from vm.program import Program, Step, Term, state_relation
@@ -63,7 +64,8 @@ def compile_view(
     linear = compiler.query(view.tree)
     terms, types = compiler.terms(len(compiler.steps), [(linear, 0)], keyed=False)
     level = compiler.level(terms)
-    return Program(view.name, (*compiler.steps, Step(len(compiler.steps), terms, None, types, level)))
+    last = Step(len(compiler.steps), terms, None, types, level)
+    return Program(view.name, (*compiler.steps, last), compiler.revised)
 
 
 @dataclass
@@ -74,6 +76,7 @@ class _Compiler:
     checked: bool
     steps: list[Step] = field(default_factory=list)
     scanned: int = 0
+    revised: bool = False
 
     def __post_init__(self) -> None:
         self.used = frozenset(ref for expression in expressions(self.view.tree) for ref in expression.columns)
@@ -189,7 +192,10 @@ class _Compiler:
             # In the order in which they are written: a rename must not put the columns of a state into another order.
             written = (part for condition in mixed for part in condition.parts if not isinstance(part, str))
             keys = list(dict.fromkeys(ref for ref in written if ref in ours))
-            asking = _only_with(left, keys) or left.where(mine)
+            asking = _only_with(left, keys)
+            if asking is not None and any(map(may_fail, mixed)):
+                asking, self.revised = None, True
+            asking = asking or left.where(mine)
             both = self.joined(asking, right.where(local)).where(mixed)
             found = self.counted([(self.some(both, keys), 0)], "distinct", _asked(keys, conditions))
             joined = self.joined(left, found)
@@ -331,7 +337,8 @@ def _pushed(node: Node, condition: Expression) -> Node | None:
 
 def _only_with(linear: Linear, keys: Sequence[ColumnRef]) -> Linear | None:
     """The occurrences that these columns come from, without the others: a superset of the values that are there, which
-    is as good for asking which of them have a match. Only of a single term: signs would not cancel any more."""
+    is as good for asking which of them have a match, unless that may fail for those that are not. Only of a single
+    term: signs would not cancel any more."""
     if len(linear.parts) != 1 or linear.parts[0].sign != 1:
         return None
     (part,) = linear.parts

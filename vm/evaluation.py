@@ -14,7 +14,7 @@ is stored and what is captured.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,10 +29,13 @@ __all__ = [
     "Evaluation",
     "Frame",
     "Scanner",
+    "as_text",
     "build_evaluation",
+    "counts",
     "delta_evaluation",
     "frame_columns",
     "join_order",
+    "joined",
     "render",
     "render_combined",
     "world_evaluation",
@@ -93,6 +96,8 @@ class Evaluation:
     sign: int = 1
     side: int | None = None
     """Written behind the items where a set operation has to know: 0 left, 1 right."""
+    sum: Hashable | None = None
+    """Evaluations with the same one are terms of one sum, and only that is asked for: rows of theirs may cancel out."""
 
     @property
     def tagged(self) -> bool:
@@ -133,10 +138,11 @@ def delta_evaluation(
     *,
     types: Sequence[str] | None = None,
     sign: int = 1,
+    sum: Hashable | None = None,
 ) -> Evaluation:
     """The evaluation of ΔV over what `sweep` brought home; `scanner` is needed where it says Whole."""
     counting = next(iter(worlds.values())).counting
-    return _evaluation(block, worlds, scanner, counting, types, sign)
+    return replace(_evaluation(block, worlds, scanner, counting, types, sign), sum=sum)
 
 
 def world_evaluation(
@@ -146,9 +152,10 @@ def world_evaluation(
     *,
     types: Sequence[str] | None = None,
     sign: int = 1,
+    sum: Hashable | None = None,
 ) -> Evaluation:
     """The rows of the new world over what `demand` brought home."""
-    return _evaluation(block, worlds, scanner, NEW_WORLD, types, sign)
+    return replace(_evaluation(block, worlds, scanner, NEW_WORLD, types, sign), sum=sum)
 
 
 def _evaluation(
@@ -227,37 +234,58 @@ def render(evaluation: Evaluation, sources: Mapping[str, str], types: Sequence[s
     items as Spark's analysis gives them. Frames of a `few` rows are handed to every task instead of being shuffled.
     """
     block = evaluation.block
-    order = join_order(evaluation)
+    query, remaining = joined(evaluation, sources, few)
+    outputs = _outputs(block, types)
+    counting = evaluation.counting
+    if evaluation.side is not None:
+        outputs.append(f"'{evaluation.side}' AS c{len(block.items) + 1}")
+    outputs += counts(evaluation)
+    conditions = "".join(f" AND ({block.render(conjunct)})" for conjunct in remaining)
+    return f"SELECT {', '.join(outputs)} FROM ({query}) WHERE {counting.kept}{conditions}"
+
+
+def counts(evaluation: Evaluation) -> list[str]:
+    """What a combination counts in its sum and, if tagged, to which transaction it belongs."""
+    counting = evaluation.counting
+    found = [f"{counting.count} AS n" if evaluation.sign > 0 else f"-({counting.count}) AS n"]
+    return found if counting.tag is None else [*found, f"CAST({counting.tag} AS INT) AS t"]
+
+
+def joined(
+    evaluation: Evaluation,
+    sources: Mapping[str, str],
+    few: Collection[str] = (),
+    *,
+    last: Collection[Expression] = (),
+    later: Collection[Expression] = (),
+) -> tuple[str, list[Expression]]:
+    """The combinations with their two numbers, o and n, and the conditions that are left to be asked: those `later`,
+    for which all columns are there, and those that read none. Those `last` are asked of whole combinations alone."""
+    block = evaluation.block
+    order = join_order(evaluation, without=last)
     remaining = list(block.conjuncts)
     placed: set[str] = set()
     query = ""
     for occurrence in order:
         placed.add(occurrence.alias)
-        ready = [conjunct for conjunct in remaining if conjunct.aliases <= placed and conjunct.aliases]
+        waiting = later if len(placed) == len(order) else [*later, *last]
+        ready = [one for one in remaining if one.aliases <= placed and one.aliases and one not in waiting]
         remaining = [conjunct for conjunct in remaining if conjunct not in ready]
         conditions = " AND ".join(f"({block.render(conjunct)})" for conjunct in ready)
         columns = frame_columns(evaluation, placed, remaining)
         source = sources[occurrence.alias]
         if not query:
             where = f" WHERE {conditions}" if conditions else ""
-            counts = f"{occurrence.old} AS o, {occurrence.new} AS n"
-            query = f"SELECT {''.join(f'{c}, ' for c in columns)}{counts} FROM ({source}){where}"
+            numbers = f"{occurrence.old} AS o, {occurrence.new} AS n"
+            query = f"SELECT {''.join(f'{c}, ' for c in columns)}{numbers} FROM ({source}){where}"
             continue
         join = f"JOIN ({source}) y ON {conditions}" if conditions else f"CROSS JOIN ({source}) y"
         one, other = (part.format(occurrence.old, occurrence.new) for part in evaluation.counting.product)
-        counts = f"{one} AS o, {other} AS n"
+        numbers = f"{one} AS o, {other} AS n"
         handed = "y" if occurrence.alias in few else "x" if len(placed) == 2 and placed & {*few} else ""
         hint = f"/*+ BROADCAST({handed}) */ " if handed else ""
-        query = f"SELECT {hint}{''.join(f'{c}, ' for c in columns)}{counts} FROM ({query}) x {join}"
-    outputs = _outputs(block, types)
-    counting = evaluation.counting
-    if evaluation.side is not None:
-        outputs.append(f"'{evaluation.side}' AS c{len(block.items) + 1}")
-    outputs.append(f"{counting.count} AS n" if evaluation.sign > 0 else f"-({counting.count}) AS n")
-    if counting.tag is not None:
-        outputs.append(f"CAST({counting.tag} AS INT) AS t")
-    conditions = "".join(f" AND ({block.render(conjunct)})" for conjunct in remaining)
-    return f"SELECT {', '.join(outputs)} FROM ({query}) WHERE {counting.kept}{conditions}"
+        query = f"SELECT {hint}{''.join(f'{c}, ' for c in columns)}{numbers} FROM ({query}) x {join}"
+    return query, remaining
 
 
 def render_combined(
@@ -302,8 +330,9 @@ def _outputs(block: JoinBlock, types: Sequence[str]) -> list[str]:
     return [f"{_encoded(block, i, types[i])} AS c{i + 1}" for i in range(len(block.items))]
 
 
-def join_order(evaluation: Evaluation) -> list[Occurrence]:
+def join_order(evaluation: Evaluation, without: Collection[Expression] = ()) -> list[Occurrence]:
     """Left-deep from the smallest changed frame along the conditions, so that no step multiplies without need."""
+    conjuncts = [conjunct for conjunct in evaluation.block.conjuncts if conjunct not in without]
 
     def cost(frame: Frame) -> tuple[bool, bool, int, int]:
         changed = evaluation.counting.difference and not frame.scanned and frame.is_changed
@@ -313,8 +342,8 @@ def join_order(evaluation: Evaluation) -> list[Occurrence]:
     order = [waiting.pop(0)]
     while waiting:
         placed = {occurrence.alias for occurrence in order}
-        linked = [o for o in waiting if _linked(evaluation.block.conjuncts, placed, o.alias, equalities=True)]
-        linked = linked or [o for o in waiting if _linked(evaluation.block.conjuncts, placed, o.alias)]
+        linked = [o for o in waiting if _linked(conjuncts, placed, o.alias, equalities=True)]
+        linked = linked or [o for o in waiting if _linked(conjuncts, placed, o.alias)]
         order.append((linked or waiting)[0])
         waiting.remove(order[-1])
     return order
@@ -349,10 +378,14 @@ def frame_columns(evaluation: Evaluation, placed: set[str], remaining: Sequence[
 def _encoded(block: JoinBlock, index: int, spark_type: str) -> str:
     """The item's text as PostgreSQL prints it: it may meet the same value that was captured."""
     expression = block.items[index].expression
-    spark_type = spark_type.lower()
     if expression.column is not None:
         return block.carried(expression.column).output
-    sql = block.render(expression)
+    return as_text(block.render(expression), spark_type)
+
+
+def as_text(sql: str, spark_type: str) -> str:
+    """A computed value as PostgreSQL prints it."""
+    spark_type = spark_type.lower()
     if spark_type == "binary":
         return rf"'\\x' || lower(hex({sql}))"
     if spark_type == "boolean":

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from dyda.model.algebra import ColumnRef
@@ -78,6 +78,8 @@ class Program:
 
     view: str
     steps: tuple[Step, ...]
+    revised: bool = field(default=False, compare=False)
+    """Whether it was compiled otherwise before programs had fingerprints (vm/fingerprint.py)."""
 
     @property
     def states(self) -> tuple[Step, ...]:

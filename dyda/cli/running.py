@@ -61,7 +61,7 @@ def status_command() -> None:
         f"daemon: {state}" + (f"; {waiting} more {'waits' if waiting == 1 else 'wait'} to take over" if waiting else "")
     )
     if daemon.get("error"):
-        say(f"it cannot go on: {daemon['error']}")
+        say(f"problem: {daemon['error']}")
     say("")
     columns = ["reachable", "capture", "order", "pending", "lag_seconds", "error"]
     headings = [("name", "SOURCE")] + [(c, c.replace("_seconds", " (s)").upper()) for c in columns]

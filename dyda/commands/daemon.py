@@ -143,7 +143,8 @@ def _serve(
 
 def _note_obstacle(maintainer: Maintainer, outcome: Outcome, log: Callable[[str], None]) -> None:
     """`status` says what stands in the way. A warehouse whose disk is full may not even take that."""
-    what = maintainer.obstacle.what if outcome is Outcome.BLOCKED and maintainer.obstacle is not None else None
+    error = maintainer.obstacle if outcome is Outcome.BLOCKED else None
+    what = None if error is None else f"{error.what} ({maintainer.waiting})"
     try:
         maintainer.worker.note_obstacle(what)
     except (Fenced, WarehouseUnreachable):

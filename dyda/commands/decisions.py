@@ -163,9 +163,11 @@ def _skip(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     _must_be(record, ("waiting", "running", "held", "approval", "quarantined", "broken"), "skipped")
     reason = _given(str(arguments.get("reason", "")))
     views = _touched(maintainer, record)
+    row = re.search(r"\[(row of .*)\]$", record.reason or "", re.DOTALL)
+    why = f"message {record.id} was skipped: {reason}" + (f" ({row[1]})" if row else "")
     # The views first: if we die in between, they are rebuilt for nothing. The other way round they would stay wrong.
     for view in views:
-        maintainer.worker.set_state(view, "resync", f"message {record.id} was skipped: {reason}")
+        maintainer.worker.set_state(view, "resync", why)
     maintainer.worker.mark_messages([record.id], "skipped", reason)
     return _answer(maintainer, record, views)
 

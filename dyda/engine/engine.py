@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,11 @@ from dyda.engine.combinations import combinations
 from dyda.engine.failures import MARK, encoded, raise_again
 from dyda.engine.frames import Reader, pooled, separate
 from dyda.engine.session import Sessions, SparkSettingsLike
-from dyda.errors import EngineFailed
+from dyda.errors import EngineFailed, EvaluationFailed
 from dyda.model.algebra import ViewDefinition
 from dyda.model.bag import COUNT, Bag
 from vm.block import JoinBlock, flatten
+from vm.careful import helps, render_sum
 from vm.compile import compile_view
 from vm.evaluation import Evaluation, Frame, render, render_combined
 from vm.program import Program
@@ -60,6 +62,8 @@ class Engine:
         self._sessions = Sessions(settings, log)
         self._outputs: dict[tuple[JoinBlock, ...], list[OutputType]] = {}
         self._numbers = itertools.count()
+        self._careful: set[Hashable] = set()
+        """Sums that failed on rows which their terms take from each other: they will again."""
         self.jobs = 0
 
     def start(self) -> None:
@@ -130,36 +134,88 @@ class Engine:
         row is both deleted and inserted (paper 002), and none is there that does not change.
 
         `reader` is needed where an evaluation scans. A unit in which no combination can differ costs no job.
+
+        What fails is evaluated again, sum by sum. If a sum's terms take rows from each other, it may have failed on
+        those: it is added up first then, and is found in the place of its first term alone.
         """
         results = [_no_rows(evaluation) for evaluation in evaluations]
-        before = self._sessions.jobs_so_far()
         asked: dict[int, _Question] = {}
         for place, evaluation in enumerate(evaluations):
             table = None if evaluation.is_empty else combinations(evaluation)
             if not evaluation.is_empty and (table is None or table.num_rows):
                 asked[place] = (evaluation, table)
-        if not asked:
-            return results
+        sums: dict[Hashable, dict[int, _Question]] = {}
+        for place, question in asked.items():
+            name = question[0].sum
+            sums.setdefault(("alone", place) if name is None else name, {})[place] = question
+        careful = {name for name in sums if name in self._careful}
+        plain = [name for name in sums if name not in careful]
+        together = {place: question for name in plain for place, question in sums[name].items()}
         try:
+            if together:
+                self._answer(dict(sorted(together.items())), results, reader, phase)
+        except EvaluationFailed:
+            # One query for all views does not tell whose row it was.
+            for name in plain:
+                try:
+                    if len(plain) == 1:
+                        raise
+                    self._answer(sums[name], results, reader, phase)
+                except EvaluationFailed:
+                    if not helps([evaluation for evaluation, _ in sums[name].values()]):
+                        raise
+                    careful.add(name)
+        for name in careful:
+            self._answer_sum(sums[name], results, reader, phase)
+            self._careful.add(name)
+        return results
+
+    def _answer(
+        self, asked: Mapping[int, _Question], results: list[pa.Table], reader: Reader | None, phase: Phase
+    ) -> None:
+        """Put what the questions find into their places."""
+        first = next(iter(asked.values()))[0]
+        with self._counted_jobs(first.view):
             found = self._collect(list(asked.values()), reader, phase)
+        for index, (place, (evaluation, _)) in enumerate(asked.items()):
+            mine = found if len(asked) == 1 else found.filter(pc.equal(found.column("w"), index))
+            results[place] = _consolidated(evaluation, mine)
+        phase("to arrow")
+
+    def _answer_sum(
+        self, asked: Mapping[int, _Question], results: list[pa.Table], reader: Reader | None, phase: Phase
+    ) -> None:
+        """Put the sum of what the questions find into the place of the first."""
+        evaluations = [evaluation for evaluation, _ in asked.values()]
+        scanned, entries = any(one.scanned for one in evaluations), sum(one.entries for one in evaluations)
+        session = self._sessions.careful(small=not scanned and entries <= SMALL_ENTRIES)
+        with self._counted_jobs(evaluations[0].view), _Views(session, next(self._numbers)) as views:
+            rows = session.sql(self._sum(views, evaluations, reader))
+            phase("spark plan")
+            found = _nullable(rows.toArrow())
+            phase("execute")
+        first, *others = asked
+        for place in others:
+            results[place] = _no_rows(evaluations[0])
+        results[first] = _consolidated(evaluations[0], found)
+        phase("to arrow")
+
+    def _sum(self, views: _Views, evaluations: Sequence[Evaluation], reader: Reader | None) -> str:
+        sources = [views.each(evaluation.frames, self._shipped(reader)) for evaluation in evaluations]
+        types = [self._spark_types(evaluation) for evaluation in evaluations]
+        return render_sum(evaluations, sources, types, large=any(evaluation.is_large for evaluation in evaluations))
+
+    @contextlib.contextmanager
+    def _counted_jobs(self, view: str) -> Iterator[None]:
+        """Count Spark's jobs, and tell its errors as ours; `view` is who is to blame if a row is."""
+        before = self._sessions.jobs_so_far()
+        try:
+            yield
         except (PySparkException, Py4JError, OSError, EOFError, pa.ArrowException) as error:
             self._require_spark(error)
-            if len(asked) > 1:
-                # One query for all views does not tell whose row it was: ask again, one by one.
-                for evaluation, _ in asked.values():
-                    self.evaluate([evaluation], reader)
-            raise_again(error, next(iter(asked.values()))[0].view)
+            raise_again(error, view)
         finally:
             self.jobs += max(0, self._sessions.jobs_so_far() - before)
-        for index, (place, (evaluation, _)) in enumerate(asked.items()):
-            names = [f"c{i + 1}" for i in range(len(evaluation.block.items))]
-            tags = ["t"] if evaluation.tagged else []
-            mine = found if len(asked) == 1 else found.filter(pc.equal(found.column("w"), index))
-            mine = mine.select([*names, *tags, "n"])
-            rows = Bag(mine.rename_columns([*names, *tags, COUNT])).consolidate().table
-            results[place] = rows.rename_columns([*names, *tags, "n"]).select([*names, "n", *tags])
-        phase("to arrow")
-        return results
 
     def _collect(self, asked: Sequence[_Question], reader: Reader | None, phase: Phase) -> pa.Table:
         """Rows (w, c1 …, n, maybe t) of all questions; w is the place of the one that a row answers."""
@@ -189,10 +245,9 @@ class Engine:
             rows = session.sql(f"SELECT /*+ COALESCE(1) */ * FROM ({union})" if small else union)
             rows._jdf.queryExecution().executedPlan()  # kept by the frame, which runs it next
             phase("spark plan")
-            found: pa.Table = rows.toArrow()
+            found = _nullable(rows.toArrow())
             phase("execute")
-            # Spark says which columns cannot be NULL, which depends on the question; tables of entries are all alike.
-            return found.cast(pa.schema([field.with_nullable(True) for field in found.schema]))
+            return found
 
     def build(
         self,
@@ -210,19 +265,31 @@ class Engine:
             return 0
         large = evaluation.is_large
         session = self._sessions.large if large else self._sessions.bulk
-        before = self._sessions.jobs_so_far()
-        try:
-            with _Views(session, next(self._numbers)) as views, _Watch(session, progress):
-                sources = views.each(evaluation.frames, self._shipped(reader))
-                handed = evaluation.few if large else ()
-                rows = session.sql(render(evaluation, sources, self._spark_types(evaluation), handed))
-                counts = rows.mapInArrow(_write_task(self._shipped(sink)), "rows bigint").toArrow()
-        except (PySparkException, Py4JError, OSError, EOFError, pa.ArrowException) as error:
-            self._require_spark(error)
-            raise_again(error, evaluation.view)
-        finally:
-            self.jobs += max(0, self._sessions.jobs_so_far() - before)
-        return int(pc.sum(counts.column(0)).as_py() or 0)
+        with self._counted_jobs(evaluation.view), _Views(session, next(self._numbers)) as views:
+            sources = views.each(evaluation.frames, self._shipped(reader))
+            handed = evaluation.few if large else ()
+            query = render(evaluation, sources, self._spark_types(evaluation), handed)
+            return self._write(session, query, sink, progress)
+
+    def build_sum(
+        self,
+        evaluations: Sequence[Evaluation],
+        sink: Sink,
+        reader: Reader | None = None,
+        progress: Progress | None = None,
+    ) -> int:
+        """The same for the terms of one sum, where a term by itself fails: added up before anything may fail."""
+        evaluations = [evaluation for evaluation in evaluations if not evaluation.is_empty]
+        if not evaluations:
+            return 0
+        session = self._sessions.careful(small=False)
+        with self._counted_jobs(evaluations[0].view), _Views(session, next(self._numbers)) as views:
+            return self._write(session, self._sum(views, evaluations, reader), sink, progress)
+
+    def _write(self, session: SparkSession, query: str, sink: Sink, progress: Progress | None) -> int:
+        with _Watch(session, progress):
+            written = session.sql(query).mapInArrow(_write_task(self._shipped(sink)), "rows bigint").toArrow()
+        return int(pc.sum(written.column(0)).as_py() or 0)
 
     def _spark_types(self, evaluation: Evaluation) -> Sequence[str]:
         if evaluation.types is not None:
@@ -253,6 +320,19 @@ def _no_rows(evaluation: Evaluation) -> pa.Table:
     names = [f"c{i + 1}" for i in range(len(evaluation.block.items))]
     rows = Bag.empty(names).table.rename_columns([*names, "n"])
     return rows.append_column("t", pa.array([], pa.int32())) if evaluation.tagged else rows
+
+
+def _consolidated(evaluation: Evaluation, found: pa.Table) -> pa.Table:
+    names = [f"c{i + 1}" for i in range(len(evaluation.block.items))]
+    tags = ["t"] if evaluation.tagged else []
+    mine = found.select([*names, *tags, "n"])
+    rows = Bag(mine.rename_columns([*names, *tags, COUNT])).consolidate().table
+    return rows.rename_columns([*names, *tags, "n"]).select([*names, "n", *tags])
+
+
+def _nullable(found: pa.Table) -> pa.Table:
+    """Spark says which columns cannot be NULL, which depends on the question; tables of entries are all alike."""
+    return found.cast(pa.schema([field.with_nullable(True) for field in found.schema]))
 
 
 def _write_task(sink: Sink) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

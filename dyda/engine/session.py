@@ -110,6 +110,22 @@ LARGE = {
 }
 
 
+CAREFUL = {
+    # Nothing is evaluated before there is a row to evaluate it for, nor below the operator that it was written above.
+    "spark.sql.optimizer.excludedRules": ",".join(
+        f"org.apache.spark.sql.catalyst.optimizer.{rule}"
+        for rule in (
+            "ConvertToLocalRelation",
+            "ConstantFolding",
+            "PushDownPredicates",
+            "PushPredicateThroughJoin",
+            "PushExtraPredicateThroughJoin",
+            "InferFiltersFromConstraints",
+        )
+    ),
+}
+
+
 class _Session(SparkSession):
     """A session that asks Java for its settings once: they do not change, and pyspark asks again, for one after the
     other, each time that rows go from Arrow to Spark or back."""
@@ -184,6 +200,12 @@ class Sessions:
     @property
     def large(self) -> SparkSession:
         return self._beside("large", LARGE)
+
+    def careful(self, *, small: bool) -> SparkSession:
+        """For what must not be evaluated a step too early."""
+        if small:
+            return self._beside("careful and small", {**SMALL, **CAREFUL})
+        return self._beside("careful", {**LARGE, **CAREFUL})
 
     def _beside(self, name: str, settings: Mapping[str, str]) -> SparkSession:
         """Another session of the same application."""

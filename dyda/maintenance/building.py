@@ -14,7 +14,8 @@ from dyda.maintenance.adapting import Adapter
 from dyda.maintenance.live import BuildPlan, Known, LiveView, Target
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.present import Present
-from dyda.maintenance.programs import state_tables
+from dyda.maintenance.programs import fingerprint_of, state_tables
+from dyda.maintenance.recovery import over_its_rows
 from dyda.maintenance.refresh import Refresh
 from dyda.maintenance.story import story
 from dyda.model.algebra import ViewDefinition, scans
@@ -69,7 +70,9 @@ class Builder:
         except (_BrokenView, EvaluationFailed, UnsupportedSql, ValueDoesNotFit) as error:
             if target.file_text is not None:
                 raise
-            return ViewChange(view=target.name, state="broken", reason=f"{target.reason}: {error.what}")
+            uncomputable = isinstance(error, EvaluationFailed | ValueDoesNotFit)
+            reason = over_its_rows(target.reason, error) if uncomputable else f"{target.reason}: {error.what}"
+            return ViewChange(view=target.name, state="broken", reason=reason)
 
     def _judge(self, target: Target) -> Judgement:
         """A maintained view follows what it means; a text from a file is read as it stands."""
@@ -203,6 +206,7 @@ class Builder:
             and record.sql == version.sql
             and record.columns == version.columns
             and record.states == tuple(table.state for table in version.states or ())
+            and record.program == version.program
         )
         expected = record.positions if record is not None else {}
         return ViewChange(
@@ -231,14 +235,16 @@ class Builder:
         evolved = target.file_text is None and (
             record is None or record.sql != sql or bool(record.details.get("evolved"))
         )
+        columns, states = self.columns(plan), state_tables(plan.program)
         return ViewVersion(
             sql=sql,
-            columns=self.columns(plan),
+            columns=columns,
             relations=tuple(sorted(definition.relations)),
             cause=target.reason,
             file_text=target.file_text,
             details={"evolved": evolved, **details},
-            states=state_tables(plan.program),
+            states=states,
+            program=fingerprint_of(self.house, definition, sql, states, columns),
         )
 
     def _record(self, name: str) -> ViewRecord | None:

@@ -9,18 +9,18 @@ from dyda.engine import OutputType
 from dyda.errors import DydaError, UnknownRelation
 from dyda.house import House
 from dyda.maintenance.knowing import Unread, read_document
-from dyda.maintenance.programs import recorded
+from dyda.maintenance.programs import known_program
 from dyda.model.algebra import ViewDefinition, scans
 from dyda.model.knowledge import Knowledge
 from dyda.model.parse import Resolve, parse_view
 from dyda.model.position import Position
 from dyda.model.preferences import Preference
 from dyda.model.relation import Relation, RelationName
-from dyda.warehouse import KnowledgeRecord, RelationRecord, SourceRecord, ViewRecord
-from vm import JoinBlock, Program
+from dyda.warehouse import KnowledgeRecord, RelationRecord, SourceRecord, ViewRecord, Worker
+from vm import JoinBlock, Program, fingerprint
 from vs import Defaults
 
-__all__ = ["BuildPlan", "Known", "LiveView", "Target", "held_definition", "last_definition", "load"]
+__all__ = ["BuildPlan", "Known", "LiveView", "Target", "held_definition", "keep_programs", "last_definition", "load"]
 
 MAINTAINED = ("live", "resync", "building")
 
@@ -135,9 +135,9 @@ def load(house: House, before: Known | None = None) -> Known:
             continue
         try:
             definition = parse_view(record.name, record.sql, resolve, plain_numeric=numeric)
-            program = recorded(numeric, definition, record)
+            program = known_program(numeric, definition, record)
         except DydaError as error:
-            # The catalog's relations have gone on without this view: it is judged anew, alone.
+            # The catalog's relations have gone on without this view, or this program has: it is judged anew, alone.
             frozen[record.name] = record
             unreadable[record.name] = error.what
             continue
@@ -146,6 +146,13 @@ def load(house: House, before: Known | None = None) -> Known:
     kept = house.warehouse.knowledge()
     knowledge, unread = _knowledge(kept, relations, resolve, before)
     return Known(views, relations, sources, frozen, unreadable, defaults(house), knowledge, unread, kept)
+
+
+def keep_programs(worker: Worker, known: Known) -> None:
+    """Write down which steps the views are computed in that were built before anybody did."""
+    for view in known.views.values():
+        if view.record.program is None:
+            worker.keep_program(view.name, fingerprint(view.program))
 
 
 def catalog_resolver(house: House, relations: Mapping[RelationName, RelationRecord]) -> Resolve:
@@ -185,6 +192,7 @@ def _same_view(earlier: LiveView, record: ViewRecord, relations: Mapping[Relatio
     return (
         earlier.definition.sql == record.sql
         and earlier.record.states == record.states
+        and earlier.record.program == record.program
         and all(
             (known := relations.get(scan.relation.name)) is not None and known.relation == scan.relation
             for scan in scans(earlier.definition.tree)

@@ -47,13 +47,13 @@ from dyda.maintenance.installing import (
     positions_after,
 )
 from dyda.maintenance.left_behind import left_behind
-from dyda.maintenance.live import Known, LiveView, Target, load
+from dyda.maintenance.live import Known, LiveView, Target, keep_programs, load
 from dyda.maintenance.movement import find_movement
 from dyda.maintenance.planning import Planner
 from dyda.maintenance.poll import Poll, poll
 from dyda.maintenance.recovery import Recovery
 from dyda.maintenance.refresh import Refresh
-from dyda.maintenance.resting import Resting
+from dyda.maintenance.resting import ALL_WAIT, Resting, who_waits
 from dyda.maintenance.unit import UnitWork
 from dyda.model.relation import RelationName
 from dyda.warehouse import Installation, ViewChange, ViewRecord, Worker
@@ -80,6 +80,7 @@ class Maintainer:
         self.log = log
         self.obstacle: DydaError | None = None
         """What stood in the way of the last cycle that was blocked."""
+        self.waiting = ALL_WAIT
         self.planner = Planner(house, log)
         self.recovery = Recovery(house)
         self.approval = Approval(house, worker)
@@ -97,6 +98,7 @@ class Maintainer:
         rows and positions."""
         if self._known is None:
             self._known = self._loaded = load(self.house, self._loaded)
+            keep_programs(self.worker, self._known)
         return self._known
 
     def forget(self) -> None:
@@ -162,12 +164,12 @@ class Maintainer:
         except (SourceUnreachable, SourceBusy, MissingRights) as error:
             self._abandon()
             self._resting.add(error)
-            return self.blocked(error)
+            return self.blocked(error, [error.source])
         except InstallBlocked as error:
             self._abandon()
-            if error.view in self.known.views:
-                self._resting.add_readers(self.known.views[error.view].positions, error)
-            return self.blocked(error)
+            positions = self.known.views[error.view].positions if error.view in self.known.views else {}
+            self._resting.add_readers(positions, error)
+            return self.blocked(error, positions)
         except EngineFailed as error:
             self._abandon()
             return self.blocked(error)
@@ -212,11 +214,12 @@ class Maintainer:
         self.worker.discard_stagings()
         self.forget()
 
-    def blocked(self, error: DydaError) -> Outcome:
-        """Something stands in the way of everything; it is said once, and tried again."""
+    def blocked(self, error: DydaError, sources: Collection[str] = ()) -> Outcome:
+        """Something stands in the way of these sources' views, or of all; it is said once, and tried again."""
+        waiting = who_waits(self.known.views.values(), sources) if sources else ALL_WAIT
         if self.obstacle is None or self.obstacle.what != error.what:
-            self.log(error.in_one_line)
-        self.obstacle = error
+            self.log(f"{error.in_one_line} ({waiting})")
+        self.obstacle, self.waiting = error, waiting
         return Outcome.BLOCKED
 
     def _again(self, name: str, reason: str) -> Target:
@@ -286,6 +289,7 @@ class Maintainer:
                 unit = None  # those views find their poisoned message in a unit of their own
             current = [view for view in current if view.name not in work.behind]
         self._install(polled, unit, changes, builder, current, phases, set(targets) - set(away))
+        self.recovery.tried(polled, self.known, changes)
         self.planner.built()
         return Outcome.WORKED
 
@@ -325,8 +329,9 @@ class Maintainer:
             self._tidy_queue(polled)
             acknowledge(self.house, polled, positions_after(self.known, ()), self._acknowledged)
             self.worker.write_phases()
-            for source in sorted(set(polled.unreachable) & _sources(self.known.views.values())):
-                return self.blocked(DydaError(polled.unreachable[source], "It is tried again."))
+            read = {source for view in self.known.views.values() for source in view.record.sources}
+            if away := sorted(read.intersection(polled.unreachable)):
+                return self.blocked(DydaError(polled.unreachable[away[0]], "It is tried again."), away)
             self.obstacle = None
         return outcome
 
@@ -493,7 +498,3 @@ class Maintainer:
         self.worker.discard_stagings()
         self.planner.forget()
         self.forget()
-
-
-def _sources(views: Iterable[LiveView]) -> set[str]:
-    return {source for view in views for source in view.record.sources}

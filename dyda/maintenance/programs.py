@@ -5,26 +5,67 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dyda.errors import DydaError
-from dyda.model.algebra import ViewDefinition
-from dyda.model.state import Grouped
-from dyda.warehouse import StateTable, ViewRecord
-from vm import JoinBlock, Program, compile_view
+from dyda.house import House
+from dyda.model.algebra import ViewDefinition, scans
+from dyda.model.parse import parse_view
+from dyda.model.relation import Relation
+from dyda.model.state import Grouped, State
+from dyda.warehouse import StateTable, ViewColumn, ViewRecord
+from vm import JoinBlock, Program, compile_view, fingerprint
 
-__all__ = ["one_by_one", "recorded", "state_tables"]
+__all__ = ["fingerprint_of", "known_program", "one_by_one", "recorded", "state_tables"]
+
+OTHERWISE = (
+    "it was built in other steps than this version of DyDa, with its present settings, computes it in; it is read again"
+)
 
 
 def recorded(numeric: str, definition: ViewDefinition, record: ViewRecord) -> Program:
     """The program of a definition whose states are in the catalog: nothing is analysed again. An error if it would
     keep others: then they must be computed anew."""
+    return _compiled(numeric, definition, record.states, record.columns)
 
+
+def known_program(numeric: str, definition: ViewDefinition, record: ViewRecord) -> Program:
+    """The program that the view's rows and states were computed with. An error if it compiles otherwise by now.
+
+    What was built before fingerprints were kept was compiled as it is now, unless the program itself says no.
+    """
+    program = recorded(numeric, definition, record)
+    same = not program.revised if record.program is None else record.program == fingerprint(program)
+    if not same:
+        raise DydaError(OTHERWISE)
+    return program
+
+
+def fingerprint_of(
+    house: House, definition: ViewDefinition, sql: str, states: Sequence[StateTable], columns: Sequence[ViewColumn]
+) -> str:
+    """Of the program that the catalog will be found to hold: from the text of the version, as it will be read."""
+    relations = {scan.relation.name: scan.relation for scan in scans(definition.tree)}
+    numeric = house.project.settings.spark.numeric
+
+    def resolve(source: str, schema: str | None, table: str) -> Relation:
+        return relations[house.relation_name(source, schema, table)]
+
+    again = parse_view(definition.name, sql, resolve, plain_numeric=numeric)
+    return fingerprint(_compiled(numeric, again, tuple(table.state for table in states), columns))
+
+
+def _compiled(
+    numeric: str, definition: ViewDefinition, states: tuple[State, ...], columns: Sequence[ViewColumn]
+) -> Program:
     def types_of(number: int, block: JoinBlock) -> Sequence[str]:
-        if number < len(record.states):
-            return record.states[number].entries
-        return [column.type for column in record.columns]
+        if number < len(states):
+            return states[number].entries
+        return [column.type for column in columns]
 
     program = compile_view(definition, types_of, numeric, checked=True)
-    if tuple(step.state for step in program.states) != record.states:
-        raise DydaError(f"what the operators of view {record.name} keep is of another form", "Run: dyda views resync")
+    if tuple(step.state for step in program.states) != states:
+        raise DydaError(
+            f"the stored operator state of view {definition.name} does not match its definition",
+            f"Run: dyda views resync {definition.name}",
+        )
     return program
 
 

@@ -3,11 +3,13 @@ what stood on them has gone.
 
 A broken view keeps its relations watched. Its text means what stands under its names, without what may be dropped:
 nothing followed its relations meanwhile. It is read again when one of them is not as it was at the last
-attempt, so a view that stays broken costs no query.
+attempt, so a view that stays broken costs no query. One that could not be computed over its rows is built again when
+some of them have changed.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache
 
@@ -18,15 +20,25 @@ from dyda.maintenance.poll import Poll
 from dyda.model.algebra import ViewDefinition
 from dyda.model.relation import Relation, RelationName
 from dyda.sources.catalog import UNCAPTURED
-from dyda.warehouse import ViewRecord, Worker
+from dyda.warehouse import ViewChange, ViewRecord, Worker
 from vs import Broken, Rewritten, read_what_is_left
 
-__all__ = ["REJECTED", "Recovery"]
+__all__ = ["REJECTED", "UNCOMPUTABLE", "Recovery", "over_its_rows"]
 
 REJECTED = "rejected by an operator"
 """How the reason of a view begins that an operator let break: it waits for its file, not for its relations."""
 
-Look = tuple[str | None, ...]
+UNCOMPUTABLE = "; it cannot be built over the rows that its sources have now: "
+"""In the reason of a view that waits for other rows; before it stands why it was to be built."""
+
+Look = tuple[str | int | None, ...]
+
+
+def over_its_rows(why: str, error: DydaError) -> str:
+    """The reason of a view that was to be built and has rows in its way."""
+    what = re.sub(r"^view [^:]*: ", "", error.what)
+    remedy = "correct or delete the row at the source, and it is built by itself; or change the view's file: dyda apply"
+    return f"{why}{UNCOMPUTABLE}{what.rstrip('.')}; {remedy}"
 
 
 class Recovery:
@@ -35,6 +47,8 @@ class Recovery:
     def __init__(self, house: House) -> None:
         self.house = house
         self._judged: dict[str, Look] = {}
+        self._heard: dict[str, int] = {}
+        """By view, the newest message about what it reads."""
 
     def returning(self, polled: Poll, known: Known) -> dict[str, Target]:
         """The broken views to build now."""
@@ -42,7 +56,8 @@ class Recovery:
         for name, record in known.frozen.items():
             if record.stored_state != "broken" or record.sql is None or (record.reason or "").startswith(REJECTED):
                 continue
-            look = _look(polled, record)
+            why, uncomputable, _ = (record.reason or "").partition(UNCOMPUTABLE)
+            look = self._look(polled, record, bool(uncomputable))
             if look is None or self._judged.get(name) == look:
                 continue
             self._judged[name] = look
@@ -51,8 +66,27 @@ class Recovery:
             judgement = read_what_is_left(name, record.sql, described, known.defaults, numeric)
             if not isinstance(judgement, Broken) and self._computable(judgement.definition):
                 left = f"; {judgement.reason}" if isinstance(judgement, Rewritten) else ""
-                found[name] = Target(name, judgement.definition.sql, None, f"what it reads is back{left}")
+                because = why if uncomputable else f"what it reads is back{left}"
+                found[name] = Target(name, judgement.definition.sql, None, because)
         return found
+
+    def tried(self, polled: Poll, known: Known, changes: Iterable[ViewChange]) -> None:
+        """What was built under this poll and could not be computed: only other rows, or another schema, change that."""
+        for change in changes:
+            record = known.frozen.get(change.view)
+            if record is not None and UNCOMPUTABLE in (change.reason or ""):
+                look = self._look(polled, record, True)
+                if look is not None:
+                    self._judged[record.name] = look
+
+    def _look(self, polled: Poll, record: ViewRecord, uncomputable: bool) -> Look | None:
+        """What an attempt to build the view depends on: for one that waits for other rows these, too."""
+        seen = _look(polled, record)
+        if seen is None or not uncomputable:
+            return seen
+        mine = (queued.number for queued in polled.queue if queued.message.relations.intersection(record.relations))
+        self._heard[record.name] = max(self._heard.get(record.name, 0), *mine, 0)
+        return (*seen, self._heard[record.name])
 
     def _computable(self, definition: ViewDefinition) -> bool:
         """Whether the types fit as well: a column may have come back as another kind of value."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dyda import faults
-from dyda.errors import WarehouseUnreachable
+from dyda.errors import EvaluationFailed, WarehouseUnreachable
 from dyda.house import House
 from dyda.maintenance.at_once import WORKERS, at_once
 from dyda.maintenance.live import LiveView
@@ -50,6 +50,7 @@ from vm import (
     Term,
     build_evaluation,
     delta_evaluation,
+    helps,
     needed_columns,
     state_number,
     sweep,
@@ -232,8 +233,8 @@ class Refresh:
             if given is not None and step.number in given:
                 made.append(given[step.number])
                 continue
-            entries = stagings.staging(step.width + step.two_sided)
             with hold_warehouse(self.house.warehouse.url) as warehouse:
+                evaluations = []
                 for term in step.terms:
                     held = {
                         occurrence.alias: state_partitions(
@@ -243,11 +244,35 @@ class Refresh:
                         if (number := state_number(occurrence.relation)) is not None
                         and (state := program.steps[number].state) is not None
                     }
-                    written += self.write(term.block, at, entries, progress, held, step, term)
+                    evaluations.append(self._whole(term.block, at, held, step, term))
+                entries, count = self._write_sum(evaluations, stagings, step.width + step.two_sided, progress)
+                written += count
             made.append(
                 entries if step.state is None else stagings.combine_staging(step.state, entries, view=program.view)
             )
         return made, written
+
+    def _write_sum(
+        self,
+        evaluations: Sequence[Evaluation],
+        stagings: Stagings,
+        width: int,
+        progress: Callable[[int, int], None],
+    ) -> tuple[Staging, int]:
+        """The terms of one sum in a staging table, and how many entries they are."""
+        entries = stagings.staging(width)
+        try:
+            with scanning():
+                return entries, sum(
+                    self.house.engine.build(evaluation, entries.sink(), read_partition, progress)
+                    for evaluation in evaluations
+                )
+        except EvaluationFailed:
+            if not helps(evaluations):
+                raise
+        entries = stagings.staging(width)  # what was written is part of a sum that was given up
+        with scanning():
+            return entries, self.house.engine.build_sum(evaluations, entries.sink(), read_partition, progress)
 
     def write(
         self,
@@ -256,20 +281,28 @@ class Refresh:
         staging: Staging,
         progress: Callable[[int, int], None],
         held: Mapping[str, Sequence[ScanPartition]] | None = None,
-        step: Step | None = None,
-        term: Term | None = None,
     ) -> int:
         """The block's rows, each occurrence read where `at` says. `held` are occurrences that are no source's."""
-        evaluation = build_evaluation(
+        with scanning():
+            evaluation = self._whole(block, at, held or {})
+            return self.house.engine.build(evaluation, staging.sink(), read_partition, progress)
+
+    def _whole(
+        self,
+        block: JoinBlock,
+        at: Callable[[Occurrence], Position | None],
+        held: Mapping[str, Sequence[ScanPartition]],
+        step: Step | None = None,
+        term: Term | None = None,
+    ) -> Evaluation:
+        return build_evaluation(
             block,
-            lambda occurrence: self._partitions(occurrence, held or {}),
+            lambda occurrence: self._partitions(occurrence, held),
             self.beyond(block, at),
             types=step.types if step is not None else None,
             sign=term.sign if term is not None else 1,
             side=term.side if step is not None and term is not None and step.two_sided else None,
         )
-        with scanning():
-            return self.house.engine.build(evaluation, staging.sink(), read_partition, progress)
 
     def difference(
         self,

@@ -12,10 +12,25 @@ from collections.abc import Collection, Iterable
 
 from dyda.errors import DydaError, InstallBlocked, MissingRights, SourceBusy, SourceUnreachable
 from dyda.house import House
+from dyda.maintenance.live import LiveView
 
-__all__ = ["Resting"]
+__all__ = ["ALL_WAIT", "Resting", "who_waits"]
+
+ALL_WAIT = "all views wait for this"
+SHOWN = 5
 
 SHORTEST, LONGEST = 0.25, 8.0
+
+
+def who_waits(views: Collection[LiveView], sources: Collection[str]) -> str:
+    """Which views cannot go on while these sources are left alone, and whether others do."""
+    names = sorted(view.name for view in views if not view.record.sources.isdisjoint(sources))
+    others = len(views) - len(names)
+    if not others:
+        return ALL_WAIT
+    listed = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    waiting = f"waiting for this: {listed}" if names else "no view waits for this"
+    return f"{waiting}; {others} other view{'s go' if others > 1 else ' goes'} on"
 
 
 class _Rest:

@@ -165,7 +165,8 @@ class Stepping:
                 own = own_worlds(worlds, plan, term.plan)
                 if len(alike) == 1:
                     own = _with_single_rows(view.program, term.block, own, ask)
-                evaluation = delta_evaluation(term.block, own, view.scan, types=step.types, sign=term.sign)
+                name = (view.program.view, step.number, term.side)
+                evaluation = delta_evaluation(term.block, own, view.scan, types=step.types, sign=term.sign, sum=name)
                 found[id(view), id(term)] = evaluation
         return [
             (view, step, term, found[id(view), id(term)])
@@ -197,7 +198,10 @@ class Stepping:
         for term in step.terms:
             deltas, pending = view.inputs(term.block)
             worlds = _demanded(term, groups, deltas, pending, view.ask(term.block))
-            evaluations.append(world_evaluation(term.block, worlds, view.scan, types=step.types, sign=term.sign))
+            name = (view.program.view, step.number, term.side)
+            evaluations.append(
+                world_evaluation(term.block, worlds, view.scan, types=step.types, sign=term.sign, sum=name)
+            )
         tables = self.evaluate(evaluations)
         entries = pa.concat_tables([_entries(term, table) for term, table in zip(step.terms, tables, strict=True)])
         return self.states.recombine(view.program.view, step.number, step.state, entries, groups)

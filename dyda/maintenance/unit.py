@@ -22,7 +22,7 @@ from dyda.maintenance.building import Builder
 from dyda.maintenance.live import Known, LiveView, Target
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.present import Present
-from dyda.maintenance.programs import recorded, state_tables
+from dyda.maintenance.programs import fingerprint_of, recorded, state_tables
 from dyda.maintenance.refresh import Refresh
 from dyda.maintenance.stepping import ViewDelta
 from dyda.maintenance.story import Moved, because, story
@@ -95,7 +95,7 @@ class UnitWork:
                     if not isinstance(following, Recompute):
                         maintained.append(following)
                         if following.definition.sql != view.definition.sql:
-                            versions[view.name] = _version(following, judgement, moved, adaptation)
+                            versions[view.name] = self._version(following, judgement, moved, adaptation)
                         continue
                     adaptation = following
                 built.append(self._adapted(view, judgement, moved, adaptation, to))
@@ -146,6 +146,20 @@ class UnitWork:
         except DydaError as error:
             return Recompute(definition, error.what)
         return replace(view, definition=definition, program=program)
+
+    def _version(
+        self, after: LiveView, judgement: Holds | Rewritten, moved: Sequence[Moved], adaptation: Adaptation
+    ) -> ViewVersion:
+        definition, columns, states = after.definition, after.record.columns, state_tables(after.program)
+        return ViewVersion(
+            sql=definition.sql,
+            columns=columns,
+            states=states,
+            program=fingerprint_of(self.house, definition, definition.sql, states, columns),
+            relations=tuple(sorted(definition.relations)),
+            cause="; ".join(judgement.followed) or adaptation.reason,
+            details={"evolved": True, **story(judgement, moved, adaptation)},
+        )
 
     def _world(self, present: Present) -> World:
         """What vs must know: every relation of the catalog, and those that the unit's schema changes touched as they
@@ -356,16 +370,3 @@ def _with_lasting_keys(before: Relation, now: Relation) -> Relation:
 
 def _concerns(moved: Sequence[Moved], name: RelationName) -> bool:
     return any(one.change.relation == name for one in moved)
-
-
-def _version(
-    after: LiveView, judgement: Holds | Rewritten, moved: Sequence[Moved], adaptation: Adaptation
-) -> ViewVersion:
-    return ViewVersion(
-        sql=after.definition.sql,
-        columns=after.record.columns,
-        states=state_tables(after.program),
-        relations=tuple(sorted(after.definition.relations)),
-        cause="; ".join(judgement.followed) or adaptation.reason,
-        details={"evolved": True, **story(judgement, moved, adaptation)},
-    )

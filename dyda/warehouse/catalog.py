@@ -69,7 +69,7 @@ def views(connection: Connection, name: str | None = None, *, counted: bool = Tr
 def _view(row: Row[Any]) -> ViewRecord:
     state, reason = _shown(row)
     fresh_at = row.fresh_at
-    if row.state == "live" and fresh_at is not None:
+    if row.state in ("live", "held") and fresh_at is not None:
         # Up to here the extent is known to show all there was: the oldest change it lacks, or else the last poll.
         known = row.oldest if row.pending else row.polled_at
         if known is not None and (row.pending or known > fresh_at):
@@ -92,6 +92,7 @@ def _view(row: Row[Any]) -> ViewRecord:
         pending=row.pending,
         details=row.details or {},
         states=tuple(table.state for _, table in states_from_json(row.states or ())),
+        program=row.program,
     )
 
 

@@ -44,13 +44,15 @@ from dyda.warehouse.staging import Staging
 from dyda.warehouse.state_changes import StateChange, StateInstaller
 from dyda.warehouse.states import StoredState
 
-__all__ = ["VIEW_STATES", "Installation", "ViewChange", "carry_out", "save_relation", "save_source"]
+__all__ = ["STOPPED", "VIEW_STATES", "Installation", "ViewChange", "carry_out", "save_relation", "save_source"]
 
 OWN = {"0A", "22", "23", "2B", "42", "54"}
 """Classes of errors that a view's rows or columns cause: what this server cannot do (xml without libxml), data,
 constraints, dependent objects, limits."""
 
 VIEW_STATES = ("live", "building", "resync", "broken", "held")
+STOPPED = ("resync", "broken")
+"""States in which a view does not follow its sources."""
 
 
 @dataclass(frozen=True)
@@ -350,6 +352,7 @@ class _Installer:
                 "places": None if extent.places is None else list(extent.places),
                 "cause": version.cause,
                 "states": Json(states_to_json((stored.number, stored.table) for stored in self.states)),
+                "program": version.program,
                 "file_text": version.file_text,
             },
         )
@@ -379,9 +382,19 @@ class _Installer:
         change = self.change
         brought = change.version is not None or (change.mode == "replace" and change.has_rows)
         state = change.state or ("live" if brought else None)
+        moved = change.has_rows or any(expected != new for expected, new in change.positions.values())
+        if state in STOPPED:
+            self.cursor.execute(load("stop_view.sql"), {"view": change.view})
         self.cursor.execute(
             load("save_view.sql"),
-            {"view": change.view, "state": state, "reason": change.reason, "rows": rows, "absolute": absolute},
+            {
+                "view": change.view,
+                "state": state,
+                "reason": change.reason,
+                "rows": rows,
+                "absolute": absolute,
+                "moved": moved,
+            },
         )
 
 

@@ -152,6 +152,7 @@ view_version = Table(
     _moment("installed_at", nullable=False, now=True),
     Column("states", JSONB, nullable=False, server_default=text("'[]'")),
     Column("places", ARRAY(Integer)),
+    Column("program", Text),
 )
 
 extent = Table(

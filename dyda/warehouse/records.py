@@ -59,7 +59,8 @@ class ViewVersion:
 
     `file_text` is the view file this version was made from (None: an evolution, the file last applied stays what
     it was). `details` is room for what later tells the story of a rewriting: preferences, runners-up.
-    `states` None: those of the version before, as they are.
+    `states` None: those of the version before, as they are, and so is its `program`: the fingerprint of the steps that
+    its rows and states are computed in.
     """
 
     sql: str
@@ -69,6 +70,7 @@ class ViewVersion:
     file_text: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     states: tuple[StateTable, ...] | None = None
+    program: str | None = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,8 @@ class ViewRecord:
     pending: int
     details: Mapping[str, Any]
     states: tuple[State, ...] = ()
+    program: str | None = None
+    """The fingerprint of the steps that its rows were computed in; None: before there were any."""
 
     @property
     def behind(self) -> bool:

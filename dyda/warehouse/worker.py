@@ -33,7 +33,7 @@ from dyda.warehouse.codec import changes_to_json, name_to_text
 from dyda.warehouse.combining import Combined
 from dyda.warehouse.connection import load, translated
 from dyda.warehouse.extents import Extent
-from dyda.warehouse.installation import VIEW_STATES, Installation, carry_out, save_relation, save_source
+from dyda.warehouse.installation import STOPPED, VIEW_STATES, Installation, carry_out, save_relation, save_source
 from dyda.warehouse.known import known_state
 from dyda.warehouse.reader import Reader, check_names
 from dyda.warehouse.records import RelationState, RequestRecord, SourceState
@@ -216,9 +216,20 @@ class Worker:
         if state not in VIEW_STATES:
             raise ValueError(f"a view's state is one of {', '.join(VIEW_STATES)}, not {state!r}")
         with self._writing() as cursor:
+            if state in STOPPED:
+                cursor.execute(load("stop_view.sql"), {"view": view})
             cursor.execute("UPDATE dyda.view SET state = %s, reason = %s WHERE name = %s", (state, reason, view))
             if cursor.rowcount == 0:
                 raise UnknownView(f"there is no view {view}")
+
+    def keep_program(self, view: str, program: str) -> None:
+        """Which steps the view's rows are computed in, of a version that was built before anybody wrote that down."""
+        with self._writing() as cursor:
+            cursor.execute(
+                "UPDATE dyda.view_version SET program = %s WHERE view = %s AND program IS NULL"
+                " AND version = (SELECT version FROM dyda.view WHERE name = %s)",
+                (program, view, view),
+            )
 
     def dependents(self, view: str) -> list[str]:
         """What users have built on the view."""

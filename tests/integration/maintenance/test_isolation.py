@@ -9,6 +9,7 @@ import psycopg2
 import pytest
 
 from dyda import commands
+from dyda.commands.daemon import _note_obstacle
 from dyda.errors import DydaError
 from dyda.maintenance import Outcome
 from tests.judge import printed
@@ -72,8 +73,15 @@ def test_a_source_that_is_away_does_not_stop_the_others(two: Town) -> None:
     two.source_url("two", "postgresql://nobody@/nothing?host=/nonexistent-folder")
     two.execute("one", "TRUNCATE r", "INSERT INTO r VALUES (3, 3)")
     with two.maintainer() as maintainer:
+        said: list[str] = []
+        maintainer.log = said.append
         for _ in range(5):
-            maintainer.cycle()
+            outcome = maintainer.cycle()
+        # Who waits is said, and that somebody goes on.
+        who = "waiting for this: both, other; 1 other view goes on"
+        assert [line.endswith(f"({who})") for line in said if "cannot be reached" in line] == [True]
+        _note_obstacle(maintainer, outcome, said.append)
+        assert commands.status(two.folder)["daemon"]["error"].endswith(f"({who})")
     assert two.extent("plain") == Counter({"3": 1})
     assert commands.status(two.folder)["sources"][1]["error"]
     two.source_url("two", url)

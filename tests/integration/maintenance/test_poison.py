@@ -207,6 +207,53 @@ def test_every_poison_is_set_aside_shown_and_overcome(poisoned: Town) -> None:
     assert not [message for message in commands.pending(town.folder) if message["state"] != "waiting"]
 
 
+def test_a_row_that_is_skipped_and_still_there_is_named_and_overcome_by_itself(town: Town) -> None:
+    """The view cannot be rebuilt over it. It says so, goes on saying so, and is rebuilt when its rows allow it."""
+    town.source("one", "CREATE TABLE p (k int, t text)", "INSERT INTO p VALUES (1, '1')", "CREATE TABLE a (k int)")
+    town.view("casting", "SELECT p.k, CAST(p.t AS INT) AS n FROM one.p")
+    town.view("a", "SELECT a.k FROM one.a")
+    town.apply()
+    town.execute("one", "INSERT INTO p VALUES (2, 'two')")
+    town.settle()
+    (message,) = quarantined(town).values()
+    commands.pending_skip(town.folder, message["id"], "a row of a test")
+    town.settle()
+    state = town.state("casting")
+    assert state["state"] == "broken"
+    said = state["reason"]
+    for words in (
+        f"message {message['id']} was skipped: a row of a test (row of one.public.p: k = 2, t = two)",
+        "it cannot be built over the rows that its sources have now: ",
+        "'two'",
+        "correct or delete the row at the source, and it is built by itself",
+    ):
+        assert words in said, said
+    assert "is back" not in said
+    assert sum(town.extent("casting").values()) == 1, "its last correct rows are served"
+
+    with town.maintainer() as maintainer:
+        built = []
+        build = maintainer._build
+        maintainer._build = lambda polled, builds, *more: (built.append([*builds]), build(polled, builds, *more))[1]  # type: ignore[method-assign]
+
+        def cycles() -> list[list[str]]:
+            built.clear()
+            for _ in range(5):
+                maintainer.cycle()
+            return [*built]
+
+        assert cycles() == [["casting"]], "once by a new process"
+        town.execute("one", "INSERT INTO a VALUES (7)")
+        assert cycles() == [], "its rows are what they were"
+        town.execute("one", "INSERT INTO p VALUES (3, '3')")
+        assert cycles() == [["casting"]]
+        assert town.state("casting")["reason"] == said, "nothing is added each time"
+        town.execute("one", "UPDATE p SET t = '2' WHERE k = 2")
+        assert cycles() == [["casting"]]
+    town.check()
+    assert {view["state"] for view in commands.views(town.folder)} == {"fresh"}
+
+
 def test_one_row_of_thousands_is_named(town: Town) -> None:
     """And a row of as many columns as PostgreSQL has."""
     numbers = ", ".join(f"c{number} int" for number in range(1, 1599))

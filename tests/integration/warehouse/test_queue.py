@@ -15,7 +15,7 @@ from dyda.model.message import DataUpdate, SchemaChange, Truncation, UpdateMessa
 from dyda.model.position import Position
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
-from dyda.warehouse import Identity, Installation, RelationState, SourceState, Warehouse, Worker
+from dyda.warehouse import Identity, Installation, RelationState, SourceState, ViewChange, Warehouse, Worker
 from tests.integration.warehouse.conftest import NEXT, PEOPLE, START, add, create, entries, version
 
 Query = Callable[..., list[tuple[Any, ...]]]
@@ -131,6 +131,47 @@ def test_lag_is_the_age_of_the_oldest_change_that_is_missing(warehouse: Warehous
     (source,) = warehouse.sources()
     assert source.pending == 1
     assert source.lag_seconds == pytest.approx(100, abs=30)
+
+
+@pytest.mark.parametrize("by_unit", [False, True])
+def test_lag_means_the_same_in_every_state(warehouse: Warehouse, worker: Worker, query: Query, by_unit: bool) -> None:
+    """A view that was last changed an hour ago, of a source that is polled all the time, is up to date. Breaking, or
+    waiting for anything, it is so up to that moment, or up to the change that it lacks, and falls behind from then on.
+    """
+
+    def lag() -> float:
+        found = warehouse.view("people").lag_seconds
+        assert found is not None
+        return found
+
+    def stop(state: str) -> None:
+        if by_unit:
+            worker.install(Installation((ViewChange("people", state=state, reason="why"),)))
+        else:
+            worker.set_state("people", state, "why")
+
+    create(worker, "people", version(("name", "text")))
+    worker.note_source("crm", reachable=True)
+    for state in ("held", "resync", "broken"):
+        query("UPDATE dyda.view SET state = 'live', fresh_at = now() - interval '1 hour'")
+        query("UPDATE dyda.source SET polled_at = now() - interval '5 seconds'")
+        assert lag() == pytest.approx(5, abs=3)
+        stop(state)
+        assert lag() == pytest.approx(5, abs=3), state
+        query("UPDATE dyda.source SET polled_at = now()")
+        assert lag() == pytest.approx(0 if state == "held" else 5, abs=3), "one that is held has all there is"
+        stop(state)  # once more: it is no fresher by that
+        assert lag() == pytest.approx(0 if state == "held" else 5, abs=3)
+
+    query("UPDATE dyda.view SET state = 'live', fresh_at = now() - interval '1 hour'")
+    committed = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=100)
+    numbers = worker.receive("crm", [UpdateMessage("crm", 12, 1, (DataUpdate(PEOPLE, 1, 0),), committed)])
+    for state in ("held", "resync", "broken"):
+        query("UPDATE dyda.view SET state = 'live'")
+        stop(state)
+        assert warehouse.view("people").fresh_at == committed, state
+    worker.install(Installation(done=(numbers[12],)))  # nobody waits for it any more
+    assert warehouse.view("people").fresh_at == committed
 
 
 def test_positions_of_all_shapes_are_understood_by_the_warehouse_too(warehouse: Warehouse, worker: Worker) -> None:
