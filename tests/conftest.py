@@ -120,6 +120,13 @@ class Server:
         _tell(_children(self.process.pid), signal.SIGCONT)
         self.process.send_signal(signal.SIGCONT)
 
+    def hold(self, name: str) -> None:
+        """SIGSTOP of one of its processes, by the name that it gives itself: walwriter."""
+        assert self.process is not None, "the server does not run"
+        held = [pid for pid in _children(self.process.pid) if _title(pid).startswith(f"postgres: {name}")]
+        assert held, f"the server has no process {name}"
+        _tell(held, signal.SIGSTOP)
+
     def crash(self) -> None:
         """kill -9 of the postmaster and of all its children, as a machine that loses power would end them."""
         assert self.process is not None, "the server does not run"
@@ -149,6 +156,12 @@ def _children(pid: int) -> list[int]:
             if int(entry.read_text().rsplit(")", 1)[1].split()[1]) == pid:
                 found.append(int(entry.parent.name))
     return found
+
+
+def _title(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0 ")
+    return ""
 
 
 def _tell(pids: list[int], number: signal.Signals) -> None:

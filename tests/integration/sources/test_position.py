@@ -212,6 +212,7 @@ def _after_a_crash(
     ground.run("SET synchronous_commit = on", "CREATE TABLE t (a int)")
     (relation,) = ground.watch("t")
     ground.run("SET synchronous_commit = on", "CHECKPOINT")
+    server.hold("walwriter")  # before PostgreSQL 17 every page of WAL wakes it
     writer = ground.connect()
     ((xid,),) = ground.run("INSERT INTO t VALUES (1) RETURNING pg_current_xact_id()::text::bigint", connection=writer)
     with ground.open() as snapshot:
