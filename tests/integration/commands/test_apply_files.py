@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dyda import commands
-from dyda.commands.daemon import _serve_request
+from dyda.commands.requests import Requests
 from dyda.errors import RefusedFiles, UnknownColumn, UnknownRelation, UnsupportedSql
 from tests.town import Town
 
@@ -64,7 +64,7 @@ def test_everything_that_is_wrong_is_told_at_once_and_before_the_question(crm: T
     assert commands.views(crm.folder) == []
     with crm.maintainer() as maintainer:  # the same through a daemon, which has a Spark
         number = maintainer.house.warehouse.submit("check", {})
-        assert _serve_request(crm.folder, maintainer, lambda text: None)
+        assert Requests(crm.folder, maintainer, lambda text: None).serve()
         answer = maintainer.house.warehouse.request(number)
         assert (answer.state, answer.error["what"], answer.error["remedy"]) == ("failed", error.what, error.remedy)
         with pytest.raises(Exception, match="7 errors") as failed:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dyda.commands.daemon import _serve_request
+from dyda.commands.requests import Requests
 from dyda.house import House
 from dyda.maintenance import Maintainer
 from dyda.model.message import Change, DataUpdate, SchemaChange, UpdateMessage
@@ -107,10 +107,10 @@ class Project:
 
         def serve() -> None:
             with House.open(self.folder) as house, house.warehouse.lock(role="daemon") as worker:
-                maintainer = Maintainer(house, worker)
+                requests = Requests(self.folder, Maintainer(house, worker), said.append)
                 ready.set()
                 while not ended.is_set():
-                    if not _serve_request(self.folder, maintainer, said.append):
+                    if not requests.serve():
                         ended.wait(0.02)
 
         thread = threading.Thread(target=serve)
