@@ -223,7 +223,8 @@ def _shared(name: str, signature: str) -> sql.Composable:
     return sql.SQL(
         "CREATE OR REPLACE FUNCTION " + signature + " LANGUAGE plpgsql STABLE SECURITY DEFINER"
         " SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET jit = off"
-        " SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS {}"
+        " SET plan_cache_mode = force_generic_plan"
+        " SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS {}"
     ).format(sql.Literal(f"#variable_conflict use_column\nBEGIN RETURN QUERY\n{query};\nEND"))
 
 
