@@ -85,7 +85,8 @@ BEGIN
                coalesce(array_agg(c.objid) FILTER (WHERE c.classid = 'pg_namespace'::regclass
                                                    AND c.command_tag = 'ALTER SCHEMA'), '{}')
         INTO classes, made, types, schemas FROM pg_event_trigger_ddl_commands() c
-        WHERE c.schema_name IS DISTINCT FROM 'dyda' AND c.object_identity IS DISTINCT FROM 'dyda';
+        WHERE c.object_identity IS DISTINCT FROM 'dyda' AND (c.schema_name IS DISTINCT FROM 'dyda'
+              OR EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.objid AND t.tgname = 'dyda_truncate'));  -- moved there
         IF classes || types || schemas = '{}' THEN
             RETURN;
         END IF;
