@@ -9,11 +9,20 @@ some of them have changed.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable
 from functools import cache
 
-from dyda.errors import DydaError, MissingRights, SourceUnreachable, StoodOn, UnsupportedSql
+from dyda.errors import (
+    DydaError,
+    MissingRights,
+    RelationRefused,
+    SourceBusy,
+    SourceUnreachable,
+    StoodOn,
+    UnsupportedSql,
+)
 from dyda.house import House
 from dyda.maintenance.live import Known, Target
 from dyda.maintenance.poll import Poll
@@ -121,8 +130,12 @@ class Recovery:
                 relation = self.house.describe(name.source, name.schema, name.table)
             except SourceUnreachable:
                 raise
+            except RelationRefused:
+                with contextlib.suppress(SourceBusy, MissingRights):  # tried again at the next poll
+                    self.house.source(name.source).stand_back(name.schema, name.table)
+                continue  # building the view will say why
             except DydaError:
-                continue  # gone or no longer to be captured: building the view will say so
+                continue  # gone: building the view will say so
             wanted.setdefault(name.source, []).append(relation)
         for source, found in wanted.items():
             try:

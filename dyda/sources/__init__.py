@@ -5,8 +5,9 @@
     access     as whom tables are read: what their owners wrote never runs with our rights
     reader     text into Arrow, from the driver or from any Spark executor
 
-Always true here: values travel as PostgreSQL's own text under pinned settings; what DyDa puts into a source never
-fails a transaction there nor delays it beyond 100 ms; what could not be captured is counted as a gap.
+Always true here: values travel as PostgreSQL's own text under pinned settings; what DyDa puts into a source waits for
+no lock longer than 40 ms; what could not be captured is counted as a gap, and only where that is impossible does a
+statement fail.
 """
 
 from dyda.sources.check import grants

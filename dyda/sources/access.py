@@ -189,7 +189,6 @@ class Accesses:
             found = self._ask(relation.name, tables)
             if found.why:
                 with contextlib.suppress(DydaError), self._sessions.transaction(WRITING) as cursor:
-                    cursor.execute("SET LOCAL dyda.quiet = 'on'")
                     if not _attached_by_this_version(cursor):
                         cursor.execute(load_sql("readable"))
                     install_reader(cursor, relation.name.source)

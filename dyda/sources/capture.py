@@ -20,7 +20,7 @@ from psycopg2 import sql
 from dyda.errors import Blocker, CaptureBlocked, MissingRights, SourceBusy, SourceInUse
 from dyda.model.relation import Relation
 from dyda.sources.access import ReaderRole, find_access, give_up_reader_role, grant_reading, install_reader
-from dyda.sources.catalog import UNCAPTURED, fingerprint, hierarchies
+from dyda.sources.catalog import UNCAPTURED, fingerprint, hierarchies, stand_under
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql
 from dyda.sources.ownership import (
     ADD_AS_SUPERUSER,
@@ -32,7 +32,7 @@ from dyda.sources.ownership import (
 from dyda.sources.settings import Consumer
 from dyda.sources.state import is_complete, read_state
 
-__all__ = ["Waiting", "attach", "detach", "release"]
+__all__ = ["Waiting", "attach", "detach", "release", "stand_back"]
 
 LOCK_TIMEOUT = "80ms"
 """How long a writer may have to queue behind us."""
@@ -73,6 +73,7 @@ def attach(
     with contextlib.suppress(MissingRights), sessions.transaction(FRESH) as cursor:
         consumer.refuse_rival(read_state(cursor).project)  # also at a standby, where nothing can be installed
     try:
+        _strip_a_copy(sessions, consumer)
         _install(sessions, consumer)
     except MissingRights:
         missing = _not_in_place(sessions, consumer, wanted)
@@ -97,13 +98,15 @@ def attach(
         for _ in range(10):  # without event triggers children may appear meanwhile
             with sessions.transaction(FRESH, [relation.name]) as cursor:
                 cursor.execute(load_sql("uncaptured"), {"root": relation.oid})
-                missing, stale = cursor.fetchone()
-            if not missing and not stale:
+                missing, stale, blocked = cursor.fetchone()
+            if not missing and not stale and not blocked:
                 break
             for relid in missing:
                 _patiently(sessions, partial(_capture, relid=relid, root=relation.oid), _Table(relid), waiting)
             for relid in stale:
                 _patiently(sessions, partial(_release, relid=relid), _Table(relid, any_use=True), waiting)
+            for relid in blocked:
+                _patiently(sessions, partial(_suspend, relid=relid), _Table(relid, any_use=True), waiting)
         _patiently(sessions, partial(_remember, relation=relation), _Table(relation.oid), waiting)
         _patiently(sessions, partial(_let_read, relation=relation), _Table(relation.oid), waiting)
         attached(relation)
@@ -119,9 +122,24 @@ def release(sessions: Sessions, relations: Iterable[Relation]) -> None:
         for relid in members:
             _patiently(sessions, partial(_release, relid=relid), _Table(relid, any_use=True))
         with sessions.transaction(WRITING) as cursor:
-            cursor.execute("SET LOCAL dyda.quiet = 'on'")
+            cursor.execute("SELECT dyda.be_quiet()")
             for table in ("watched", "holder", "described", "log"):
                 cursor.execute(f"DELETE FROM dyda.{table} WHERE root = %s", (relation.oid,))
+
+
+def stand_back(sessions: Sessions, schema: str, table: str) -> None:
+    """Let go of the tables above a foreign one, whose statements fail if their rows are to be captured.
+
+    Event triggers do that in the transaction that brings the foreign table; where there are none, it is done here.
+    """
+    with sessions.transaction(FRESH) as cursor:
+        (root,) = stand_under(cursor, [(schema, table)])
+        if root is None or root not in read_state(cursor).watched:
+            return
+        cursor.execute(load_sql("uncaptured"), {"root": root})
+        *_, blocked = cursor.fetchone()
+    for relid in blocked:
+        _patiently(sessions, partial(_suspend, relid=relid))
 
 
 def detach(sessions: Sessions, consumer: Consumer) -> None:
@@ -135,7 +153,6 @@ def detach(sessions: Sessions, consumer: Consumer) -> None:
         raise _in_use(sessions, state.project)
     if events:
         with sessions.transaction(WRITING) as cursor:
-            cursor.execute("SET LOCAL dyda.quiet = 'on'")
             cursor.execute("; ".join(f"DROP EVENT TRIGGER IF EXISTS {name}" for name in events))
     for relid in tables:
         _patiently(sessions, partial(_strip, relid=relid), _Table(relid, any_use=True))
@@ -155,7 +172,6 @@ def _require_reading(sessions: Sessions, relations: Iterable[Relation]) -> None:
 def _let_read(cursor: Any, relation: Relation) -> None:
     """Also tables that were captured before there was a reader role, and those whose schema it may not use yet."""
     (tree,) = hierarchies(cursor, [(relation.name.schema, relation.name.table)])
-    cursor.execute("SET LOCAL dyda.quiet = 'on'")
     grant_reading(cursor, tree.members)
 
 
@@ -171,10 +187,27 @@ def _not_in_place(sessions: Sessions, consumer: Consumer, relations: Sequence[Re
     return [relation for relation in relations if relation.oid not in captured & state.watched.keys()]
 
 
+def _strip_a_copy(sessions: Sessions, consumer: Consumer) -> None:
+    """Triggers that came along with a copy of another source's database rest there.
+
+    Put on anew, they wait for the writers whose rows they have let pass (rule C6).
+    """
+    with sessions.transaction(WRITING) as cursor:
+        refuse_strangers(cursor, consumer)
+        tables = []
+        if is_complete(cursor):
+            cursor.execute("SELECT at_home, (SELECT project FROM dyda.consumer) FROM dyda.standing()")
+            at_home, owner = cursor.fetchone()
+            if not at_home and consumer.is_of_project(owner):
+                cursor.execute(load_sql("leftovers"))
+                _, tables = cursor.fetchone()
+    for relid in tables:
+        _patiently(sessions, partial(_strip, relid=relid))
+
+
 def _install(sessions: Sessions, consumer: Consumer) -> None:
     """The schema, the log, the functions, the consumer, and the event triggers if the role may create them."""
     with sessions.transaction(WRITING) as cursor:
-        cursor.execute("SET LOCAL dyda.quiet = 'on'")
         cursor.execute("SELECT pg_advisory_xact_lock(1685677153, 2)")
         cursor.execute("SELECT to_regclass('dyda.view_version') IS NOT NULL")
         if cursor.fetchone()[0]:
@@ -224,29 +257,33 @@ def _install(sessions: Sessions, consumer: Consumer) -> None:
     with contextlib.suppress(MissingRights, SourceBusy):
         _patiently(sessions, partial(_give_away, source=sessions.settings.name))
     with contextlib.suppress(MissingRights), sessions.transaction(WRITING) as cursor:
-        cursor.execute("SET LOCAL dyda.quiet = 'on'")
         cursor.execute(load_sql("event_triggers"))
 
 
 def _give_away(cursor: Any, source: str) -> None:
     """For a moment only: a writer that waits for the log leaves a gap."""
-    cursor.execute("SET LOCAL dyda.quiet = 'on'; SET LOCAL lock_timeout = '5ms'")
+    cursor.execute("SET LOCAL lock_timeout = '5ms'")
     give_to_capture_role(cursor, source)
 
 
 def _install_reader(cursor: Any, source: str) -> None:
-    cursor.execute("SET LOCAL dyda.quiet = 'on'")
     cursor.execute("SELECT pg_advisory_xact_lock(1685677153, 2)")
     install_reader(cursor, source)
 
 
 def _shared(name: str, signature: str) -> sql.Composable:
-    """A function whose body is the query sql/NAME.sql. Its parameter, the only one, is an array of oids."""
+    """A function whose body is the query sql/NAME.sql. Its parameter, the only one, is an array of oids.
+
+    plpgsql keeps the plan for a session; planning takes several times as long as the query itself. One that asks for a
+    few tables goes by the catalogs' indexes, however many tables PostgreSQL expects.
+    """
     query = re.sub(r"%\(relids\)s", "$1", load_sql(name)).replace("%%", "%")
     return sql.SQL(
-        "CREATE OR REPLACE FUNCTION " + signature + " LANGUAGE sql STABLE SECURITY DEFINER"
-        " SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS {}"
-    ).format(sql.Literal(query))
+        "CREATE OR REPLACE FUNCTION " + signature + " LANGUAGE plpgsql STABLE SECURITY DEFINER"
+        " SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET jit = off"
+        " SET plan_cache_mode = force_generic_plan"
+        " SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS {}"
+    ).format(sql.Literal(f"#variable_conflict use_column\nBEGIN RETURN QUERY\n{query};\nEND"))
 
 
 def _watch(cursor: Any, relation: Relation) -> None:
@@ -282,6 +319,7 @@ def _release_the_forgotten(sessions: Sessions) -> None:
     """Tables that lost a watched name to another one are captured for nobody. If they are in use now: next time."""
     with sessions.transaction(WRITING) as cursor:
         cursor.execute("DELETE FROM dyda.described d WHERE d.root NOT IN (SELECT w.root FROM dyda.watched w)")
+        cursor.execute("DELETE FROM dyda.member m WHERE m.root = 0")
         cursor.execute(
             "DELETE FROM dyda.holder h WHERE (h.schema_name, h.table_name) NOT IN"
             " (SELECT w.schema_name, w.table_name FROM dyda.watched w)"
@@ -302,9 +340,13 @@ def _release(cursor: Any, relid: int) -> None:
     cursor.execute("SELECT dyda.release_table(%s)", (relid,))
 
 
+def _suspend(cursor: Any, relid: int) -> None:
+    cursor.execute("SELECT dyda.suspend_table(%s)", (relid,))
+    cursor.execute("SELECT dyda.mark_gap()")
+
+
 def _strip(cursor: Any, relid: int) -> None:
     """Like dyda.release_table, for a source where that function may already be gone."""
-    cursor.execute("SET LOCAL dyda.quiet = 'on'")
     cursor.execute(load_sql("strip"), {"relid": relid})
     for (statement,) in cursor.fetchall():
         cursor.execute(statement)

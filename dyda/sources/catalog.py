@@ -278,16 +278,22 @@ def _refuse(name: RelationName, members: Sequence[Member]) -> None:
         part = "it" if member is root else f"its part {member.schema}.{member.table}"
         if member.kind not in ("r", "p"):
             kind = KINDS.get(member.kind, "not a table")
-            raise RelationRefused(
-                f"{name}: {part} is {kind}, whose changes cannot be captured", "Watch the ordinary tables under it."
-            )
+            remedy = "Watch the ordinary tables under it."
+            if member is not root:
+                remedy = f"Detach or drop {member.schema}.{member.table}, or watch the other parts singly."
+            raise RelationRefused(f"{name}: {part} is {kind}, whose changes cannot be captured", remedy)
         if member.persistence == "u":
             raise RelationRefused(
                 f"{name}: {part} is unlogged and would be empty after a crash",
                 "Run ALTER TABLE … SET LOGGED at the source.",
             )
+        if member.persistence == "t" and member is root:
+            raise RelationRefused(f"{name}: it is a temporary table", "Watch a permanent table.")
         if member.persistence == "t":
-            raise RelationRefused(f"{name}: {part} is a temporary table", "Watch a permanent table.")
+            raise RelationRefused(
+                f"{name}: {part} is a temporary table, whose rows only one session can see",
+                "Views of it go on by themselves once that session drops the temporary table or ends.",
+            )
         if member.subscribed:
             raise RelationRefused(
                 f"{name}: {part} is the target of a logical replication subscription, which fires no such triggers",

@@ -1,7 +1,7 @@
 """Whose capture is: a role without login, where there may be one, and nobody's who could have prepared a trap.
 
 Capture runs inside everybody's transactions with its owner's rights. So it belongs to a role that cannot log in and has
-no right but on schema dyda. Only the two functions that put triggers on tables stay with the role that attached: they
+no right but on schema dyda. Only the functions that put triggers on tables stay with the role that attached: they
 need what the tables' owners may. Where that role may neither create the capture role nor is a member of it, it owns all
 of it itself, and `sources check` says so.
 
@@ -48,28 +48,17 @@ MADE = "made by DyDa"
 
 RELATIONS = (
     *("log", "consumer", "watched", "holder", "member", "described", "mark"),
-    *("log_sequence", "gap", "gap_until", "key", "measure_at"),
+    *("log_sequence", "gap", "gap_until", "key", "measure_at", "home_number"),
 )
-ATTACHING = ("capture_table", "release_table", "let_read")
+ATTACHING = ("capture_table", "release_table", "suspend_table", "let_read")
 FUNCTIONS = (
-    *(
-        "capture",
-        "mark_gap",
-        "places",
-        "measure",
-        "capturing",
-        "names_now",
-        "seal",
-        "noted",
-        "note",
-        "columns",
-        "fingerprints",
-        "users_of_types",
-    ),
-    *("tree", "shown", "describe", "follow", "look_at", "lasting", "remember", "observe", "replaced"),
+    *("capture", "mark_gap", "places", "measure", "capturing", "names_now", "seal", "be_quiet", "is_quiet", "is_copy"),
+    *("root_of", "drop_triggers", "keep_member", "noted", "note", "columns", "fingerprints", "tree", "obstacles"),
+    *("shown", "shown_query", "describe", "members", "follow", "look_at", "keep_description", "asked", "lasting"),
+    *("remember", "observe", "replaced", "is_resting", "tables_with_types", "roots_of", "former_root"),
     *("command_ended", "object_dropped", "table_rewritten", "state", "entries", "schema_entries", "changed_relations"),
     *("schema_changed", "watched_relations", "acknowledge", "shrink"),
-    *("home", "standing", "leave_mark", "log_changed", "forward_gap"),
+    *("home", "here", "standing", "leave_mark", "log_changed", "forward_gap"),
 )
 
 

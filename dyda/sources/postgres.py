@@ -64,6 +64,10 @@ class PostgresSource:
         self._received.forget()
         capture.attach(self._sessions, self.consumer, relations, waiting, attached)
 
+    def stand_back(self, schema: str, table: str) -> None:
+        """Keep capture from making statements fail at a relation that is refused; see `describe`."""
+        capture.stand_back(self._sessions, schema, table)
+
     def release(self, relations: Iterable[Relation]) -> None:
         """Stop capturing these relations."""
         self._received.forget()

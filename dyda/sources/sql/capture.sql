@@ -1,6 +1,7 @@
 -- capture: the functions that run inside the sources' own transactions.
--- What always holds: they never raise (what fails becomes a gap), wait for no lock longer than 40 ms, and print values under
--- settings that no writer's session can change (rule C1). They run as the role that attached.
+-- What always holds: what fails becomes a gap, and no lock is waited for longer than 40 ms. Only where not even the gap can
+-- be recorded do they raise: the statement fails, because its rows would be lost without a word (dyda.mark_gap). Values are
+-- printed under settings that no writer's session can change (rule C1). They run as the role that attached.
 
 DROP FUNCTION IF EXISTS dyda.shape(oid, oid);  -- an older DyDa's
 
@@ -14,9 +15,45 @@ AS $body$
     FROM dyda.key k
 $body$;
 
+-- Our own DDL and deletions are no news to us. Sealed: whoever else sets this parameter is heard as ever.
+CREATE OR REPLACE FUNCTION dyda.be_quiet() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    PERFORM pg_current_xact_id();
+    PERFORM set_config('dyda.quiet', dyda.seal('quiet'), true);
+END
+$body$;
+
+CREATE OR REPLACE FUNCTION dyda.is_quiet() RETURNS boolean
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    RETURN coalesce(current_setting('dyda.quiet', true), '') <> ''
+        AND coalesce(current_setting('dyda.quiet', true) = dyda.seal('quiet'), false);
+END
+$body$;
+
+-- Whether this is a copy of the database that was attached: capture rests there. Asked when a statement is planned (see
+-- dyda.places about IMMUTABLE). No session ever changes its database, and attach, which may change the answer, replaces the
+-- functions that ask.
+CREATE OR REPLACE FUNCTION dyda.is_copy() RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    RETURN coalesce(pg_sequence_last_value('dyda.home_number'::regclass) <> dyda.here(), false);
+END
+$body$;
+
 -- Record a gap. The lock is held until the writer's transaction ends and is released only after its rows became visible;
--- nobody else takes one of its kind, or may (anybody may take an advisory one). Who reads the counter first, finds the lock free next and takes a snapshot last, has every row behind that
--- counter in the snapshot (otherwise a resync could miss a writer that commits a moment later).
+-- nobody else takes one of its kind, or may (anybody may take an advisory one). Who reads the counter first, finds the lock
+-- free next and takes a snapshot last, has every row behind that counter in the snapshot (otherwise a resync could miss a
+-- writer that commits a moment later).
+-- Raises where that is impossible: the transaction was made read-only half-way, the stack is used up, the lock table is
+-- full and not even a sequence can be had. Rows that nobody will ever hear of are worse than a statement that fails.
 CREATE OR REPLACE FUNCTION dyda.mark_gap() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -39,7 +76,13 @@ BEGIN
     END;
     PERFORM nextval('dyda.gap');
 EXCEPTION WHEN OTHERS THEN
-    NULL;
+    IF to_regclass('dyda.gap') IS NULL THEN
+        RETURN;  -- whoever opens this source finds it missing
+    END IF;
+    RAISE EXCEPTION 'DyDa could neither capture this change nor record that it was missed: %', SQLERRM
+        USING ERRCODE = SQLSTATE,
+              DETAIL = 'Committed like this, the change would never reach the views that DyDa maintains, and nobody would know.',
+              HINT = 'Remove the cause and run the transaction again. `dyda sources detach` stops capturing this database.';
 END
 $body$;
 
@@ -138,6 +181,12 @@ $body$;
 
 -- The one trigger function. record_out and not ::text: a user may define a cast of his own from a row type to text.
 -- alias.* and not the alias: a column might be called like it.
+--
+-- What is written inside the EXCEPTION block costs a transaction id of its own, and more than 64 of those in one transaction
+-- slow down every reader of the server. So only the first statements of a transaction write there; dyda.logging counts them.
+-- From the first on it holds its locks on the log: nobody else can lock, drop or alter it any more. The images of later
+-- statements, if they are few, are made inside the block and written outside, which takes a little longer. (Who sets
+-- dyda.logging himself can only make his own statements wait or fail.)
 CREATE OR REPLACE FUNCTION dyda.capture() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -155,11 +204,24 @@ AS $body$
 DECLARE
     watched_root oid;
     places text;
-    planned text;
+    was text;
+    shape text;
+    old_images text[];
+    new_images text[];
+    size bigint;
+    rows integer;
+    few CONSTANT integer := 100;
+    small CONSTANT integer := 1000000;
+    xid text := pg_current_xact_id_if_assigned();
+    statements integer := 0;
+    ready boolean := false;
 BEGIN
-    -- After a first failure this transaction is not made to wait again. The counter moves once more all the same.
     BEGIN
         -- Every expression here is one that plpgsql evaluates by itself: a query costs ten times as much.
+        IF dyda.is_copy() THEN
+            RETURN NULL;
+        END IF;
+        -- After a first failure this transaction is not made to wait again. The counter moves once more all the same.
         IF coalesce(current_setting('dyda.failed', true), '') <> ''
            AND current_setting('dyda.failed', true) = dyda.seal('failed') THEN
             PERFORM dyda.mark_gap();
@@ -172,49 +234,111 @@ BEGIN
         IF watched_root IS NULL THEN  -- an older DyDa's trigger
             SELECT m.root INTO STRICT watched_root FROM dyda.member m WHERE m.relid = TG_RELID;
         END IF;
-        planned := set_config('dyda.planned', TG_RELID::text, true);
+        was := set_config('dyda.planned', TG_RELID::text, true);
         IF TG_RELID <> watched_root THEN
             places := dyda.places(TG_RELID, watched_root);
         END IF;
-        IF TG_OP = 'INSERT' THEN
-            INSERT INTO dyda.log (op, root, relid, shape, image)
-            SELECT 'I', watched_root, TG_RELID, coalesce(places, dyda.places()), textin(record_out("dyda row".*))
-            FROM "dyda new" AS "dyda row";
-        ELSIF TG_OP = 'DELETE' THEN
-            INSERT INTO dyda.log (op, root, relid, shape, image)
-            SELECT 'D', watched_root, TG_RELID, coalesce(places, dyda.places()), textin(record_out("dyda row".*))
-            FROM "dyda old" AS "dyda row";
-        ELSIF TG_OP = 'UPDATE' THEN
-            INSERT INTO dyda.log (op, root, relid, shape, image)
-            SELECT 'D'::"char", watched_root, TG_RELID, coalesce(places, dyda.places()), textin(record_out("dyda row".*))
-            FROM "dyda old" AS "dyda row"
-            UNION ALL
-            SELECT 'I'::"char", watched_root, TG_RELID, coalesce(places, dyda.places()), textin(record_out("dyda row".*))
-            FROM "dyda new" AS "dyda row";
-        ELSE
-            INSERT INTO dyda.log (op, root, relid) VALUES ('T', watched_root, TG_RELID);
+        was := current_setting('dyda.logging', true);
+        IF split_part(was, ' ', 1) = xid THEN
+            statements := split_part(was, ' ', 2);
+        END IF;
+        IF statements >= 30 THEN
+            -- The shape is asked for together with the rows: only a plan that reads them is voided with the table's schema.
+            IF TG_OP = 'INSERT' THEN
+                SELECT coalesce(places, dyda.places()), array_agg(n.image), sum(octet_length(n.image))
+                INTO shape, new_images, size
+                FROM (SELECT textin(record_out("dyda row".*)) FROM "dyda new" AS "dyda row" LIMIT few + 1) AS n (image);
+            ELSIF TG_OP = 'DELETE' THEN
+                SELECT coalesce(places, dyda.places()), array_agg(o.image), sum(octet_length(o.image))
+                INTO shape, old_images, size
+                FROM (SELECT textin(record_out("dyda row".*)) FROM "dyda old" AS "dyda row" LIMIT few + 1) AS o (image);
+            ELSIF TG_OP = 'UPDATE' THEN
+                SELECT coalesce(places, dyda.places()), o.images, n.images, o.size + n.size
+                INTO shape, old_images, new_images, size
+                FROM (SELECT array_agg(o.image), sum(octet_length(o.image))
+                      FROM (SELECT textin(record_out("dyda row".*))
+                            FROM "dyda old" AS "dyda row" LIMIT few + 1) AS o (image)) AS o (images, size),
+                     (SELECT array_agg(n.image), sum(octet_length(n.image))
+                      FROM (SELECT textin(record_out("dyda row".*))
+                            FROM "dyda new" AS "dyda row" LIMIT few + 1) AS n (image)) AS n (images, size);
+            END IF;
+            rows := greatest(cardinality(old_images), cardinality(new_images));
+            ready := rows IS NULL OR rows <= few AND size <= small;
+        END IF;
+        IF NOT ready THEN
+            IF TG_OP = 'INSERT' THEN
+                INSERT INTO dyda.log (op, root, relid, shape, image)
+                SELECT 'I', watched_root, TG_RELID, coalesce(places, dyda.places()), textin(record_out("dyda row".*))
+                FROM "dyda new" AS "dyda row";
+            ELSIF TG_OP = 'DELETE' THEN
+                INSERT INTO dyda.log (op, root, relid, shape, image)
+                SELECT 'D', watched_root, TG_RELID, coalesce(places, dyda.places()), textin(record_out("dyda row".*))
+                FROM "dyda old" AS "dyda row";
+            ELSIF TG_OP = 'UPDATE' THEN
+                INSERT INTO dyda.log (op, root, relid, shape, image)
+                SELECT 'D'::"char", watched_root, TG_RELID, coalesce(places, dyda.places()), textin(record_out("dyda row".*))
+                FROM "dyda old" AS "dyda row"
+                UNION ALL
+                SELECT 'I'::"char", watched_root, TG_RELID, coalesce(places, dyda.places()), textin(record_out("dyda row".*))
+                FROM "dyda new" AS "dyda row";
+            ELSE
+                INSERT INTO dyda.log (op, root, relid) VALUES ('T', watched_root, TG_RELID);
+            END IF;
+            IF FOUND THEN
+                was := set_config('dyda.logging', xid || ' ' || (statements + 1)::text, true);
+            END IF;
+            RETURN NULL;
         END IF;
     EXCEPTION WHEN OTHERS THEN
-        BEGIN
+        IF to_regprocedure('dyda.mark_gap()') IS NOT NULL THEN  -- otherwise whoever opens this source finds it missing
             PERFORM dyda.mark_gap();
-        EXCEPTION WHEN OTHERS THEN
-            NULL;  -- mark_gap itself is gone: whoever opens this source finds it missing
-        END;
+        END IF;
+        RETURN NULL;
     END;
+    -- Whatever may have to be waited for here (the log's file grows, say) the table that was written had to wait for, too.
+    was := set_config('lock_timeout', '0', true);
+    IF TG_OP = 'TRUNCATE' THEN
+        INSERT INTO dyda.log (op, root, relid) VALUES ('T', watched_root, TG_RELID);
+    ELSIF rows = 1 AND TG_OP = 'INSERT' THEN  -- the most frequent ones, for less than the general case takes
+        INSERT INTO dyda.log (op, root, relid, shape, image) VALUES ('I', watched_root, TG_RELID, shape, new_images[1]);
+    ELSIF rows = 1 AND TG_OP = 'UPDATE' THEN
+        INSERT INTO dyda.log (op, root, relid, shape, image)
+        VALUES ('D', watched_root, TG_RELID, shape, old_images[1]), ('I', watched_root, TG_RELID, shape, new_images[1]);
+    ELSIF rows >= 1 THEN
+        INSERT INTO dyda.log (op, root, relid, shape, image)
+        SELECT 'D'::"char", watched_root, TG_RELID, shape, unnest(old_images)
+        UNION ALL
+        SELECT 'I'::"char", watched_root, TG_RELID, shape, unnest(new_images);
+    END IF;
     RETURN NULL;
 END
 $body$;
 
--- The triggers by which a table is captured as part of the watched relation; four, if all is well. An older DyDa's have no
--- argument, and dyda.member says whose they are.
-CREATE OR REPLACE FUNCTION dyda.capturing(relation oid, watched oid) RETURNS SETOF name
-LANGUAGE sql STABLE SECURITY DEFINER
+-- The watched relation that a trigger of capture's belongs to. An older DyDa's have no argument, and dyda.member says whose
+-- they are.
+CREATE OR REPLACE FUNCTION dyda.root_of(relation oid, arguments bytea) RETURNS oid
+LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $body$
-    SELECT t.tgname FROM pg_trigger t
-    WHERE t.tgrelid = relation AND t.tgenabled = 'A' AND t.tgfoid = 'dyda.capture()'::regprocedure
-      AND (t.tgargs = convert_to(watched::text, 'UTF8') || decode('00', 'hex')
-           OR t.tgnargs = 0 AND EXISTS (SELECT FROM dyda.member m WHERE m.relid = relation AND m.root = watched))
+BEGIN
+    IF length(arguments) > 0 THEN
+        RETURN convert_from(substr(arguments, 1, position(decode('00', 'hex') IN arguments) - 1), 'SQL_ASCII')::oid;
+    END IF;
+    RETURN (SELECT m.root FROM dyda.member m WHERE m.relid = relation);
+END
+$body$;
+
+-- The triggers by which a table is captured as part of the watched relation; four, if all is well.
+CREATE OR REPLACE FUNCTION dyda.capturing(relation oid, watched oid) RETURNS SETOF name
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    RETURN QUERY
+        SELECT t.tgname FROM pg_trigger t
+        WHERE t.tgrelid = relation AND t.tgenabled = 'A' AND t.tgfoid = 'dyda.capture()'::regprocedure
+          AND dyda.root_of(t.tgrelid, t.tgargs) = watched;
+END
 $body$;
 
 -- Put capture on one table, as part of the watched relation. Does nothing where it is complete already, so that the
@@ -226,32 +350,36 @@ AS $body$
 DECLARE
     told text := current_setting('dyda.quiet', true);
     shown text;
+    made text[] := '{}';
     event record;
 BEGIN
     SELECT format('%I.%I', n.nspname, c.relname) INTO STRICT shown
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation;
-    PERFORM set_config('dyda.quiet', 'on', true);
-    FOR event IN SELECT * FROM (VALUES
-        ('dyda_insert', 'INSERT', 'REFERENCING NEW TABLE AS "dyda new"'),
-        ('dyda_update', 'UPDATE', 'REFERENCING OLD TABLE AS "dyda old" NEW TABLE AS "dyda new"'),
-        ('dyda_delete', 'DELETE', 'REFERENCING OLD TABLE AS "dyda old"'),
-        ('dyda_truncate', 'TRUNCATE', '')) AS e (name, event, referencing)
+    PERFORM dyda.be_quiet();
+    FOR event IN
+        SELECT e.*, EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = relation AND t.tgname = e.name) AS there
+        FROM (VALUES
+            ('dyda_insert', 'INSERT', 'REFERENCING NEW TABLE AS "dyda new"'),
+            ('dyda_update', 'UPDATE', 'REFERENCING OLD TABLE AS "dyda old" NEW TABLE AS "dyda new"'),
+            ('dyda_delete', 'DELETE', 'REFERENCING OLD TABLE AS "dyda old"'),
+            ('dyda_truncate', 'TRUNCATE', '')) AS e (name, event, referencing)
+        WHERE e.name NOT IN (SELECT dyda.capturing(relation, watched))
     LOOP
-        CONTINUE WHEN event.name IN (SELECT dyda.capturing(relation, watched));
-        EXECUTE format('DROP TRIGGER IF EXISTS %I ON %s', event.name, shown);
+        IF event.there THEN  -- and not IF EXISTS, which would tell the application's session that nothing was there
+            EXECUTE format('DROP TRIGGER %I ON %s', event.name, shown);
+        END IF;
         EXECUTE format('CREATE TRIGGER %I AFTER %s ON %s %s FOR EACH STATEMENT EXECUTE FUNCTION dyda.capture(%L)',
                        event.name, event.event, shown, event.referencing, watched);
-        EXECUTE format('ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER %I', shown, event.name);
+        made := made || format('ENABLE ALWAYS TRIGGER %I', event.name);
     END LOOP;
+    IF made <> '{}' THEN
+        EXECUTE format('ALTER TABLE ONLY %s %s', shown, array_to_string(made, ', '));
+    END IF;
     -- Names are resolved one statement at a time: if another table took this one's name meanwhile, start again.
     IF (SELECT count(*) FROM dyda.capturing(relation, watched)) < 4 THEN
         RAISE EXCEPTION 'table % was renamed while capture was attached', shown USING ERRCODE = 'serialization_failure';
     END IF;
-    -- Not even the row's lock where it is right already: a transaction that changed the table's schema may hold it.
-    IF NOT EXISTS (SELECT FROM dyda.member m WHERE m.relid = relation AND m.root = watched) THEN
-        INSERT INTO dyda.member (relid, root) VALUES (relation, watched)
-        ON CONFLICT (relid) DO UPDATE SET root = excluded.root, lasting = NULL, writers = NULL;
-    END IF;
+    PERFORM dyda.keep_member(relation, watched);
     PERFORM dyda.let_read(relation, true);
     PERFORM set_config('dyda.quiet', coalesce(told, ''), true);
 END
@@ -262,20 +390,65 @@ CREATE OR REPLACE FUNCTION dyda.release_table(relation oid) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
+BEGIN
+    PERFORM dyda.drop_triggers(relation, true);
+    PERFORM dyda.keep_member(relation, NULL);
+    PERFORM dyda.let_read(relation, false);
+END
+$body$;
+
+-- Rows that are written through this table cannot be captured, and PostgreSQL refuses statements that would have them
+-- captured all the same. TRUNCATE stays captured, and so the table known.
+CREATE OR REPLACE FUNCTION dyda.suspend_table(relation oid) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    PERFORM dyda.drop_triggers(relation, false);
+END
+$body$;
+
+CREATE OR REPLACE FUNCTION dyda.drop_triggers(relation oid, truncate_too boolean) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $body$
 DECLARE
     told text := current_setting('dyda.quiet', true);
     found record;
 BEGIN
-    PERFORM set_config('dyda.quiet', 'on', true);
+    PERFORM dyda.be_quiet();
     FOR found IN
         SELECT t.tgname, format('%I.%I', n.nspname, c.relname) AS shown
         FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE t.tgrelid = relation AND t.tgfoid = 'dyda.capture()'::regprocedure
+          AND (truncate_too OR t.tgoldtable IS NOT NULL OR t.tgnewtable IS NOT NULL)
     LOOP
         EXECUTE format('DROP TRIGGER %I ON %s', found.tgname, found.shown);
     END LOOP;
-    DELETE FROM dyda.member WHERE relid = relation;
-    PERFORM dyda.let_read(relation, false);
     PERFORM set_config('dyda.quiet', coalesce(told, ''), true);
+END
+$body$;
+
+-- Whose part a table is from now on (null: nobody's). Tells whether that is news.
+-- What is kept in schema dyda is never read in a SERIALIZABLE transaction, only written (ON CONFLICT finds its row without
+-- a predicate lock): otherwise transactions that change two unrelated tables would have read what the other one wrote, and
+-- one of them would fail. In others not even a row's lock is taken where all is right: a transaction that changed another
+-- part of the same relation may hold it. Rows of nobody's go with the next attach.
+CREATE OR REPLACE FUNCTION dyda.keep_member(relation oid, watched oid) RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    IF current_setting('transaction_isolation') <> 'serializable' THEN
+        IF watched IS NULL THEN
+            DELETE FROM dyda.member m WHERE m.relid = relation;
+            RETURN FOUND;
+        ELSIF EXISTS (SELECT FROM dyda.member m WHERE m.relid = relation AND m.root = watched) THEN
+            RETURN false;
+        END IF;
+    END IF;
+    INSERT INTO dyda.member AS m (relid, root) VALUES (relation, coalesce(watched, 0))
+    ON CONFLICT (relid) DO UPDATE SET root = excluded.root, lasting = NULL, writers = NULL WHERE m.root <> excluded.root;
+    RETURN FOUND;
 END
 $body$;

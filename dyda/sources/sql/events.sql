@@ -1,110 +1,159 @@
 -- events: schema changes, written into the same log by the same transaction. Needs the right to create event triggers;
 -- without it everything still works, by comparing fingerprints on every poll.
--- What always holds: a user's DDL never fails here and never waits longer than 40 ms for a lock; what fails is a gap.
+-- What always holds: a user's DDL never waits longer than 40 ms for a lock; what fails is a gap (and only if not even that
+-- can be recorded does the command fail, see dyda.mark_gap). No table is read that other transactions' events write: they
+-- might be SERIALIZABLE (dyda.keep_member).
 --
 --   table_rewrite --> noted        sql_drop --> observe (ALTER TABLE: noted)        ddl_command_end --> observe, replaced
 --
 -- An event does not say what a command did. dyda.observe does: it compares the relation with what was known of it
 -- (sql/observing.sql).
 
--- The watched relations whose columns are of one of the `changed` types or contain one: in arrays, domains, ranges, rows.
--- Goes from the columns down, by index; from the type up it would read all of pg_attribute on every ALTER.
-CREATE OR REPLACE FUNCTION dyda.users_of_types(changed oid[]) RETURNS SETOF oid
-LANGUAGE sql STABLE SECURITY DEFINER
+DROP FUNCTION IF EXISTS dyda.users_of_types(oid[]);  -- an older DyDa's
+
+-- Nothing is observed in a copy of the database that was attached, nor what we do ourselves.
+CREATE OR REPLACE FUNCTION dyda.is_resting() RETURNS boolean
+LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $body$
-    WITH RECURSIVE used(root, typid) AS (
-        SELECT m.root, a.atttypid
-        FROM dyda.member m JOIN pg_attribute a ON a.attrelid = m.relid
-        WHERE a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
-        UNION
-        SELECT u.root, inside.typid
-        FROM used u JOIN pg_type t ON t.oid = u.typid, LATERAL (
-            SELECT t.typbasetype UNION ALL SELECT t.typelem
-            UNION ALL SELECT r.rngsubtype FROM pg_range r WHERE t.oid IN (r.rngtypid, r.rngmultitypid)
-            UNION ALL SELECT a.atttypid FROM pg_attribute a
-                      WHERE t.typrelid <> 0 AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
-        ) AS inside (typid)
-        WHERE inside.typid >= 16384
-    )
-    SELECT DISTINCT root FROM used WHERE typid = ANY (changed)
+BEGIN
+    RETURN dyda.is_copy() OR dyda.is_quiet();
+END
+$body$;
+
+-- The tables with columns of one of the `changed` types, or of one that contains it: arrays, domains, ranges, rows. Goes
+-- up from the types, by the index of what depends on them.
+CREATE OR REPLACE FUNCTION dyda.tables_with_types(changed oid[]) RETURNS SETOF oid
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    RETURN QUERY
+        WITH RECURSIVE users(typid, relid) AS (
+            SELECT unnest(changed), 0::oid
+            UNION
+            SELECT CASE WHEN d.classid = 'pg_type'::regclass THEN d.objid ELSE c.reltype END, coalesce(c.oid, 0)
+            FROM users u
+            JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = u.typid
+            LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+            WHERE u.typid <> 0 AND (d.classid = 'pg_type'::regclass OR d.objsubid > 0)
+        )
+        SELECT DISTINCT u.relid FROM users u WHERE u.relid <> 0;
+END
+$body$;
+
+-- The watched relations that these tables are captured for.
+CREATE OR REPLACE FUNCTION dyda.roots_of(relations oid[]) RETURNS oid[]
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    RETURN ARRAY(SELECT DISTINCT dyda.root_of(t.tgrelid, t.tgargs) FROM pg_trigger t
+                 WHERE t.tgrelid = ANY (relations) AND t.tgfoid = 'dyda.capture()'::regprocedure);
+END
 $body$;
 
 CREATE OR REPLACE FUNCTION dyda.command_ended() RETURNS event_trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '40ms'
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
 AS $body$
 #variable_conflict use_variable
 DECLARE
+    noted jsonb;
     classes oid[];
     made oid[];
     types oid[];
     schemas oid[];
-    users oid[];
-    noted oid[];
+    above oid[];
+    next oid[];
+    below oid[];
+    wholly oid[];
+    partly oid[];
+    is_foreign boolean;
     found record;
 BEGIN
-    IF current_setting('dyda.quiet', true) = 'on' THEN
-        RETURN;
-    END IF;
     BEGIN
-        SELECT array_agg(c.objid) FILTER (WHERE c.classid = 'pg_class'::regclass),
+        -- Most commands are about nothing of ours: small queries that find that out, whose plans a session keeps. Those
+        -- about schema dyda itself are ours, and may be changing who owns what is needed below.
+        SELECT coalesce(array_agg(c.objid) FILTER (WHERE c.classid = 'pg_class'::regclass), '{}'),
                array_agg(c.objid) FILTER (WHERE c.classid = 'pg_class'::regclass AND c.command_tag LIKE 'CREATE %'),
-               array_agg(c.objid) FILTER (WHERE c.classid = 'pg_type'::regclass),
-               array_agg(c.objid) FILTER (WHERE c.classid = 'pg_namespace'::regclass)
-        INTO classes, made, types, schemas FROM pg_event_trigger_ddl_commands() c;
-        IF TG_TAG LIKE 'ALTER %' THEN
-            users := ARRAY(SELECT dyda.users_of_types(coalesce(types, '{}') || ARRAY(
-                SELECT c.reltype FROM pg_class c WHERE c.oid = ANY (classes) AND c.reltype <> 0)));
-            noted := ARRAY(SELECT jsonb_object_keys(dyda.noted())::oid);
+               coalesce(array_agg(c.objid) FILTER (WHERE c.classid = 'pg_type'::regclass), '{}'),
+               coalesce(array_agg(c.objid) FILTER (WHERE c.classid = 'pg_namespace'::regclass
+                                                   AND c.command_tag = 'ALTER SCHEMA'), '{}')
+        INTO classes, made, types, schemas FROM pg_event_trigger_ddl_commands() c
+        WHERE c.object_identity IS DISTINCT FROM 'dyda' AND (c.schema_name IS DISTINCT FROM 'dyda'
+              OR EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.objid AND t.tgname = 'dyda_truncate'));  -- moved there
+        IF classes || types || schemas = '{}' THEN
+            RETURN;
         END IF;
+        IF dyda.is_resting() THEN
+            RETURN;
+        END IF;
+        above := classes;
+        next := classes;
+        WHILE next <> '{}' LOOP
+            next := ARRAY(SELECT DISTINCT i.inhparent FROM pg_inherits i
+                          WHERE i.inhrelid = ANY (next) AND NOT i.inhparent = ANY (above));
+            above := above || next;
+        END LOOP;
+        below := ARRAY(SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = ANY (classes));
+        -- A command on a part is about that and what is below it. A watched relation may have become a part itself.
+        SELECT coalesce(array_agg(t.root) FILTER (WHERE t.relid = ANY (above)), '{}'),
+               coalesce(array_agg(t.root) FILTER (WHERE t.relid = ANY (below) AND t.relid = t.root), '{}')
+        INTO partly, wholly
+        FROM (SELECT DISTINCT t.tgrelid, dyda.root_of(t.tgrelid, t.tgargs) FROM pg_trigger t
+              WHERE t.tgrelid = ANY (above || below) AND t.tgfoid = 'dyda.capture()'::regprocedure) AS t (relid, root);
+        IF TG_TAG LIKE 'ALTER %' THEN
+            SELECT types || coalesce(array_agg(c.reltype) FILTER (WHERE c.reltype <> 0), '{}'),
+                   coalesce(bool_or(c.relkind = 'f'), false)
+            INTO types, is_foreign FROM pg_class c WHERE c.oid = ANY (classes);
+            IF is_foreign THEN  -- it may have been a part until now
+                partly := partly || ARRAY(SELECT m.root FROM dyda.member m WHERE m.relid = ANY (classes));
+            END IF;
+            IF EXISTS (SELECT FROM pg_depend d WHERE d.refclassid = 'pg_type'::regclass AND d.refobjid = ANY (
+                           types || ARRAY(SELECT t.typarray FROM pg_type t WHERE t.oid = ANY (types)))
+                         AND (d.classid = 'pg_class'::regclass AND d.objsubid > 0
+                              OR d.classid = 'pg_type'::regclass AND d.deptype <> 'i')) THEN
+                wholly := wholly || dyda.roots_of(ARRAY(SELECT dyda.tables_with_types(types)));
+            END IF;
+            wholly := wholly || ARRAY(SELECT jsonb_object_keys(dyda.noted() -> 'roots')::oid);
+        END IF;
+        IF schemas <> '{}' THEN
+            classes := classes || ARRAY(SELECT c.oid FROM pg_class c WHERE c.relnamespace = ANY (schemas));
+            wholly := wholly || ARRAY(SELECT root FROM unnest(dyda.roots_of(classes)) root WHERE root = ANY (classes));
+        END IF;
+        IF partly <> '{}' OR wholly <> '{}' THEN
+            FOR found IN
+                SELECT root, bool_or(root = ANY (wholly) OR root = ANY (classes)) AS is_whole
+                FROM unnest(partly || wholly) root WHERE root <> 0 GROUP BY root ORDER BY root
+            LOOP
+                PERFORM dyda.observe(found.root, TG_TAG, made,
+                                     CASE WHEN NOT found.is_whole THEN ARRAY(SELECT dyda.tree(c) FROM unnest(classes) c) END);
+            END LOOP;
+        END IF;
+        -- A name that a watched table left in this very transaction counts as asked for: its rename may be pending.
+        noted := dyda.noted();
         FOR found IN
-            WITH RECURSIVE above(relid) AS (
-                SELECT unnest(classes)
-                UNION
-                SELECT i.inhparent FROM above JOIN pg_inherits i ON i.inhrelid = above.relid
-            )
-            SELECT w.root,
-                   coalesce(w.root = ANY (classes), false) OR coalesce(w.root = ANY (users), false)
-                   OR coalesce(w.root = ANY (noted), false)
-                   OR w.root IN (SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = ANY (classes))
-                   OR EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = ANY (schemas) AND c.oid = w.root) AS wholly,
-                   w.root IN (SELECT relid FROM above)
-                   OR w.root IN (SELECT m.root FROM dyda.member m WHERE m.relid = ANY (classes)) AS partly
-            FROM dyda.watched w
+            SELECT n.nspname::text AS schema_name, c.relname::text AS table_name, c.oid,
+                   -- by its index, of which the collation is a part: one row is read, and so one locked (SERIALIZABLE)
+                   coalesce((SELECT h.root FROM dyda.holder h WHERE h.schema_name = n.nspname::text COLLATE "default"
+                             AND h.table_name = c.relname::text COLLATE "default"),
+                            (noted -> 'left' ->> format('%I.%I', n.nspname, c.relname))::oid) AS holder
+            FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE c.oid = ANY (classes)
         LOOP
-            IF found.wholly THEN
-                PERFORM dyda.observe(found.root, TG_TAG, made, NULL);
-            ELSIF found.partly THEN  -- a command on a part is about that and what is below it
-                PERFORM dyda.observe(found.root, TG_TAG, made, ARRAY(SELECT dyda.tree(c) FROM unnest(classes) c));
+            IF found.holder <> found.oid THEN
+                PERFORM dyda.replaced(found.schema_name, found.table_name, found.holder, found.oid, TG_TAG);
             END IF;
         END LOOP;
-        -- A name that a watched table left in this very transaction counts as asked for: its rename may be pending.
-        FOR found IN
-            WITH left_names AS (
-                SELECT DISTINCT ON (1, 2) l.image::jsonb #>> '{before,schema}' AS schema_name,
-                       l.image::jsonb #>> '{before,table}' AS table_name, l.root
-                FROM dyda.log l WHERE l.xid = pg_current_xact_id() AND l.op IN ('S', 'T') AND l.op = 'S'
-                ORDER BY 1, 2, l.seq
-            )
-            SELECT h.schema_name, h.table_name, h.root, c.oid
-            FROM (SELECT * FROM dyda.holder
-                  UNION ALL
-                  SELECT * FROM left_names l WHERE (l.schema_name, l.table_name) NOT IN
-                      (SELECT k.schema_name, k.table_name FROM dyda.holder k)) AS h
-            JOIN pg_namespace n ON n.nspname = h.schema_name
-            JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = h.table_name
-            WHERE (c.oid = ANY (classes) OR n.oid = ANY (schemas)) AND c.oid <> h.root
-        LOOP
-            PERFORM dyda.replaced(found.schema_name, found.table_name, found.root, found.oid, TG_TAG);
-        END LOOP;
     EXCEPTION WHEN OTHERS THEN
-        BEGIN
+        IF to_regprocedure('dyda.mark_gap()') IS NOT NULL THEN  -- otherwise whoever opens this source finds it missing
             PERFORM dyda.mark_gap();
-        EXCEPTION WHEN OTHERS THEN
-            NULL;  -- mark_gap itself is gone: whoever opens this source finds it missing
-        END;
+        END IF;
     END;
 END
 $body$;
@@ -114,40 +163,75 @@ CREATE OR REPLACE FUNCTION dyda.object_dropped() RETURNS event_trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '40ms'
+SET plan_cache_mode = force_generic_plan
+SET jit = off
 AS $body$
 #variable_conflict use_variable
 DECLARE
+    gone oid[];
+    touched oid[];
+    noted jsonb;
     found record;
 BEGIN
-    IF current_setting('dyda.quiet', true) = 'on' THEN
-        RETURN;
-    END IF;
     BEGIN
+        IF dyda.is_resting() THEN
+            RETURN;
+        END IF;
+        -- Of tables that are gone their triggers tell that they were captured; foreign tables never had one.
+        SELECT array_agg(DISTINCT d.objid) FILTER (
+                   WHERE d.classid = 'pg_class'::regclass AND d.objsubid = 0
+                     AND (d.object_type = 'foreign table' OR d.is_captured)),
+               array_agg(DISTINCT coalesce(c.oid, d.objid)) FILTER (WHERE c.oid IS NOT NULL OR d.objsubid <> 0)
+        INTO gone, touched
+        FROM (
+            SELECT d.*, (d.schema_name, d.object_name) IN (
+                       SELECT t.address_names[1], t.address_names[2] FROM pg_event_trigger_dropped_objects() t
+                       WHERE t.classid = 'pg_trigger'::regclass AND t.address_names[3] LIKE 'dyda%') AS is_captured
+            FROM pg_event_trigger_dropped_objects() d
+        ) AS d
+        LEFT JOIN (pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid)
+            ON n.nspname = d.address_names[1] AND c.relname = d.address_names[2]
+           AND d.classid <> 'pg_class'::regclass AND cardinality(d.address_names) = 3;  -- a column tells its table
         FOR found IN
-            SELECT m.root, array_agg(m.relid) AS touched
-            FROM (SELECT d.objid FROM pg_event_trigger_dropped_objects() d WHERE d.classid = 'pg_class'::regclass
+            SELECT t.root, array_agg(t.relid) AS relids
+            FROM (SELECT DISTINCT dyda.root_of(t.tgrelid, t.tgargs) AS root, t.tgrelid AS relid FROM pg_trigger t
+                  WHERE t.tgrelid = ANY (touched) AND t.tgfoid = 'dyda.capture()'::regprocedure
                   UNION
-                  SELECT c.oid
-                  FROM pg_event_trigger_dropped_objects() d
-                  JOIN pg_namespace n ON n.nspname = d.address_names[1]
-                  JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = d.address_names[2]
-                  WHERE d.classid <> 'pg_class'::regclass AND cardinality(d.address_names) = 3) AS dropped (relid)
-            JOIN dyda.member m USING (relid)
-            GROUP BY m.root
+                  SELECT dyda.former_root(g), g FROM unnest(gone) g) AS t
+            WHERE t.root <> 0
+            GROUP BY t.root ORDER BY t.root
         LOOP
             IF TG_TAG = 'ALTER TABLE' THEN  -- dyda.command_ended follows, and sees the whole command
-                PERFORM dyda.note(jsonb_build_object(found.root, 0) || dyda.noted());
+                noted := dyda.noted();
+                PERFORM dyda.note(noted || jsonb_build_object(
+                    'roots', jsonb_build_object(found.root, 0) || coalesce(noted -> 'roots', '{}')));
             ELSE
-                PERFORM dyda.observe(found.root, TG_TAG, NULL, found.touched);
+                PERFORM dyda.observe(found.root, TG_TAG, NULL, found.relids);
             END IF;
         END LOOP;
     EXCEPTION WHEN OTHERS THEN
-        BEGIN
+        IF to_regprocedure('dyda.mark_gap()') IS NOT NULL THEN  -- DROP SCHEMA dyda ends here: there is nothing left to tell
             PERFORM dyda.mark_gap();
-        EXCEPTION WHEN OTHERS THEN
-            NULL;  -- DROP SCHEMA dyda ends here: there is nothing left to tell
-        END;
+        END IF;
     END;
+END
+$body$;
+
+-- The watched relation that a table belonged to which is gone; null if to none.
+CREATE OR REPLACE FUNCTION dyda.former_root(relation oid) RETURNS oid
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    former oid;
+BEGIN
+    IF current_setting('transaction_isolation') <> 'serializable' THEN  -- see dyda.keep_member
+        SELECT m.root INTO former FROM dyda.member m WHERE m.relid = relation;
+    ELSE
+        INSERT INTO dyda.member AS m (relid, root) VALUES (relation, 0)
+        ON CONFLICT (relid) DO UPDATE SET relid = m.relid RETURNING m.root INTO former;
+    END IF;
+    RETURN former;
 END
 $body$;
 
@@ -159,24 +243,26 @@ SET lock_timeout = '40ms'
 AS $body$
 DECLARE
     noted jsonb;
-    found record;
+    root oid;
 BEGIN
     BEGIN
-        FOR found IN SELECT m.root FROM dyda.member m WHERE m.relid = pg_event_trigger_table_rewrite_oid() LOOP
+        IF dyda.is_resting() THEN
+            RETURN;
+        END IF;
+        FOREACH root IN ARRAY dyda.roots_of(ARRAY[pg_event_trigger_table_rewrite_oid()]) LOOP
             noted := dyda.noted();
-            PERFORM dyda.note(noted || jsonb_build_object(
-                found.root, coalesce((noted ->> found.root::text)::integer, 0) | pg_event_trigger_table_rewrite_reason()));
+            PERFORM dyda.note(noted || jsonb_build_object('roots', coalesce(noted -> 'roots', '{}') || jsonb_build_object(
+                root, coalesce((noted #>> ARRAY['roots', root::text])::integer, 0) | pg_event_trigger_table_rewrite_reason())));
         END LOOP;
     EXCEPTION WHEN OTHERS THEN
-        BEGIN
+        IF to_regprocedure('dyda.mark_gap()') IS NOT NULL THEN  -- otherwise whoever opens this source finds it missing
             PERFORM dyda.mark_gap();
-        EXCEPTION WHEN OTHERS THEN
-            NULL;  -- mark_gap itself is gone: whoever opens this source finds it missing
-        END;
+        END IF;
     END;
 END
 $body$;
 
 REVOKE ALL ON FUNCTION
-    dyda.users_of_types(oid[]), dyda.command_ended(), dyda.object_dropped(), dyda.table_rewritten()
+    dyda.is_resting(), dyda.tables_with_types(oid[]), dyda.roots_of(oid[]), dyda.former_root(oid),
+    dyda.command_ended(), dyda.object_dropped(), dyda.table_rewritten()
     FROM PUBLIC;

@@ -15,6 +15,16 @@ EXCEPTION WHEN insufficient_privilege THEN
 END
 $body$;
 
+-- The same as dyda.home_number keeps it.
+CREATE OR REPLACE FUNCTION dyda.here() RETURNS bigint
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    RETURN 1 + ('x' || left(md5(dyda.home()), 15))::bit(60)::bigint;
+END
+$body$;
+
 -- Whether this is the database that was attached, and the marks that it has.
 CREATE OR REPLACE FUNCTION dyda.standing(OUT at_home boolean, OUT marks text[])
 LANGUAGE sql STABLE SECURITY DEFINER
@@ -42,7 +52,7 @@ LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
 BEGIN
-    IF coalesce(current_setting('dyda.quiet', true), '') <> 'on' THEN
+    IF NOT dyda.is_quiet() THEN
         PERFORM dyda.mark_gap();
     END IF;
     RETURN NULL;
@@ -68,8 +78,8 @@ $do$;
 -- Somewhere else than where it was attached, everything that speaks of transactions and oids is void.
 DO $do$
 BEGIN
-    PERFORM set_config('dyda.quiet', 'on', true);
     IF EXISTS (SELECT FROM dyda.consumer c WHERE c.home <> dyda.home()) THEN
+        PERFORM dyda.be_quiet();
         DELETE FROM dyda.log;
         DELETE FROM dyda.watched;
         DELETE FROM dyda.holder;
@@ -79,10 +89,13 @@ BEGIN
         PERFORM dyda.forward_gap();
     END IF;
     UPDATE dyda.consumer SET home = dyda.home() WHERE home IS DISTINCT FROM dyda.home();
+    IF pg_sequence_last_value('dyda.home_number'::regclass) IS DISTINCT FROM dyda.here() THEN
+        PERFORM setval('dyda.home_number', dyda.here());
+    END IF;
 END
 $do$;
 
 REVOKE ALL ON TABLE dyda.mark FROM PUBLIC;
 REVOKE ALL ON FUNCTION
-    dyda.home(), dyda.standing(), dyda.leave_mark(text, text), dyda.log_changed(), dyda.forward_gap()
+    dyda.home(), dyda.here(), dyda.standing(), dyda.leave_mark(text, text), dyda.log_changed(), dyda.forward_gap()
     FROM PUBLIC;

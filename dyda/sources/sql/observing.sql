@@ -1,11 +1,15 @@
 -- observing: what a watched relation is like, what it was like when last looked at, and what is logged if that differs.
 -- Called by the event triggers (sql/events.sql), inside the transaction that changed it, and by attach.
 
-DROP FUNCTION IF EXISTS dyda.log_schema_change(oid, text), dyda.follow(oid);  -- an older DyDa's
+DROP FUNCTION IF EXISTS  -- an older DyDa's
+    dyda.log_schema_change(oid, text), dyda.follow(oid), dyda.follow(oid, oid[]);
 
--- What earlier events of the same command left to be looked at by its last one: root -> why it was rewritten (0: it was
--- not). Anybody could write this parameter, hence the seal; DDL on a temporary table would otherwise be enough to have
--- changes logged that nobody made.
+-- What the events of a transaction keep for later ones. Anybody could write this parameter, hence the seal; DDL on a
+-- temporary table would otherwise be enough to have changes logged that nobody made.
+--   roots   what earlier events of the same command left to be looked at by its last one: root -> why it was rewritten (0: it
+--           was not)
+--   left    names that watched relations left -> root
+--   ddl     what may be shown of the last query, by its hash
 CREATE OR REPLACE FUNCTION dyda.noted() RETURNS jsonb
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -13,6 +17,9 @@ AS $body$
 DECLARE
     kept text := coalesce(current_setting('dyda.noted', true), '');
 BEGIN
+    IF kept = '' THEN
+        RETURN '{}';
+    END IF;
     RETURN CASE WHEN left(kept, 32) = dyda.seal(substr(kept, 33)) THEN substr(kept, 33) ELSE '{}' END::jsonb;
 END
 $body$;
@@ -28,23 +35,55 @@ END
 $body$;
 
 CREATE OR REPLACE FUNCTION dyda.tree(watched oid) RETURNS SETOF oid
-LANGUAGE sql STABLE SECURITY DEFINER
+LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
-    WITH RECURSIVE below(relid) AS (
-        SELECT watched
-        UNION
-        SELECT i.inhrelid FROM below JOIN pg_inherits i ON i.inhparent = below.relid
-    )
-    SELECT relid FROM below
+BEGIN
+    RETURN QUERY
+        WITH RECURSIVE below(relid) AS (
+            SELECT watched
+            UNION
+            SELECT i.inhrelid FROM below JOIN pg_inherits i ON i.inhparent = below.relid
+        )
+        SELECT relid FROM below;
+END
+$body$;
+
+-- What stands in the way of capturing a watched relation's rows. foreign_tables: those below it. suspended: the tables above
+-- those, whose rows may go there; PostgreSQL does not collect such rows. temporary: tables of sessions, below it too. Their
+-- rows are seen by one session only and vanish with it, of which no event tells.
+CREATE OR REPLACE FUNCTION dyda.obstacles(
+    watched oid, OUT foreign_tables oid[], OUT suspended oid[], OUT temporary oid[])
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    members oid[] := ARRAY(SELECT dyda.tree(watched));
+BEGIN
+    SELECT coalesce(array_agg(c.oid) FILTER (WHERE c.relkind = 'f'), '{}'),
+           coalesce(array_agg(c.oid) FILTER (WHERE c.relpersistence = 't'), '{}')
+    INTO foreign_tables, temporary FROM pg_class c WHERE c.oid = ANY (members);
+    suspended := '{}';
+    IF foreign_tables <> '{}' THEN
+        suspended := ARRAY(
+            WITH RECURSIVE above(relid) AS (
+                SELECT unnest(foreign_tables)
+                UNION
+                SELECT i.inhparent FROM above JOIN pg_inherits i ON i.inhrelid = above.relid
+            )
+            SELECT relid FROM above WHERE relid = ANY (members) AND NOT relid = ANY (foreign_tables));
+    END IF;
+END
 $body$;
 
 CREATE OR REPLACE FUNCTION dyda.shown(relation oid) RETURNS text
-LANGUAGE sql STABLE SECURITY DEFINER
+LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
-    SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.oid = relation
+BEGIN
+    RETURN (SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+            WHERE c.oid = relation);
+END
 $body$;
 
 -- What may be shown of a query: its DDL of tables, views, types and schemas, in one line and without comments. Whatever
@@ -81,9 +120,18 @@ $body$;
 -- A watched relation as it is now; null if it is gone. Printed under a pinned search_path, so that types are always called
 -- the same. `rest`: what no row depends on, for those who want to know what an ALTER TABLE was about.
 CREATE OR REPLACE FUNCTION dyda.describe(watched oid) RETURNS jsonb
-LANGUAGE sql STABLE SECURITY DEFINER
+LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
 AS $body$
+DECLARE
+    members oid[] := ARRAY(SELECT dyda.tree(watched));
+BEGIN
+    RETURN (
     WITH RECURSIVE used(typid) AS (
         SELECT a.atttypid FROM pg_attribute a
         WHERE a.attrelid = watched AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
@@ -115,8 +163,8 @@ AS $body$
                   FROM used u JOIN pg_type t ON t.oid = u.typid),
         -- Statements on a parent outside would change rows unseen (rule C3).
         'parents', (SELECT coalesce(jsonb_agg(DISTINCT dyda.shown(i.inhparent)), '[]')
-                    FROM dyda.tree(watched) t JOIN pg_inherits i ON i.inhrelid = t
-                    WHERE i.inhparent NOT IN (SELECT inside FROM dyda.tree(watched) inside)),
+                    FROM pg_inherits i
+                    WHERE i.inhrelid = ANY (members) AND i.inhparent NOT IN (SELECT unnest(members))),
         'rest', jsonb_build_object(
             'owner', c.relowner,
             'storage', md5(format('%s %s %s %s', c.relpersistence, c.relam, c.reltablespace, c.reloptions)),
@@ -132,77 +180,124 @@ AS $body$
                            WHERE a.attrelid = watched AND a.attnum > 0 AND NOT a.attisdropped
                              AND (a.attoptions IS NOT NULL OR coalesce(a.attstattarget, -1) <> -1))))
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.oid = watched
+    WHERE c.oid = watched);
+END
+$body$;
+
+-- The tables that are captured, or were until this command, as parts of a watched relation. See dyda.keep_member about
+-- SERIALIZABLE: there the triggers tell.
+CREATE OR REPLACE FUNCTION dyda.members(watched oid) RETURNS SETOF oid
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    IF current_setting('transaction_isolation') <> 'serializable' THEN
+        RETURN QUERY SELECT m.relid FROM dyda.member m WHERE m.root = watched;
+    ELSE
+        RETURN QUERY
+            SELECT DISTINCT t.tgrelid
+            FROM pg_depend d JOIN pg_trigger t ON t.oid = d.objid
+            WHERE d.refclassid = 'pg_proc'::regclass AND d.refobjid = 'dyda.capture()'::regprocedure
+              AND d.classid = 'pg_trigger'::regclass AND dyda.root_of(t.tgrelid, t.tgargs) = watched;
+    END IF;
+END
 $body$;
 
 -- Capture follows the hierarchy below a watched relation, in the transaction that changed it (rule C2). Tells which tables
--- came (those made by this very command, `made`, are empty) and went, and whether capture had to be repaired (rule C5:
--- rows may have moved unseen meanwhile).
-CREATE OR REPLACE FUNCTION dyda.follow(watched oid, made oid[], OUT came jsonb, OUT went jsonb, OUT repaired boolean)
+-- came (those made by this very command, `made`, are empty) and went (`dropped` among them), and whether capture had to be
+-- repaired (rule C5: rows may have moved unseen meanwhile). What cannot be captured is a gap (rule C3 refuses it then).
+CREATE OR REPLACE FUNCTION dyda.follow(
+    watched oid, made oid[], dropped oid[], OUT came jsonb, OUT went jsonb, OUT repaired boolean)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
+    members oid[] := ARRAY(SELECT dyda.tree(watched));
+    obstacles record;
     found record;
 BEGIN
     came := '[]';
     went := '[]';
     repaired := false;
-    IF EXISTS (SELECT FROM pg_class c WHERE c.oid = watched) THEN
-        FOR found IN
-            SELECT t AS relid, EXISTS (SELECT FROM dyda.member m WHERE m.relid = t AND m.root = watched) AS known
-            FROM dyda.tree(watched) t JOIN pg_class c ON c.oid = t
-            WHERE c.relkind IN ('r', 'p')
-              AND (NOT EXISTS (SELECT FROM dyda.member m WHERE m.relid = t AND m.root = watched)
-                   OR (SELECT count(*) FROM dyda.capturing(t, watched)) < 4)
-        LOOP
+    obstacles := dyda.obstacles(watched);
+    FOR found IN
+        SELECT c.oid AS relid, c.relkind = 'f' AS is_foreign, c.oid = ANY (obstacles.suspended) AS is_suspended,
+               c.oid = watched OR EXISTS (
+                   SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgfoid = 'dyda.capture()'::regprocedure
+                     AND dyda.root_of(t.tgrelid, t.tgargs) = watched) AS known,
+               (SELECT count(*) FROM dyda.capturing(c.oid, watched)) AS triggers
+        FROM pg_class c WHERE c.oid = ANY (members) AND c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't'
+    LOOP
+        IF found.is_foreign THEN  -- a part without capture: known, so that its end is noticed
+            IF dyda.keep_member(found.relid, watched) THEN
+                came := came || jsonb_build_array(jsonb_build_array(dyda.shown(found.relid), false));
+                PERFORM dyda.mark_gap();
+            END IF;
+        ELSIF found.is_suspended THEN
+            IF found.triggers > 1 THEN
+                PERFORM dyda.suspend_table(found.relid);
+                PERFORM dyda.mark_gap();
+            END IF;
+        ELSIF found.triggers < 4 THEN
             PERFORM dyda.capture_table(found.relid, watched);
             IF found.known THEN
                 repaired := true;
-            ELSIF found.relid <> watched THEN
+            ELSE
                 came := came || jsonb_build_array(jsonb_build_array(
                     dyda.shown(found.relid), coalesce(found.relid = ANY (made), false)));
             END IF;
-        END LOOP;
+        END IF;
+    END LOOP;
+    IF obstacles.temporary <> '{}' THEN
+        PERFORM dyda.mark_gap();
     END IF;
     FOR found IN
-        SELECT m.relid FROM dyda.member m
-        WHERE m.root = watched AND (m.relid NOT IN (SELECT t FROM dyda.tree(watched) t)
-                                    OR NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = m.relid))
+        SELECT m AS relid FROM dyda.members(watched) m
+        UNION
+        SELECT unnest(dropped)
     LOOP
+        CONTINUE WHEN found.relid = ANY (members) AND EXISTS (SELECT FROM pg_class c WHERE c.oid = found.relid);
         went := went || jsonb_build_array(dyda.shown(found.relid));
         PERFORM dyda.release_table(found.relid);
     END LOOP;
 END
 $body$;
 
--- Look at tables of a watched relation (null: all; those never looked at in any case) and keep their fingerprints. Tells
--- whether one moved, and whether one was moved unseen (event_triggers = off): what a transaction wrote that has ended, and
--- that had not written anything when the table was last looked at. What this transaction wrote is the only thing visible
--- here that is in progress.
+-- Look at tables of a watched relation (null: all) and keep their fingerprints. Tells whether one moved, and whether one was
+-- moved unseen (event_triggers = off): what a transaction wrote that has ended, and that had not written anything when the
+-- table was last looked at. What this transaction wrote is the only thing visible here that is in progress.
 CREATE OR REPLACE FUNCTION dyda.look_at(watched oid, touched oid[], OUT moved boolean, OUT unseen boolean)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
     current bigint := pg_current_xact_id()::text::bigint;
+    is_serializable boolean := current_setting('transaction_isolation') = 'serializable';
+    members oid[] := ARRAY(SELECT t FROM dyda.tree(watched) t WHERE touched IS NULL OR t = ANY (touched));
     written bigint;
-    found record;
+    part record;
+    before record;
 BEGIN
     moved := false;
     unseen := false;
-    FOR found IN
-        SELECT f.relid, f.lasting, f.writers, m.lasting AS known, m.writers AS known_writers
-        FROM dyda.fingerprints(ARRAY(
-            SELECT m.relid FROM dyda.member m
-            WHERE m.root = watched AND (touched IS NULL OR m.lasting IS NULL OR m.relid = ANY (touched)))) f
-        JOIN dyda.member m ON m.relid = f.relid
-        WHERE m.lasting IS DISTINCT FROM f.lasting
+    FOR part IN
+        SELECT f.relid, f.lasting, f.writers FROM dyda.fingerprints(members) f
+        JOIN pg_class c ON c.oid = f.relid WHERE c.relpersistence <> 't'
     LOOP
+        IF NOT is_serializable THEN  -- see dyda.keep_member
+            CONTINUE WHEN EXISTS (SELECT FROM dyda.member m WHERE m.relid = part.relid AND m.lasting = part.lasting);
+        END IF;
+        INSERT INTO dyda.member AS m (relid, root, lasting, writers)
+        VALUES (part.relid, watched, part.lasting, part.writers)
+        ON CONFLICT (relid) DO UPDATE SET lasting = excluded.lasting, writers = excluded.writers,
+            known_lasting = m.lasting, known_writers = m.writers
+        WHERE m.lasting IS DISTINCT FROM excluded.lasting
+        RETURNING m.known_lasting, m.known_writers INTO before;
+        CONTINUE WHEN NOT FOUND;
         moved := true;
-        UPDATE dyda.member m SET lasting = found.lasting, writers = found.writers WHERE m.relid = found.relid;
         FOR written IN
-            SELECT w FROM unnest(found.writers) w WHERE found.known IS NOT NULL AND NOT w = ANY (found.known_writers)
+            SELECT w FROM unnest(part.writers) w
+            WHERE before.known_lasting IS NOT NULL AND NOT w = ANY (before.known_writers)
         LOOP
             written := (current & ~4294967295) | written;  -- xmin has 32 bits
             IF written > current + 2147483648 THEN
@@ -213,6 +308,58 @@ BEGIN
             unseen := unseen OR written < 3 OR pg_xact_status(written::text::xid8) IS DISTINCT FROM 'in progress';
         END LOOP;
     END LOOP;
+END
+$body$;
+
+-- Keep a watched relation's description (null: it is gone). Tells what was kept before, and whether attach had found it
+-- otherwise without a word in the log; that is forgotten if `telling`, because the entry that follows says so.
+CREATE OR REPLACE FUNCTION dyda.keep_description(
+    watched oid, now jsonb, telling boolean, OUT known jsonb, OUT unseen boolean)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    new jsonb := coalesce(now, 'null');
+BEGIN
+    known := now;
+    unseen := false;
+    IF current_setting('transaction_isolation') <> 'serializable' THEN  -- see dyda.keep_member
+        IF EXISTS (SELECT FROM dyda.described d
+                   WHERE d.root = watched AND d.description = new AND NOT (d.unseen AND telling)) THEN
+            RETURN;
+        ELSIF now IS NULL AND NOT EXISTS (SELECT FROM dyda.described d WHERE d.root = watched) THEN
+            RETURN;
+        END IF;
+    END IF;
+    INSERT INTO dyda.described AS d (root, description) VALUES (watched, new)
+    ON CONFLICT (root) DO UPDATE SET description = excluded.description, unseen = false,
+        known = d.description, known_unseen = d.unseen
+    WHERE d.description <> excluded.description OR d.unseen AND telling
+    RETURNING nullif(d.known, 'null'), coalesce(d.known_unseen, false) INTO known, unseen;
+    IF NOT FOUND THEN
+        known := now;
+        unseen := false;
+    END IF;
+END
+$body$;
+
+-- The name that a watched relation was asked for by.
+CREATE OR REPLACE FUNCTION dyda.asked(watched oid, OUT schema_name text, OUT table_name text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $body$
+#variable_conflict use_column
+BEGIN
+    IF current_setting('transaction_isolation') <> 'serializable' THEN  -- see dyda.keep_member
+        SELECT w.schema_name, w.table_name INTO schema_name, table_name FROM dyda.watched w WHERE w.root = watched;
+    ELSE
+        INSERT INTO dyda.watched AS w (root, schema_name, table_name) VALUES (watched, '', '')
+        ON CONFLICT (root) DO UPDATE SET root = w.root
+        RETURNING nullif(w.schema_name, ''), nullif(w.table_name, '') INTO schema_name, table_name;
+        IF schema_name IS NULL THEN
+            DELETE FROM dyda.watched w WHERE w.root = watched;  -- it was not asked for any more
+        END IF;
+    END IF;
 END
 $body$;
 
@@ -247,22 +394,42 @@ BEGIN
                        JOIN dyda.member m ON m.relid = f.relid WHERE m.lasting IS DISTINCT FROM f.lasting) THEN
         RETURN;
     END IF;
-    SELECT d.description INTO known FROM dyda.described d WHERE d.root = watched FOR UPDATE;
+    SELECT nullif(d.description, 'null') INTO known FROM dyda.described d WHERE d.root = watched FOR UPDATE;
     now := dyda.describe(watched);
     IF now IS NULL THEN
         RETURN;
     END IF;
     looked := dyda.look_at(watched, NULL);
     IF known IS NULL THEN
-        INSERT INTO dyda.described (root, description) VALUES (watched, now) ON CONFLICT DO NOTHING;
+        INSERT INTO dyda.described AS d (root, description) VALUES (watched, now)
+        ON CONFLICT (root) DO UPDATE SET description = excluded.description WHERE d.description = 'null';
     ELSIF known <> now OR looked.moved THEN
         UPDATE dyda.described d SET description = now, unseen = true WHERE d.root = watched;
     END IF;
 END
 $body$;
 
+-- What may be shown of the running query (see dyda.shown), made out once in a transaction: a script may hold many commands.
+CREATE OR REPLACE FUNCTION dyda.shown_query() RETURNS text
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    noted jsonb := dyda.noted();
+    query text := md5(current_query());
+    shown text := noted #>> ARRAY['ddl', query];
+BEGIN
+    IF shown IS NULL THEN
+        shown := dyda.shown(current_query());
+        PERFORM dyda.note(noted || jsonb_build_object('ddl', jsonb_build_object(query, shown)));
+    END IF;
+    RETURN shown;
+END
+$body$;
+
 -- Compare a watched relation with what was known of it; if it differs, log both and remember the present. `made` are the
--- tables that this command created, `touched` those of its tables that it was about (null: all). The entry's image:
+-- tables that this command created, `touched` those of its tables that it was about (null: all); some may be gone. The entry's
+-- image:
 --   schema, table    the name it was asked for by
 --   command, ddl     PostgreSQL's tag and what may be shown of the query
 --   before, after    dyda.describe then and now; no `before`: never described, `after` null: gone
@@ -275,38 +442,43 @@ SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
     noted jsonb := dyda.noted();
-    rewritten integer := coalesce((noted ->> watched::text)::integer, 0);
-    known jsonb;
-    unseen boolean;
+    rewritten integer := coalesce((noted #>> ARRAY['roots', watched::text])::integer, 0);
     now jsonb;
     followed record;
     looked record;
+    kept record;
+    asked record;
 BEGIN
-    IF noted ? watched::text THEN
-        PERFORM dyda.note(noted - watched::text);
+    IF noted -> 'roots' ? watched::text THEN
+        noted := noted #- ARRAY['roots', watched::text];
+        PERFORM dyda.note(noted);
     END IF;
-    SELECT d.description, d.unseen INTO known, unseen FROM dyda.described d WHERE d.root = watched;
-    followed := dyda.follow(watched, made);
+    followed := dyda.follow(watched, made, ARRAY(
+        SELECT t FROM unnest(touched) t WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = t)));
     now := dyda.describe(watched);
-    IF now IS NULL AND known IS NULL THEN
+    looked := dyda.look_at(watched, CASE WHEN followed.came = '[]' AND NOT followed.repaired THEN touched END);
+    kept := dyda.keep_description(watched, now, looked.moved OR rewritten <> 0 OR followed.came <> '[]'
+                                  OR followed.went <> '[]' OR followed.repaired);
+    IF now IS NULL AND kept.known IS NULL THEN
         RETURN;  -- told already
     END IF;
-    looked := dyda.look_at(watched, touched);
-    IF known IS NOT DISTINCT FROM now AND NOT looked.moved AND rewritten = 0 AND followed.came = '[]'
+    IF kept.known IS NOT DISTINCT FROM now AND NOT looked.moved AND rewritten = 0 AND followed.came = '[]'
        AND followed.went = '[]' AND NOT followed.repaired THEN
         RETURN;
     END IF;
+    asked := dyda.asked(watched);
     INSERT INTO dyda.log (op, root, relid, image)
     SELECT 'S', watched, watched, json_build_object(
-        'schema', w.schema_name, 'table', w.table_name, 'command', command, 'ddl', dyda.shown(current_query()),
-        'before', known, 'after', now, 'came', followed.came, 'went', followed.went, 'repaired', followed.repaired,
-        'rewritten', rewritten, 'unseen', looked.unseen OR coalesce(unseen, false))::text
-    FROM dyda.watched w WHERE w.root = watched;
-    IF now IS NULL THEN
-        DELETE FROM dyda.described d WHERE d.root = watched;
-    ELSIF known IS DISTINCT FROM now OR unseen THEN  -- otherwise not even the row's lock: other parts may be changed meanwhile
-        INSERT INTO dyda.described (root, description) VALUES (watched, now)
-        ON CONFLICT (root) DO UPDATE SET description = excluded.description, unseen = false;
+        'schema', asked.schema_name, 'table', asked.table_name, 'command', command, 'ddl', dyda.shown_query(),
+        'before', kept.known, 'after', now, 'came', followed.came, 'went', followed.went, 'repaired', followed.repaired,
+        'rewritten', rewritten, 'unseen', looked.unseen OR kept.unseen)::text
+    WHERE asked.schema_name IS NOT NULL;
+    -- A name that it left in this very transaction counts as asked for: see dyda.command_ended.
+    IF kept.known IS NOT NULL AND (kept.known ->> 'schema' IS DISTINCT FROM now ->> 'schema' OR kept.known ->> 'table' IS DISTINCT FROM now ->> 'table') THEN
+        noted := dyda.noted();
+        PERFORM dyda.note(noted || jsonb_build_object('left', jsonb_build_object(
+            format('%I.%I', kept.known ->> 'schema', kept.known ->> 'table'), watched::bigint)
+            || coalesce(noted -> 'left', '{}')));  -- who left it first
     END IF;
 END
 $body$;
@@ -317,26 +489,32 @@ CREATE OR REPLACE FUNCTION dyda.replaced(wanted_schema text, wanted_table text, 
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
+DECLARE
+    now jsonb := dyda.describe(new);
 BEGIN
     INSERT INTO dyda.holder (schema_name, table_name, root) VALUES (wanted_schema, wanted_table, new)
     ON CONFLICT (schema_name, table_name) DO UPDATE SET root = excluded.root;
-    IF NOT EXISTS (SELECT FROM dyda.watched w WHERE w.root = new)
-       AND EXISTS (SELECT FROM pg_class c WHERE c.oid = new AND c.relkind IN ('r', 'p')
-                   AND NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = c.oid)) THEN
-        INSERT INTO dyda.watched (root, schema_name, table_name) VALUES (new, wanted_schema, wanted_table);
-        PERFORM dyda.follow(new, NULL);
-        PERFORM dyda.remember(new);
+    IF EXISTS (SELECT FROM pg_class c WHERE c.oid = new AND c.relkind IN ('r', 'p')
+               AND NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = c.oid)) THEN
+        INSERT INTO dyda.watched (root, schema_name, table_name) VALUES (new, wanted_schema, wanted_table)
+        ON CONFLICT (root) DO NOTHING;
+        IF FOUND THEN
+            PERFORM dyda.follow(new, NULL, NULL);
+            PERFORM dyda.look_at(new, NULL);
+            PERFORM dyda.keep_description(new, now, false);
+        END IF;
     END IF;
     INSERT INTO dyda.log (op, root, relid, image)
     SELECT 'S', new, new, json_build_object(
-        'schema', wanted_schema, 'table', wanted_table, 'command', command, 'ddl', dyda.shown(current_query()),
-        'old', old::bigint, 'new', new::bigint, 'after', dyda.describe(new))::text;
+        'schema', wanted_schema, 'table', wanted_table, 'command', command, 'ddl', dyda.shown_query(),
+        'old', old::bigint, 'new', new::bigint, 'after', now)::text;
 END
 $body$;
 
 REVOKE ALL ON FUNCTION
-    dyda.noted(), dyda.note(jsonb), dyda.columns(oid[]), dyda.fingerprints(oid[]), dyda.tree(oid), dyda.shown(oid), dyda.shown(text),
-    dyda.describe(oid),
-    dyda.follow(oid, oid[]), dyda.look_at(oid, oid[]), dyda.lasting(oid), dyda.remember(oid),
-    dyda.observe(oid, text, oid[], oid[]), dyda.replaced(text, text, oid, oid, text)
+    dyda.noted(), dyda.note(jsonb), dyda.columns(oid[]), dyda.fingerprints(oid[]), dyda.tree(oid), dyda.obstacles(oid),
+    dyda.shown(oid), dyda.shown(text), dyda.shown_query(), dyda.describe(oid), dyda.members(oid),
+    dyda.follow(oid, oid[], oid[]), dyda.look_at(oid, oid[]), dyda.keep_description(oid, jsonb, boolean), dyda.asked(oid),
+    dyda.lasting(oid), dyda.remember(oid), dyda.observe(oid, text, oid[], oid[]),
+    dyda.replaced(text, text, oid, oid, text)
     FROM PUBLIC;

@@ -94,7 +94,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM dyda.consumer c WHERE c.project = acknowledge.consumer) THEN
         RAISE EXCEPTION 'this log belongs to another project' USING ERRCODE = '55006';
     END IF;
-    PERFORM set_config('dyda.quiet', 'on', true);  -- see dyda.log_changed
+    PERFORM dyda.be_quiet();  -- see dyda.log_changed
     DELETE FROM dyda.log l WHERE l.xid < pg_snapshot_xmax(done) AND pg_visible_in_snapshot(l.xid, done);
     GET DIAGNOSTICS deleted = ROW_COUNT;
     PERFORM set_config('dyda.quiet', '', true);
@@ -121,7 +121,7 @@ BEGIN
     IF EXISTS (SELECT FROM dyda.log) THEN
         RETURN false;
     END IF;
-    PERFORM set_config('dyda.quiet', 'on', true);
+    PERFORM dyda.be_quiet();
     TRUNCATE dyda.log;
     PERFORM set_config('dyda.quiet', '', true);
     RETURN true;
@@ -131,10 +131,14 @@ END
 $body$;
 
 REVOKE ALL ON TABLE dyda.log, dyda.consumer, dyda.watched, dyda.holder, dyda.member, dyda.described FROM PUBLIC;
-REVOKE ALL ON SEQUENCE dyda.log_sequence, dyda.gap, dyda.gap_until, dyda.key, dyda.measure_at FROM PUBLIC;
+REVOKE ALL ON SEQUENCE
+    dyda.log_sequence, dyda.gap, dyda.gap_until, dyda.key, dyda.measure_at, dyda.home_number
+    FROM PUBLIC;
 REVOKE ALL ON FUNCTION
-    dyda.seal(text), dyda.mark_gap(), dyda.names_now(oid), dyda.places(), dyda.places(oid, oid), dyda.measure(), dyda.capture(),
-    dyda.capturing(oid, oid), dyda.capture_table(oid, oid), dyda.release_table(oid), dyda.state(),
+    dyda.seal(text), dyda.be_quiet(), dyda.is_quiet(), dyda.is_copy(), dyda.mark_gap(), dyda.names_now(oid),
+    dyda.places(), dyda.places(oid, oid), dyda.measure(), dyda.capture(), dyda.root_of(oid, bytea),
+    dyda.capturing(oid, oid), dyda.capture_table(oid, oid), dyda.release_table(oid), dyda.suspend_table(oid),
+    dyda.drop_triggers(oid, boolean), dyda.keep_member(oid, oid), dyda.state(),
     dyda.entries(pg_snapshot), dyda.schema_entries(pg_snapshot),
     dyda.schema_changed(pg_snapshot), dyda.changed_relations(), dyda.watched_relations(),
     dyda.acknowledge(text, pg_snapshot), dyda.shrink(bigint)

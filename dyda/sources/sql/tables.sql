@@ -10,6 +10,10 @@ SELECT setval('dyda.measure_at', 1);
 -- The newest transaction that left a gap and could not hold the lock that says so.
 CREATE SEQUENCE IF NOT EXISTS dyda.gap_until CACHE 1;
 
+-- The database that was attached (dyda.here): capture rests in a copy. A sequence, because whoever reads one sees the
+-- present, however old his snapshot is.
+CREATE SEQUENCE IF NOT EXISTS dyda.home_number CACHE 1;
+
 -- The gap counter never repeats a value, not even after everything was dropped and attached again: it starts at the clock.
 DO $do$
 BEGIN
@@ -48,20 +52,25 @@ CREATE TABLE IF NOT EXISTS dyda.holder (
 );
 
 -- Every table that carries capture: a watched relation or one below it (rule C2). lasting, writers: its part of the
--- fingerprint when it was last looked at (null: never), and the transactions that had made it so.
+-- fingerprint when it was last looked at (null: never), and the transactions that had made it so. known_*: what they were
+-- before, for who wrote them last (dyda.keep_member says why it is not read before).
 CREATE TABLE IF NOT EXISTS dyda.member (
-    relid   oid PRIMARY KEY,
-    root    oid NOT NULL,
-    lasting text,
-    writers bigint[]
+    relid         oid PRIMARY KEY,
+    root          oid NOT NULL,
+    lasting       text,
+    writers       bigint[],
+    known_lasting text,
+    known_writers bigint[]
 );
 
--- What each watched relation was like after the last command that was seen (see dyda.describe). unseen: attach found it
--- otherwise, and no entry of the log has said so yet.
+-- What each watched relation was like after the last command that was seen (see dyda.describe; 'null': it was gone).
+-- unseen: attach found it otherwise, and no entry of the log has said so yet. known*: likewise.
 CREATE TABLE IF NOT EXISTS dyda.described (
-    root        oid PRIMARY KEY,
-    description jsonb NOT NULL,
-    unseen      boolean NOT NULL DEFAULT false
+    root         oid PRIMARY KEY,
+    description  jsonb NOT NULL,
+    unseen       boolean NOT NULL DEFAULT false,
+    known        jsonb,
+    known_unseen boolean
 );
 
 -- What installations leave here (dyda.leave_mark): a source that does not have the last one any more has lost what
@@ -88,6 +97,13 @@ BEGIN
     -- Sources that an older DyDa attached.
     IF NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'dyda.member'::regclass AND a.attname = 'writers') THEN
         ALTER TABLE dyda.member ADD COLUMN lasting text, ADD COLUMN writers bigint[];
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'dyda.member'::regclass AND a.attname = 'known_writers') THEN
+        ALTER TABLE dyda.member ADD COLUMN known_lasting text, ADD COLUMN known_writers bigint[];
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_attribute a
+                   WHERE a.attrelid = 'dyda.described'::regclass AND a.attname = 'known_unseen') THEN
+        ALTER TABLE dyda.described ADD COLUMN known jsonb, ADD COLUMN known_unseen boolean;
     END IF;
     INSERT INTO dyda.holder (schema_name, table_name, root)
     SELECT w.schema_name, w.table_name, max(w.root) FROM dyda.watched w GROUP BY w.schema_name, w.table_name

@@ -47,6 +47,10 @@ class Ground:
                 rows = cursor.fetchall()
         return rows
 
+    def run_unseen(self, *statements: str) -> None:
+        """In one transaction that our event triggers say nothing of, as where they are switched off."""
+        self.run("BEGIN", "SELECT dyda.be_quiet()", *statements, "COMMIT")
+
     def watch(self, *tables: str, schema: str = "public") -> list[Relation]:
         found = self.source.describe([(schema, table) for table in tables])
         self.source.attach(found.values())

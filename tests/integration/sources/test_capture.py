@@ -300,11 +300,9 @@ def test_a_part_of_a_part_is_captured_right_without_a_word_of_the_schema(ground:
     writer = ground.connect()
     insert = f"BEGIN ISOLATION LEVEL {isolation}; INSERT INTO leaf (a, b) VALUES (1, 2); COMMIT"
     ground.run(insert, insert, connection=writer)
-    ground.run(
-        "SET dyda.quiet = 'on'",
-        "BEGIN; ALTER TABLE middle NO INHERIT top; ALTER TABLE top RENAME a TO x; ALTER TABLE top RENAME b TO a;"
-        " ALTER TABLE top RENAME x TO b; ALTER TABLE middle INHERIT top; COMMIT",
-        "RESET dyda.quiet",
+    ground.run_unseen(
+        "ALTER TABLE middle NO INHERIT top; ALTER TABLE top RENAME a TO x; ALTER TABLE top RENAME b TO a;"
+        " ALTER TABLE top RENAME x TO b; ALTER TABLE middle INHERIT top",
     )
     with ground.open() as snapshot:
         ground.source.acknowledge(snapshot.position)
@@ -327,19 +325,17 @@ def test_rows_are_captured_also_where_nobody_knows_any_more_whose_they_are(groun
 def test_triggers_of_an_older_version_are_left_as_they_are_and_capture(ground: Ground) -> None:
     ground.run("CREATE TABLE t (a int)")
     (relation,) = ground.watch("t")
-    ground.run("SET dyda.quiet = 'on'")
     for event, tables in (
         ("insert", 'REFERENCING NEW TABLE AS "dyda new"'),
         ("update", 'REFERENCING OLD TABLE AS "dyda old" NEW TABLE AS "dyda new"'),
         ("delete", 'REFERENCING OLD TABLE AS "dyda old"'),
         ("truncate", ""),
     ):
-        ground.run(
+        ground.run_unseen(
             f"DROP TRIGGER dyda_{event} ON t",
             f"CREATE TRIGGER dyda_{event} AFTER {event} ON t {tables} EXECUTE FUNCTION dyda.capture()",
             f"ALTER TABLE t ENABLE ALWAYS TRIGGER dyda_{event}",
         )
-    ground.run("RESET dyda.quiet")
     triggers = "SELECT oid FROM pg_trigger WHERE tgname LIKE 'dyda%' ORDER BY 1"
     before, gap = ground.run(triggers), ground.gap()
     ground.source.attach([relation])
@@ -352,14 +348,12 @@ def test_a_source_that_an_older_version_attached_goes_on_without_a_gap(ground: G
     """It has dyda.shape in the place of what came later; its log says so too."""
     ground.run("CREATE TABLE t (a int, b text)")
     (relation,) = ground.watch("t")
-    ground.run(
-        "SET dyda.quiet = 'on'",
+    ground.run_unseen(
         "DROP SEQUENCE dyda.measure_at",
         "DROP FUNCTION dyda.measure(), dyda.places(), dyda.places(oid, oid), dyda.capturing(oid, oid)",
         "CREATE FUNCTION dyda.shape(oid, oid) RETURNS text LANGUAGE sql AS 'SELECT NULL::text'",
         "INSERT INTO dyda.log (op, root, relid, shape, image) SELECT 'I', root, root, s, i FROM dyda.watched,"
         """ (VALUES ('[[1, 2], ["a", "b"], [23, 25]]', '(1,x)'), (NULL, '(2,)')) AS old (s, i)""",
-        "RESET dyda.quiet",
     )
     gap = ground.gap()
     with ground.open() as snapshot:
@@ -427,8 +421,7 @@ def test_C5_disabling_and_enabling_a_trigger_leaves_its_mark(ground: Ground) -> 
     (relation,) = ground.watch("t")
     with ground.open() as snapshot:
         before = snapshot.fingerprints
-    ground.run(
-        "SET dyda.quiet = 'on'",  # even where nobody logs the ALTER TABLE
+    ground.run_unseen(  # even where nobody logs the ALTER TABLE
         "ALTER TABLE t DISABLE TRIGGER USER",
         "INSERT INTO t VALUES (1)",
         "ALTER TABLE t ENABLE TRIGGER USER",

@@ -40,10 +40,9 @@ def explained(ground: Ground, relation: Relation) -> bool:
 
 
 def hide(ground: Ground, *statements: str) -> None:
-    """DDL that no event trigger sees, in a session of its own."""
-    connection = ground.connect()
-    off = "SET event_triggers = off" if connection.server_version >= 170000 else "SET dyda.quiet = 'on'"
-    ground.run(off, *statements, connection=connection)
+    """DDL that no event trigger sees."""
+    for statement in statements:
+        ground.run_unseen(statement)
 
 
 # ---------------------------------------------------------------- what the log explains
@@ -164,13 +163,11 @@ def test_a_source_that_an_older_version_attached_is_upgraded(ground: Ground) -> 
     ground.run("CREATE TABLE t (a int)")
     (relation,) = ground.watch("t")
     gap = ground.gap()
-    ground.run(
-        "SET dyda.quiet = 'on'",
+    ground.run_unseen(
         "DROP TABLE dyda.described, dyda.holder",
         "DROP FUNCTION dyda.observe, dyda.changed_relations, dyda.schema_entries",
         "DROP INDEX dyda.log_schema",
         "ALTER TABLE dyda.member DROP COLUMN lasting, DROP COLUMN writers",
-        "RESET dyda.quiet",
     )
     ground.source.attach([relation])
     assert ground.gap() > gap
