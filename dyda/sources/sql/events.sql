@@ -68,6 +68,7 @@ BEGIN
             SELECT w.root,
                    coalesce(w.root = ANY (classes), false) OR coalesce(w.root = ANY (users), false)
                    OR coalesce(w.root = ANY (noted), false)
+                   OR TG_TAG LIKE '%SUBSCRIPTION'  -- which does not say whose rows it brings
                    OR w.root IN (SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = ANY (classes))
                    OR EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = ANY (schemas) AND c.oid = w.root) AS wholly,
                    w.root IN (SELECT relid FROM above)
