@@ -176,12 +176,9 @@ class SourceSnapshot:
         return None if found is None else trace.kept(self._lasting(found), self._trace)
 
     def agrees(self, name: RelationName, recorded: str | None) -> bool:
-        """Whether the relation is as it was when `recorded` was kept, as far as the catalog and, where nobody logs
-        schema changes, the trace of what came and went can tell."""
+        """Whether the relation is as it was when `recorded` was kept, as far as its fingerprint and the trace tell."""
         found = self._before.get(name)
-        if found is None:
-            return recorded is None
-        return trace.agrees(recorded, self._lasting(found), self._trace)
+        return recorded is None if found is None else trace.agrees(recorded, self._lasting(found), self._trace)
 
     @property
     def held(self) -> bool:
@@ -411,10 +408,8 @@ class SourceSnapshot:
 
     def compare(self, read: Collection[RelationName], looked_at: Collection[RelationName] = ()) -> None:
         """The schemas of what was read are what they were before the snapshot, or the unit is broken (R2). So are those
-        of what was only looked at, which need not be captured.
-
-        DDL that commits after this is harmless, so it is asked as soon as the last of them has been read.
-        """
+        of what was only looked at, which need not be captured. DDL that commits after this is harmless, so it is asked
+        as soon as the last of them has been read."""
         names = {name for name in (*read, *looked_at) if name in self._before}
         after = self.fingerprint_again(names) if names or self.log_read else {}
         before = self.fingerprints
