@@ -63,11 +63,11 @@ def check(
 
 
 def obstacles(sessions: Sessions, schema: str, table: str) -> list[Finding]:
-    """What keeps one table from being read or captured, nothing else."""
+    """What keeps one table from being read or captured as it is now, nothing else."""
     with sessions.transaction(FRESH) as cursor:
         cursor.execute("SELECT current_user")
         (role,) = cursor.fetchone()
-        findings = _tables(cursor, sessions.settings, read_state(cursor), role, [(schema, table)])
+        findings = _tables(cursor, sessions.settings, read_state(cursor), role, [(schema, table)], planned=False)
     return [finding for finding in findings if finding.level == "error"]
 
 
@@ -176,12 +176,19 @@ def _no_events(cursor: Any) -> list[Finding]:
 
 
 def _tables(
-    cursor: Any, settings: SourceSettings, state: CaptureState | None, role: str, tables: Sequence[tuple[str, str]]
+    cursor: Any,
+    settings: SourceSettings,
+    state: CaptureState | None,
+    role: str,
+    tables: Sequence[tuple[str, str]],
+    *,
+    planned: bool = True,
 ) -> list[Finding]:
+    """`planned`: as it will be once this role has attached them."""
     unreadable: dict[Access, list[str]] = {}
     findings: list[Finding] = []
     for schema, table in tables:
-        findings += _table(cursor, settings, state, role, schema, table, unreadable)
+        findings += _table(cursor, settings, state, role, schema, table, unreadable, planned)
     for access, names in unreadable.items():  # once for all: a role can be created only once
         findings.append(Finding("error", f"{', '.join(names)}: {access.why}", "\n".join(access.missing)))
     return findings
@@ -195,6 +202,7 @@ def _table(
     schema: str,
     table: str,
     unreadable: dict[Access, list[str]],
+    planned: bool,
 ) -> list[Finding]:
     try:
         relation = catalog.describe(cursor, settings.name, [(schema, table)])[(schema, table)]
@@ -209,11 +217,13 @@ def _table(
     owns, owner = cursor.fetchone()
     installer = installed_by_another(cursor)
     new = not captured or (state is not None and relation.oid not in state.watched)
-    access = find_access(cursor, settings, fingerprint.members, planned=True, new=new)
+    access = find_access(cursor, settings, fingerprint.members, planned=planned, new=planned and new)
     if access.why:
         unreadable.setdefault(access, []).append(str(relation.name))
     as_itself = not access.why and not access.through_reader
-    findings = _reading(cursor, relation, role, fingerprint.members, row_security=as_itself)
+    findings = []
+    if planned or as_itself:
+        findings += _reading(cursor, relation, role, fingerprint.members, row_security=as_itself)
     if new and installer is not None:
         findings.append(
             Finding(

@@ -32,12 +32,11 @@ from dyda.sources.access import Accesses
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, translate
 from dyda.sources.images import delivered_names, read_images
 from dyda.sources.locks import TableLocks
-from dyda.sources.messages import Names, read_messages
+from dyda.sources.messages import Names, concerned, read_messages
 from dyda.sources.ordering import Look
 from dyda.sources.questions import distinct_keys, lookup_query, page_queries, pieces, with_few_rights
 from dyda.sources.reader import ScanPartition
 from dyda.sources.received import Received
-from dyda.sources.schema_log import SchemaEntry
 from dyda.sources.settings import SourceIdentity
 from dyda.sources.state import CaptureState, read_state, schema_changed
 
@@ -257,19 +256,7 @@ class SourceSnapshot:
                 "SELECT xid, root, op::text, image FROM dyda.schema_entries(%s::pg_snapshot) ORDER BY xid, seq",
                 (str(self.position),),
             )
-            rows = cursor.fetchall()
-        last: str | None = None
-        names = self._names()
-        told: set[RelationName] = set()
-        for xid, root, op, image in rows:
-            if xid != last:
-                names.next_transaction()
-                last = xid
-            if op == "S":
-                told |= {change.relation for change in names.told_by(SchemaEntry.read(root, image))}
-            else:
-                told.update(names.of(root))
-        return frozenset(told)
+            return concerned(cursor.fetchall(), self._names())
 
     def changes(
         self,

@@ -208,7 +208,7 @@ def test_C5_what_came_and_went_without_event_triggers_is_found_by_its_trace(plac
 
 
 RIGHTS = {
-    "REVOKE": ("REVOKE SELECT ON s FROM {role}", 'GRANT SELECT ON TABLE "public"."s" TO "{role}";', ""),
+    "REVOKE": ("REVOKE SELECT ON s FROM {all}", 'GRANT SELECT ON TABLE "public"."s" TO "{role}";', ""),
     "row security": (
         "ALTER TABLE s ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY",
         'ALTER ROLE "{role}" BYPASSRLS;',
@@ -224,7 +224,11 @@ def test_R3_a_table_that_may_not_be_read_stops_its_readers_alone(
 ) -> None:
     monkeypatch.setattr(barred, "PAUSE", 0.2)
     role = {"seen": "reader", "polled": "keeper"}[source]
-    take, give, undo = (text.replace("{role}", role) for text in case)
+    readers = printed(
+        place.urls[source],
+        "SELECT rolname FROM pg_roles WHERE rolname LIKE 'dyda_reader_%' OR rolname = '" + role + "'",
+    )
+    take, give, undo = (text.replace("{role}", role).replace("{all}", ", ".join(readers)) for text in case)
     town = place.town
     town.source_url(source, as_role(place.urls[source], role, "x"))
     town.settle()
