@@ -221,9 +221,9 @@ def _table(
     if access.why:
         unreadable.setdefault(access, []).append(str(relation.name))
     as_itself = not access.why and not access.through_reader
-    findings = []
-    if planned or as_itself:
-        findings += _reading(cursor, relation, role, fingerprint.members, row_security=as_itself)
+    # The reader role has its own rights on the parts, also on those that come later.
+    read = fingerprint.members if as_itself else (relation.oid,) if planned else ()
+    findings = _reading(cursor, relation, role, read, row_security=as_itself)
     if new and installer is not None:
         findings.append(
             Finding(
