@@ -239,11 +239,15 @@ class CaptureBlocked(SourceBusy):
 
 
 class MissingRights(DydaError):
-    """The role that reads a source may not do what is needed; the remedy is the statement that allows it."""
+    """The role that reads a source may not do what is needed; the remedy is the statement that allows it.
 
-    def __init__(self, what: str, remedy: str = "", source: str = "") -> None:
+    `relations` are those that it may not read or capture; none: it concerns the whole source.
+    """
+
+    def __init__(self, what: str, remedy: str = "", source: str = "", relations: frozenset[str] = frozenset()) -> None:
         super().__init__(what, remedy)
         self.source = source
+        self.relations = relations
 
 
 class SourceInUse(DydaError):

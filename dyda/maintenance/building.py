@@ -89,10 +89,12 @@ class Builder:
         world = World(relations, present.of(reachable), self.known.knowledge)
         self.looked_at |= set(present.found)
         judgement = synchronize(view.definition, world, self.known.defaults, numeric)
-        if not isinstance(judgement, Broken):
-            for scan in scans(judgement.definition.tree):
-                self.require_captured(scan.relation)
-            self.learn(world, view.definition, judgement.definition)
+        if isinstance(judgement, Broken):
+            refused = next((why for name, why in present.refused.items() if name in view.definition.relations), None)
+            return judgement if refused is None else Broken(refused)
+        for scan in scans(judgement.definition.tree):
+            self.require_captured(scan.relation)
+        self.learn(world, view.definition, judgement.definition)
         return judgement
 
     def learn(self, world: World, before: ViewDefinition, after: ViewDefinition) -> None:

@@ -27,7 +27,9 @@ def account_for(worker: Worker, known: Known, polled: Poll, movement: Movement, 
     held = [
         name
         for name, record in known.frozen.items()
-        if record.stored_state == "held" and not record.behind and drifted & set(record.positions)
+        if record.stored_state == "held"
+        and not record.behind
+        and (name in movement.held or drifted & set(record.positions))
     ]
     states = [state for source in sorted(drifted) if (state := _state(known, polled, source)) is not None]
     void = [drift.source for drift in movement.drifts if drift.lost]

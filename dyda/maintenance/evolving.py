@@ -17,7 +17,7 @@ from dyda.maintenance.live import Known
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.present import Present
 from dyda.model.relation import Relation, RelationName
-from dyda.sources.catalog import UNCAPTURED
+from dyda.sources.catalog import UNCAPTURED, look
 from dyda.warehouse import Installation, RelationState
 from vs import evolve
 
@@ -97,7 +97,7 @@ class KnowledgeWatch:
         held = {name for record in known.frozen.values() for name in record.relations}
         return Installation(
             relations=tuple(
-                RelationState(relation, polled.snapshots[name.source].fingerprints.get(name))
+                RelationState(relation, polled.snapshots[name.source].kept(name))
                 for name, relation in described.items()
             ),
             forgotten=tuple(sorted(forgotten - set(described) - held)),
@@ -110,15 +110,14 @@ class KnowledgeWatch:
         record = known.relations.get(name)
         if snapshot is None or record is None:
             return False
-        found = snapshot.fingerprints.get(name)
-        look = UNCAPTURED if found is not None and found.startswith(UNCAPTURED) else found
-        if found == record.fingerprint or self._seen.get(name, "") == look:
+        seen = look(snapshot.fingerprints.get(name))
+        if snapshot.agrees(name, record.fingerprint) or self._seen.get(name, "") == seen:
             return False
         if polled.after.get(name.source) is not None and any(
             name in queued.message.moved_without_rows for queued in polled.moving
         ):
             return False  # its message waits for its unit
-        self._seen[name] = look
+        self._seen[name] = seen
         return True
 
     def _attach(self, polled: Poll, name: RelationName, relation: Relation) -> None:

@@ -120,7 +120,7 @@ def installation(
             *(
                 RelationState(
                     relation,
-                    polled.snapshots[relation.name.source].fingerprints.get(relation.name),
+                    polled.snapshots[relation.name.source].kept(relation.name),
                     position=_described_with(known, polled, unit if not built else None, builder, relation.name),
                 )
                 for relation in builder.described.values()
@@ -170,7 +170,7 @@ def _without_keys(known: Known, polled: Poll, messages: Iterable[Queued]) -> Ite
         change.relation for queued in messages for change in queued.message.changes if isinstance(change, DataUpdate)
     }:
         record = known.relations.get(name)
-        if record is None or polled.snapshots[name.source].fingerprints.get(name) == record.fingerprint:
+        if record is None or polled.snapshots[name.source].agrees(name, record.fingerprint):
             continue
         if record.relation.keys:
             yield RelationState(replace(record.relation, keys=()), record.fingerprint, record.captured)

@@ -33,6 +33,7 @@ from dyda.errors import (
 )
 from dyda.house import House
 from dyda.maintenance.approval import Approval
+from dyda.maintenance.barred import Barred
 from dyda.maintenance.building import Builder, Progress
 from dyda.maintenance.culprit import culprit
 from dyda.maintenance.drift import account_for, listen_again
@@ -89,6 +90,7 @@ class Maintainer:
         self._loaded: Known | None = None
         self._acknowledged: set[str] = set()
         self._resting = Resting(house)
+        self._barred = Barred(house, worker, lambda text: self.log(text))
         self._tidy: set[int] | None = None
         """The messages that were in the queue when it was last found tidy; None after an installation."""
 
@@ -123,6 +125,7 @@ class Maintainer:
                 locked = self.planner.locks()
                 with poll(self.house, self.worker, self.known, locked, self._resting.now()) as polled:
                     self._note_sources(polled)
+                    barred = self._barred.waiting(self.known, polled.snapshots, self.forget)
                     phases.done("capture")
                     if self.approval.mark(polled, self.known):
                         self.planner.forget()
@@ -132,11 +135,11 @@ class Maintainer:
                         self.reload()
                         continue
                     again = {
-                        name: self._again(name, reason)
+                        name: Target(name, self._record(name).sql or "", None, reason)
                         for name, reason in {**self.known.unreadable, **movement.again}.items()
-                        if not self._record(name).sources & set(polled.unreachable)
+                        if name not in barred and not self._record(name).sources & set(polled.unreachable)
                     }
-                    returning |= self.recovery.returning(polled, self.known)
+                    returning |= self.recovery.returning(polled, self.known, barred)
                     again |= returning
                     undecided = self.approval.put_off(self.known, again, requested)
                     self.recovery.forget(undecided)
@@ -144,6 +147,7 @@ class Maintainer:
                     waiting = {**movement.waiting, **{n: why for n, why in undecided.items() if n in self.known.views}}
                     if set(again) <= healed:
                         self._wait(waiting)
+                        waiting |= barred
                         asked = {name: replace(target, anew=name in again) for name, target in requested.items()}
                         builds = {**again, **asked}
                         if builds:
@@ -163,6 +167,9 @@ class Maintainer:
             return Outcome.BROKEN
         except (SourceUnreachable, SourceBusy, MissingRights) as error:
             self._abandon()
+            self.recovery.forget(returning)
+            if isinstance(error, MissingRights) and self._barred.add(error, self.known):
+                return Outcome.BROKEN
             self._resting.add(error)
             return self.blocked(error, [error.source])
         except InstallBlocked as error:
@@ -221,9 +228,6 @@ class Maintainer:
             self.log(f"{error.in_one_line} ({waiting})")
         self.obstacle, self.waiting = error, waiting
         return Outcome.BLOCKED
-
-    def _again(self, name: str, reason: str) -> Target:
-        return Target(name, self._record(name).sql or "", None, reason)
 
     def _note_sources(self, polled: Poll) -> None:
         for name in polled.snapshots:
@@ -402,7 +406,7 @@ class Maintainer:
             self.planner.narrow_run(units)
             return
         faults.point("unit.evaluated")
-        self._check(polled)
+        polled.settle(scanned=True)
         faults.point("unit.checked")
         phases.done("check")
         known, plain = self.known, True
@@ -435,7 +439,7 @@ class Maintainer:
         built: set[str],
     ) -> None:
         faults.point("unit.evaluated")
-        self._check(polled, {*builder.described, *builder.forgotten, *builder.looked_at})
+        polled.settle({*builder.described, *builder.forgotten}, builder.looked_at, scanned=True)
         faults.point("unit.checked")
         phases.done("check")
         taken = built | {view.name for view in current if unit is not None}
@@ -453,11 +457,6 @@ class Maintainer:
         acknowledge(self.house, polled, positions, self._acknowledged)
         phases.done("acknowledge")
         self.worker.note_phases(self.worker.last_unit, phases.after_installing())
-
-    def _check(self, polled: Poll, described: Collection[RelationName] = ()) -> None:
-        """R2: the schemas are what they were before the snapshots. P2: what was read cannot be lost any more."""
-        polled.compare(described, scanned=True)
-        polled.make_durable()
 
     def _poisoned(
         self,

@@ -41,6 +41,8 @@ class Movement:
     waiting: dict[str, str]
     drifts: tuple[Drift, ...] = ()
     """What has to be accounted for before anything is built."""
+    held: frozenset[str] = frozenset()
+    """Views that are held and owe a build too, when they are let go."""
     deaf: tuple[str, ...] = field(default=())
     """Sources whose event triggers are gone: schema changes are found on polls only, as if there had been none."""
 
@@ -76,13 +78,18 @@ def find_movement(poll: Poll, known: Known) -> Movement:
         for relation in sorted(view.definition.relations):
             if relation.source not in poll.snapshots or view.name in again:
                 continue
-            record_of_relation = known.relations.get(relation)
-            expected = record_of_relation.fingerprint if record_of_relation else None
-            found = poll.snapshots[relation.source].fingerprints.get(relation)
-            if found != expected and not _explained(poll, view, relation):
-                again[view.name] = f"{_what_happened(relation, found)}; {READ_AGAIN}"
+            if _unexplained(poll, known, relation, view):
+                again[view.name] = f"{_what_happened(poll, known, relation)}; {READ_AGAIN}"
     again = {name: reason for name, reason in again.items() if name not in waiting}
-    return Movement(again, waiting, tuple(drifts), tuple(deaf))
+    held = frozenset(
+        name
+        for name, record in known.frozen.items()
+        if record.stored_state == "held"
+        and any(
+            relation.source in poll.snapshots and _unexplained(poll, known, relation) for relation in record.relations
+        )
+    )
+    return Movement(again, waiting, tuple(drifts), held, tuple(deaf))
 
 
 def _drift(source: str, snapshot: SourceSnapshot, record: SourceRecord, readers: list[LiveView]) -> Drift | None:
@@ -109,19 +116,33 @@ def _drift(source: str, snapshot: SourceSnapshot, record: SourceRecord, readers:
     return None
 
 
-def _what_happened(relation: RelationName, found: str | None) -> str:
+def _recorded(known: Known, relation: RelationName) -> str | None:
+    record = known.relations.get(relation)
+    return record.fingerprint if record is not None else None
+
+
+def _what_happened(poll: Poll, known: Known, relation: RelationName) -> str:
+    found = poll.snapshots[relation.source].fingerprints.get(relation)
     if found is not None and found.startswith(UNCAPTURED):
         return f"{relation} was not captured for a while: its triggers were dropped, disabled or changed"
+    if found is not None and (_recorded(known, relation) or "").startswith(found):
+        return (
+            f"rows of {relation} may have moved unseen: since it was read, a partition, parent or subscription has come"
+            f" or gone at source {relation.source}, or the server has crashed, and no event trigger tells more"
+        )
     return f"{relation} is not as it was, and no logged change explains it"
 
 
-def _explained(poll: Poll, view: LiveView, relation: RelationName) -> bool:
-    """Whether a logged schema change that the view has yet to see left the relation just as it is found (C5)."""
-    pending = any(
+def _unexplained(poll: Poll, known: Known, relation: RelationName, view: LiveView | None = None) -> bool:
+    """Whether the relation is not as it was, and no logged schema change that the view has yet to see left it just as
+    it is found (C5). Without a view: no logged change at all; the poll knows nothing of what held ones wait for."""
+    snapshot = poll.snapshots[relation.source]
+    if snapshot.agrees(relation, _recorded(known, relation)):
+        return False
+    pending = view is None or any(
         change.relation == relation
         for queued in poll.moving
         if queued.message.source == relation.source and not view.has(relation.source, queued.message.xid)
         for change in queued.message.schema_changes
     )
-    snapshot = poll.snapshots[relation.source]
-    return pending and snapshot.logged_fingerprints.get(relation) == snapshot.fingerprints.get(relation)
+    return not pending or snapshot.logged_fingerprints.get(relation) != snapshot.fingerprints.get(relation)

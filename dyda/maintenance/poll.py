@@ -63,7 +63,13 @@ class Poll:
         """The transactions of one source, in arrival order."""
         return self._xids.get(source, ())
 
-    def compare(self, others: Collection[RelationName] = (), *, scanned: bool = False) -> None:
+    def compare(
+        self,
+        others: Collection[RelationName] = (),
+        looked_at: Collection[RelationName] = (),
+        *,
+        scanned: bool = False,
+    ) -> None:
         """R2: the schemas of all that was read since the last comparison are what they were before the snapshots; with
         `scanned`, also of what Spark's tasks have read."""
         read = {
@@ -72,23 +78,31 @@ class Poll:
             | {name for name in others if name.source == source}
             for source, snapshot in self.snapshots.items()
         }
+        judged = {source: {name for name in looked_at if name.source == source} for source in self.snapshots}
 
         def compare(source: str) -> None:
             snapshot = self.snapshots[source]
-            snapshot.compare(read[source])
+            snapshot.compare(read[source], judged[source])
             if scanned:
                 snapshot.scanned.clear()
 
-        at_once(compare, [source for source, names in read.items() if names or self.snapshots[source].log_read])
+        concerned = [name for name in read if read[name] or judged[name] or self.snapshots[name].log_read]
+        at_once(compare, concerned)
 
     def make_durable(self) -> None:
         """P2: what the snapshots show cannot be lost any more. Once is enough, however many units they are for."""
         passing = [source for source, snapshot in self.snapshots.items() if not snapshot.durable]
         at_once(lambda source: self.snapshots[source].make_durable(self.marks.get(source)), passing)
 
-    def settle(self) -> None:
-        """All that the sources have to say about what was read so far: it is what it seems, and stays."""
-        self.compare()
+    def settle(
+        self,
+        others: Collection[RelationName] = (),
+        looked_at: Collection[RelationName] = (),
+        *,
+        scanned: bool = False,
+    ) -> None:
+        """All that the sources have to say about what was read so far: it is what it seems (`compare`), and stays."""
+        self.compare(others, looked_at, scanned=scanned)
         self.make_durable()
 
     @contextmanager

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from dyda.errors import BrokenUnit, DydaError, SourceUnreachable
+from dyda.errors import BrokenUnit, RelationRefused, UnknownRelation
 from dyda.house import House
 from dyda.maintenance.live import Known
 from dyda.maintenance.poll import Poll
@@ -100,22 +100,21 @@ class Present:
     def _unexplained(self, known: Relation) -> Relation | None:
         """No message tells what happened: the table under the name, or else the one that had it."""
         source = self.house.source(known.name.source)
+        place = (known.name.schema, known.name.table)
         try:
-            place = (known.name.schema, known.name.table)
             return source.describe([place])[place]
-        except SourceUnreachable:
-            raise
-        except DydaError as error:
+        except RelationRefused as error:
             self.refused[known.name] = error.what
-        return source.find([known.oid])[known.oid]
+            return None
+        except UnknownRelation:
+            moved = source.find([known.oid])[known.oid]
+            return None if moved is None else self._usable(known.name, moved)
 
     def _usable(self, name: RelationName, relation: Relation) -> Relation | None:
         """The relation, unless it has become something that cannot be captured exactly (rule C3)."""
         try:
             self.house.source(name.source).describe([(relation.name.schema, relation.name.table)])
-        except SourceUnreachable:
-            raise
-        except DydaError as error:
+        except (RelationRefused, UnknownRelation) as error:
             self.refused[name] = error.what
             return None
         return relation

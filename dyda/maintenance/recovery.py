@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 
 from dyda.errors import (
@@ -28,7 +28,7 @@ from dyda.maintenance.live import Known, Target
 from dyda.maintenance.poll import Poll
 from dyda.model.algebra import ViewDefinition
 from dyda.model.relation import Relation, RelationName
-from dyda.sources.catalog import UNCAPTURED
+from dyda.sources.catalog import look
 from dyda.warehouse import ViewChange, ViewRecord, Worker
 from vs import Broken, Rewritten, read_what_is_left
 
@@ -59,17 +59,19 @@ class Recovery:
         self._heard: dict[str, int] = {}
         """By view, the newest message about what it reads."""
 
-    def returning(self, polled: Poll, known: Known) -> dict[str, Target]:
-        """The broken views to build now."""
+    def returning(self, polled: Poll, known: Known, barred: Collection[str]) -> dict[str, Target]:
+        """The broken views to build now, those apart that are `barred` from what they read."""
         found = {}
         for name, record in known.frozen.items():
             if record.stored_state != "broken" or record.sql is None or (record.reason or "").startswith(REJECTED):
                 continue
-            why, uncomputable, _ = (record.reason or "").partition(UNCOMPUTABLE)
-            look = self._look(polled, record, bool(uncomputable))
-            if look is None or self._judged.get(name) == look:
+            if name in barred:
                 continue
-            self._judged[name] = look
+            why, uncomputable, _ = (record.reason or "").partition(UNCOMPUTABLE)
+            seen = self._look(polled, record, bool(uncomputable))
+            if seen is None or self._judged.get(name) == seen:
+                continue
+            self._judged[name] = seen
             described = cache(self.house.describe)
             numeric = self.house.project.settings.spark.numeric
             judgement = read_what_is_left(name, record.sql, described, known.defaults, numeric)
@@ -84,9 +86,9 @@ class Recovery:
         for change in changes:
             record = known.frozen.get(change.view)
             if record is not None and UNCOMPUTABLE in (change.reason or ""):
-                look = self._look(polled, record, True)
-                if look is not None:
-                    self._judged[record.name] = look
+                seen = self._look(polled, record, True)
+                if seen is not None:
+                    self._judged[record.name] = seen
 
     def _look(self, polled: Poll, record: ViewRecord, uncomputable: bool) -> Look | None:
         """What an attempt to build the view depends on: for one that waits for other rows these, too."""
@@ -141,7 +143,7 @@ class Recovery:
             try:
                 self.house.source(source).attach(found)
             except MissingRights as error:
-                raise MissingRights(error.what, error.remedy, source) from None
+                raise MissingRights(error.what, error.remedy, source, error.relations) from None
 
 
 def _look(polled: Poll, record: ViewRecord) -> Look | None:
@@ -150,7 +152,5 @@ def _look(polled: Poll, record: ViewRecord) -> Look | None:
     for name in sorted(record.relations):
         if name.source not in polled.snapshots:
             return None
-        found = polled.snapshots[name.source].fingerprints.get(name)
-        # Of a table that is not captured every fingerprint is new.
-        seen.append(UNCAPTURED if found is not None and found.startswith(UNCAPTURED) else found)
+        seen.append(look(polled.snapshots[name.source].fingerprints.get(name)))
     return tuple(seen)

@@ -130,7 +130,8 @@ class Access:
 
     def require(self, name: RelationName) -> Access:
         if self.why:
-            raise MissingRights(f"{name} is not read: {self.why}", "\n".join(self.missing), name.source)
+            what, remedy = f"{name} is not read: {self.why}", "\n".join(self.missing)
+            raise MissingRights(what, remedy, name.source, frozenset({str(name)}))
         return self
 
 

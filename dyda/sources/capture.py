@@ -20,7 +20,7 @@ from psycopg2 import sql
 from dyda.errors import Blocker, CaptureBlocked, MissingRights, SourceBusy, SourceInUse
 from dyda.model.relation import Relation
 from dyda.sources.access import ReaderRole, find_access, give_up_reader_role, grant_reading, install_reader
-from dyda.sources.catalog import UNCAPTURED, fingerprint, hierarchies, stand_under
+from dyda.sources.catalog import fingerprint, hierarchies, stand_under
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql
 from dyda.sources.ownership import (
     ADD_AS_SUPERUSER,
@@ -91,26 +91,34 @@ def attach(
             f"{names}: {role} may not add tables to capture, which is {owner}'s",
             ADD_AS_SUPERUSER.format(role=role),
             sessions.settings.name,
+            frozenset(str(relation.name) for relation in missing),
         ) from None
     _require_reading(sessions, wanted)
     for relation in wanted:
-        _patiently(sessions, partial(_watch, relation=relation), _Table(relation.oid), waiting)
-        for _ in range(10):  # without event triggers children may appear meanwhile
-            with sessions.transaction(FRESH, [relation.name]) as cursor:
-                cursor.execute(load_sql("uncaptured"), {"root": relation.oid})
-                missing, stale, blocked = cursor.fetchone()
-            if not missing and not stale and not blocked:
-                break
-            for relid in missing:
-                _patiently(sessions, partial(_capture, relid=relid, root=relation.oid), _Table(relid), waiting)
-            for relid in stale:
-                _patiently(sessions, partial(_release, relid=relid), _Table(relid, any_use=True), waiting)
-            for relid in blocked:
-                _patiently(sessions, partial(_suspend, relid=relid), _Table(relid, any_use=True), waiting)
-        _patiently(sessions, partial(_remember, relation=relation), _Table(relation.oid), waiting)
-        _patiently(sessions, partial(_let_read, relation=relation), _Table(relation.oid), waiting)
+        try:
+            _attach(sessions, relation, waiting)
+        except MissingRights as error:
+            raise MissingRights(error.what, error.remedy, error.source, frozenset({str(relation.name)})) from None
         attached(relation)
     _release_the_forgotten(sessions)
+
+
+def _attach(sessions: Sessions, relation: Relation, waiting: Waiting | None) -> None:
+    _patiently(sessions, partial(_watch, relation=relation), _Table(relation.oid), waiting)
+    for _ in range(10):  # without event triggers children may appear meanwhile
+        with sessions.transaction(FRESH, [relation.name]) as cursor:
+            cursor.execute(load_sql("uncaptured"), {"root": relation.oid})
+            missing, stale, blocked = cursor.fetchone()
+        if not missing and not stale and not blocked:
+            break
+        for relid in missing:
+            _patiently(sessions, partial(_capture, relid=relid, root=relation.oid), _Table(relid), waiting)
+        for relid in stale:
+            _patiently(sessions, partial(_release, relid=relid), _Table(relid, any_use=True), waiting)
+        for relid in blocked:
+            _patiently(sessions, partial(_suspend, relid=relid), _Table(relid, any_use=True), waiting)
+    _patiently(sessions, partial(_remember, relation=relation), _Table(relation.oid), waiting)
+    _patiently(sessions, partial(_let_read, relation=relation), _Table(relation.oid), waiting)
 
 
 def release(sessions: Sessions, relations: Iterable[Relation]) -> None:
@@ -183,7 +191,7 @@ def _not_in_place(sessions: Sessions, consumer: Consumer, relations: Sequence[Re
         if not state.attached or not consumer.is_meant(state.project):
             return None
         found = fingerprint(cursor, [relation.name for relation in relations])
-    captured = {printed.root for printed in found.values() if not printed.lasting.startswith(UNCAPTURED)}
+    captured = {printed.root for printed in found.values() if printed.captured}
     return [relation for relation in relations if relation.oid not in captured & state.watched.keys()]
 
 

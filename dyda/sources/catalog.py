@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +25,7 @@ __all__ = [
     "fingerprint",
     "fingerprint_tables",
     "hierarchies",
+    "look",
     "relations",
     "stand_under",
 ]
@@ -33,8 +33,9 @@ __all__ = [
 ABSENT = "absent"
 """The fingerprint of a name that leads to no relation."""
 UNCAPTURED = "uncaptured"
-"""How the fingerprint of a relation begins whose capture is not complete. It equals no other, not even itself taken
-again: nothing that read such a relation can be installed."""
+"""How a snapshot prints a relation whose capture is not complete. That equals no other, not even itself taken again:
+nothing that read such a relation can be installed."""
+
 
 KINDS = {
     "v": "a view",
@@ -78,7 +79,7 @@ class Hierarchy:
 class Fingerprint:
     """`lasting` must stay the same between units, `passing` while one unit reads. See sql/fingerprint.sql.
 
-    `name` is what the relation is called now.
+    `name` is what the relation is called now; `captured` whether all its tables have their triggers.
     """
 
     root: int | None
@@ -86,6 +87,13 @@ class Fingerprint:
     passing: str
     members: tuple[int, ...] = ()
     name: RelationName | None = None
+    captured: bool = True
+
+
+def look(printed: str | None) -> str | None:
+    """A fingerprint as one sees it who reads no rows: of a relation that is not captured, too, it stays the same until
+    the relation changes."""
+    return printed.rsplit(" ", 1)[0] if printed is not None and printed.startswith(UNCAPTURED) else printed
 
 
 def relations(cursor: Any) -> list[tuple[str, str]]:
@@ -218,9 +226,8 @@ def _prints(cursor: Any, source: str, oids: Collection[int]) -> dict[int, Finger
     for root, schema, namespace_xmin, table, members in trees:
         lasting = _hash([schema, *(parts[relid][0] for relid in members)])
         passing = _hash([namespace_xmin, *(parts[relid][1] for relid in members)])
-        if not all(parts[relid][2] for relid in members):
-            lasting = f"{UNCAPTURED} {uuid.uuid4().hex}"
-        found[root] = Fingerprint(root, lasting, passing, tuple(members), RelationName(source, schema, table))
+        captured = all(parts[relid][2] for relid in members)
+        found[root] = Fingerprint(root, lasting, passing, tuple(members), RelationName(source, schema, table), captured)
     return found
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dyda.errors import DydaError, RelationRefused, SourceUnreachable, UnknownRelation
+from dyda.model.relation import Relation
 from dyda.sources import catalog
 from dyda.sources.access import Access, ReaderRole, find_access, quoted
 from dyda.sources.connection import FRESH, Sessions
@@ -13,7 +14,7 @@ from dyda.sources.ownership import ADD_AS_SUPERUSER, CaptureRole, installed_by_a
 from dyda.sources.settings import Consumer, Finding, SourceSettings
 from dyda.sources.state import CaptureState, read_state
 
-__all__ = ["check", "grants"]
+__all__ = ["check", "grants", "obstacles"]
 
 READING = (
     "dyda.state(), dyda.entries(pg_snapshot), dyda.schema_entries(pg_snapshot), dyda.changed_relations(),"
@@ -53,16 +54,21 @@ def check(
                 findings.append(Finding("error", f"PostgreSQL {version} is too old", "Use PostgreSQL 14 or later."))
             state, rights = _dyda_rights(cursor, role, database, consumer, owner_known)
             findings += rights
-            unreadable: dict[Access, list[str]] = {}
-            for schema, table in tables:
-                findings += _table(cursor, sessions.settings, state, role, schema, table, unreadable)
-            for access, names in unreadable.items():  # once for all: a role can be created only once
-                findings.append(Finding("error", f"{', '.join(names)}: {access.why}", "\n".join(access.missing)))
+            findings += _tables(cursor, sessions.settings, state, role, tables)
     except SourceUnreachable as error:
         findings.append(Finding("error", error.what, error.remedy))
     except DydaError as error:
         findings.append(Finding("error", error.what, error.remedy))
     return findings
+
+
+def obstacles(sessions: Sessions, schema: str, table: str) -> list[Finding]:
+    """What keeps one table from being read or captured as it is now, nothing else."""
+    with sessions.transaction(FRESH) as cursor:
+        cursor.execute("SELECT current_user")
+        (role,) = cursor.fetchone()
+        findings = _tables(cursor, sessions.settings, read_state(cursor), role, [(schema, table)], planned=False)
+    return [finding for finding in findings if finding.level == "error"]
 
 
 def _dyda_rights(
@@ -80,7 +86,7 @@ def _dyda_rights(
             return None, [Finding("error", "the role may not create schema dyda", grant)]
         found = [Finding("ok", "capture is not attached yet; the role may attach it")]
         if not superuser:
-            found.append(_no_events())
+            found += _no_events(cursor)
         return None, found + _owner(cursor, role, database)
     reader = ReaderRole.find(cursor).there
     cursor.execute("SELECT has_schema_privilege('dyda', 'USAGE')")
@@ -106,7 +112,7 @@ def _dyda_rights(
         ]
     found = [Finding("ok", f"capture is attached, {len(state.watched)} relations watched")]
     if not state.event_triggers:
-        found.append(_no_events())
+        found += _no_events(cursor)
     return state, found + _owner(cursor, role, database)
 
 
@@ -152,12 +158,40 @@ def _owner(cursor: Any, role: str, database: str) -> list[Finding]:
     return [Finding("warning", what, remedy)]
 
 
-def _no_events() -> Finding:
-    return Finding(
-        "warning",
-        "no event triggers: schema changes are found by comparing the catalog on every poll",
-        "Run `dyda apply` once as a superuser to have them noticed in their own transaction.",
-    )
+def _no_events(cursor: Any) -> list[Finding]:
+    found = [
+        Finding(
+            "warning",
+            "no event triggers: schema changes are found by comparing the catalog on every poll",
+            "Run `dyda apply` once as a superuser to have them noticed in their own transaction. Until then, what comes"
+            " and goes between two polls (a partition, a parent, a subscription, a crash of the server) shows in"
+            " PostgreSQL's statistics some seconds later, and every view of this source is then rebuilt.",
+        )
+    ]
+    cursor.execute("SELECT current_setting('track_counts')::boolean")
+    if not cursor.fetchone()[0]:
+        what = "track_counts is off: what comes and goes between two polls leaves no trace, so that rows may be wrong"
+        found.append(Finding("error", what, "ALTER SYSTEM SET track_counts = on; SELECT pg_reload_conf();"))
+    return found
+
+
+def _tables(
+    cursor: Any,
+    settings: SourceSettings,
+    state: CaptureState | None,
+    role: str,
+    tables: Sequence[tuple[str, str]],
+    *,
+    planned: bool = True,
+) -> list[Finding]:
+    """`planned`: as it will be once this role has attached them."""
+    unreadable: dict[Access, list[str]] = {}
+    findings: list[Finding] = []
+    for schema, table in tables:
+        findings += _table(cursor, settings, state, role, schema, table, unreadable, planned)
+    for access, names in unreadable.items():  # once for all: a role can be created only once
+        findings.append(Finding("error", f"{', '.join(names)}: {access.why}", "\n".join(access.missing)))
+    return findings
 
 
 def _table(
@@ -168,43 +202,28 @@ def _table(
     schema: str,
     table: str,
     unreadable: dict[Access, list[str]],
+    planned: bool,
 ) -> list[Finding]:
     try:
         relation = catalog.describe(cursor, settings.name, [(schema, table)])[(schema, table)]
     except (UnknownRelation, RelationRefused) as error:
         return [Finding("error", error.what, error.remedy)]
-    findings = []
-    shown = f"{quoted(schema)}.{quoted(table)}"
+    fingerprint = catalog.fingerprint(cursor, [relation.name])[relation.name]
+    captured = fingerprint.captured
     cursor.execute(
-        "SELECT has_schema_privilege(c.relnamespace, 'USAGE'), has_table_privilege(c.oid, 'SELECT'),"
-        " pg_has_role(c.relowner, 'USAGE'), pg_get_userbyid(c.relowner),"
-        " (c.relrowsecurity AND NOT (SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user)"
-        "  AND (c.relforcerowsecurity OR NOT pg_has_role(c.relowner, 'USAGE')))"
-        " FROM pg_class c WHERE c.oid = %s",
+        "SELECT pg_has_role(c.relowner, 'USAGE'), pg_get_userbyid(c.relowner) FROM pg_class c WHERE c.oid = %s",
         (relation.oid,),
     )
-    usage, select, owns, owner, restricted = cursor.fetchone()
+    owns, owner = cursor.fetchone()
     installer = installed_by_another(cursor)
-    fingerprint = catalog.fingerprint(cursor, [relation.name])[relation.name]
-    captured = not fingerprint.lasting.startswith(catalog.UNCAPTURED)
     new = not captured or (state is not None and relation.oid not in state.watched)
-    access = find_access(cursor, settings, fingerprint.members, planned=True, new=new)
-    if not usage:
-        grant = f"GRANT USAGE ON SCHEMA {quoted(schema)} TO {quoted(role)};"
-        findings.append(Finding("error", f"{relation.name}: the role may not use its schema", grant))
-    if not select:
-        grant = f"GRANT SELECT ON TABLE {shown} TO {quoted(role)};"
-        findings.append(Finding("error", f"{relation.name}: the role may not read it", grant))
+    access = find_access(cursor, settings, fingerprint.members, planned=planned, new=planned and new)
     if access.why:
         unreadable.setdefault(access, []).append(str(relation.name))
-    elif restricted and not access.through_reader:
-        findings.append(
-            Finding(
-                "error",
-                f"{relation.name}: row-level security would hide rows from the role",
-                f"ALTER ROLE {quoted(role)} BYPASSRLS;",
-            )
-        )
+    as_itself = not access.why and not access.through_reader
+    # The reader role has its own rights on the parts, also on those that come later.
+    read = fingerprint.members if as_itself else (relation.oid,) if planned else ()
+    findings = _reading(cursor, relation, role, read, row_security=as_itself)
     if new and installer is not None:
         findings.append(
             Finding(
@@ -221,3 +240,36 @@ def _table(
     if not findings and not access.why:
         findings.append(Finding("ok", f"{relation.name}: readable, {'captured' if captured else 'not captured yet'}"))
     return findings
+
+
+def _reading(
+    cursor: Any, relation: Relation, role: str, members: Sequence[int], *, row_security: bool
+) -> list[Finding]:
+    """What keeps the role from reading all rows. The tables that a relation consists of are read one by one."""
+    cursor.execute(
+        "SELECT c.oid, n.nspname, c.relname,"
+        " has_schema_privilege(n.oid, 'USAGE'), has_table_privilege(c.oid, 'SELECT'),"
+        " (c.relrowsecurity AND NOT (SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user)"
+        "  AND (c.relforcerowsecurity OR NOT pg_has_role(c.relowner, 'USAGE')))"
+        " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY (%s::oid[])"
+        " ORDER BY c.oid <> %s, c.oid",
+        (list(members), relation.oid),
+    )
+    found: dict[str, Finding] = {}
+    for oid, schema, table, usage, select, restricted in cursor.fetchall():
+        part, of = (
+            ("it", "") if oid == relation.oid else (f"its part {schema}.{table}", f" of its part {schema}.{table}")
+        )
+        wrong = []
+        if not usage:
+            wrong.append((f"the role may not use schema {schema}", f"GRANT USAGE ON SCHEMA {quoted(schema)}"))
+        if not select:
+            wrong.append((f"the role may not read {part}", f"GRANT SELECT ON TABLE {quoted(schema)}.{quoted(table)}"))
+        for what, grant in wrong:
+            remedy = f"{grant} TO {quoted(role)};"
+            found.setdefault(remedy, Finding("error", f"{relation.name}: {what}", remedy))
+        if restricted and row_security:
+            what = f"{relation.name}: row-level security would hide rows{of} from the role"
+            remedy = f"ALTER ROLE {quoted(role)} BYPASSRLS;"
+            found.setdefault(remedy, Finding("error", what, remedy))
+    return list(found.values())

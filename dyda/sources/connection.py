@@ -173,7 +173,8 @@ def translated(source: str, relations: Iterable[object], sqlstate: str | None, w
         return SourceBusy(source, why)
     if code == "42501":
         statement = "ALTER ROLE … BYPASSRLS" if "row-level security" in why else "statement"
-        return MissingRights(f"source {source}: {why}", f"`dyda sources check` prints the {statement} to run.", source)
+        remedy = f"`dyda sources check` prints the {statement} to run."
+        return MissingRights(f"source {source}: {why}", remedy, source, frozenset(map(str, relations)))
     return SourceUnreachable(source, why)
 
 

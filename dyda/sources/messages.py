@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, UpdateMessage
@@ -11,7 +11,7 @@ from dyda.sources.ordering import transactions_in_order
 from dyda.sources.schema_log import SchemaEntry
 from dyda.sources.transactions import Transaction
 
-__all__ = ["Names", "read_messages"]
+__all__ = ["Names", "concerned", "read_messages"]
 
 
 @dataclass
@@ -122,3 +122,18 @@ def _told(names: Names, root: int, op: str, inserted: int, deleted: int, image: 
     if op == "T":
         return [Truncation(name) for name in names.of(root)]
     return [DataUpdate(name, inserted, deleted) for name in names.of(root)]
+
+
+def concerned(entries: Iterable[tuple[str, int, str, str]], names: Names) -> frozenset[RelationName]:
+    """The relations that these schema changes and truncations are about: (xid, root, op, image), by transaction."""
+    last: str | None = None
+    found: set[RelationName] = set()
+    for xid, root, op, image in entries:
+        if xid != last:
+            names.next_transaction()
+            last = xid
+        if op == "S":
+            found |= {change.relation for change in names.told_by(SchemaEntry.read(root, image))}
+        else:
+            found.update(names.of(root))
+    return frozenset(found)

@@ -10,7 +10,7 @@ from dyda.errors import SourceBusy
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.sources import capture, catalog
-from dyda.sources.check import check, grants
+from dyda.sources.check import check, grants, obstacles
 from dyda.sources.connection import FRESH, WRITING, Sessions
 from dyda.sources.received import Received
 from dyda.sources.settings import Consumer, Finding, SourceSettings
@@ -82,6 +82,10 @@ class PostgresSource:
         """Reach, rights and capture, each with the statement that helps. Without the warehouse nobody knows whether
         capture is this project's."""
         return check(self._sessions, self.consumer, list(tables), owner_known=owner_known)
+
+    def obstacles(self, name: RelationName) -> list[Finding]:
+        """What keeps one relation from being read or captured, each with the statement that helps."""
+        return obstacles(self._sessions, name.schema, name.table)
 
     def grants(self, role: str, relations: Iterable[tuple[str, str]] = ()) -> str:
         """The statements that let `role` read and acknowledge after someone else attached."""

@@ -88,6 +88,8 @@ class SchemaEntry:
         steps += _rewriting(told["rewritten"], any(isinstance(step, ChangeType) for step in steps))
         if told["repaired"]:
             steps.append(Rewrite("disables its capture, so that rows may have moved unseen"))
+        if told["command"].endswith(" SUBSCRIPTION"):
+            steps.append(Rewrite("makes it the target of a subscription or ends that, which moves rows unseen"))
         if told["unseen"]:
             steps.append(Rewrite("comes after a change that was not logged"))
         rest = [what for what in after["rest"] if before["rest"].get(what) != after["rest"][what]]

@@ -27,19 +27,18 @@ from dyda.model.message import UpdateMessage
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.rows import copy_out
-from dyda.sources import catalog
+from dyda.sources import catalog, trace
 from dyda.sources.access import Accesses
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, translate
 from dyda.sources.images import delivered_names, read_images
 from dyda.sources.locks import TableLocks
-from dyda.sources.messages import Names, read_messages
+from dyda.sources.messages import Names, concerned, read_messages
 from dyda.sources.ordering import Look
 from dyda.sources.questions import distinct_keys, lookup_query, page_queries, pieces, with_few_rights
 from dyda.sources.reader import ScanPartition
 from dyda.sources.received import Received
-from dyda.sources.schema_log import SchemaEntry
 from dyda.sources.settings import SourceIdentity
-from dyda.sources.state import CaptureState, read_state
+from dyda.sources.state import CaptureState, read_state, schema_changed
 
 __all__ = ["SourceSnapshot"]
 
@@ -102,6 +101,7 @@ class SourceSnapshot:
                 cursor.execute("SELECT pg_current_snapshot()::text")
                 (fingerprinted,) = cursor.fetchone()
                 before = read_state(cursor)
+                self._trace = None if before.event_triggers else trace.read_trace(cursor)
                 names = sorted({*self._relations, *before.watched_names(self.source)})
                 self._before = catalog.fingerprint(cursor, names, self._oids)
                 seen = {found.root for name, found in self._before.items() if found.name == name}
@@ -119,7 +119,7 @@ class SourceSnapshot:
                     position, self._exported, *clocks, _ = cursor.fetchone()
                 with self._sessions.transaction(FRESH) as cursor:
                     after = read_state(cursor)
-                    changed = after.attached and attempt < PATIENCE and _schema_changed(cursor, fingerprinted)
+                    changed = after.attached and attempt < PATIENCE and schema_changed(cursor, fingerprinted)
             except BaseException:
                 self._sessions.give_back(holder)
                 raise
@@ -169,6 +169,16 @@ class SourceSnapshot:
                 found[name] = catalog.ABSENT  # nothing is there, and the caller knows no more than the name
         return found
 
+    def kept(self, name: RelationName) -> str | None:
+        """What to remember of a relation, for `agrees`."""
+        found = self._before.get(name)
+        return None if found is None else trace.kept(self._lasting(found), self._trace)
+
+    def agrees(self, name: RelationName, recorded: str | None) -> bool:
+        """Whether the relation is as it was when `recorded` was kept, as far as its fingerprint and the trace tell."""
+        found = self._before.get(name)
+        return recorded is None if found is None else trace.agrees(recorded, self._lasting(found), self._trace)
+
     @property
     def held(self) -> bool:
         """Whether the snapshot is still open."""
@@ -211,8 +221,8 @@ class SourceSnapshot:
 
     def _lasting(self, found: catalog.Fingerprint) -> str:
         """A relation that capture has not been told of is uncaptured, whatever triggers it has."""
-        if found.root is not None and found.root not in self._state.watched:
-            return f"{catalog.UNCAPTURED} {uuid.uuid4().hex}"
+        if not found.captured or (found.root is not None and found.root not in self._state.watched):
+            return f"{catalog.UNCAPTURED} {found.lasting} {uuid.uuid4().hex}"
         return found.lasting
 
     # ---------------------------------------------------------------- the log
@@ -246,19 +256,7 @@ class SourceSnapshot:
                 "SELECT xid, root, op::text, image FROM dyda.schema_entries(%s::pg_snapshot) ORDER BY xid, seq",
                 (str(self.position),),
             )
-            rows = cursor.fetchall()
-        last: str | None = None
-        names = self._names()
-        told: set[RelationName] = set()
-        for xid, root, op, image in rows:
-            if xid != last:
-                names.next_transaction()
-                last = xid
-            if op == "S":
-                told |= {change.relation for change in names.told_by(SchemaEntry.read(root, image))}
-            else:
-                told.update(names.of(root))
-        return frozenset(told)
+            return concerned(cursor.fetchall(), self._names())
 
     def changes(
         self,
@@ -395,15 +393,15 @@ class SourceSnapshot:
 
     # ---------------------------------------------------------------- before installing
 
-    def compare(self, read: Collection[RelationName]) -> None:
-        """The schemas of what was read are what they were before the snapshot, or the unit is broken (R2).
-
-        DDL that commits after this is harmless, so it is asked as soon as the last of them has been read.
-        """
-        names = {name for name in read if name in self._before}
+    def compare(self, read: Collection[RelationName], looked_at: Collection[RelationName] = ()) -> None:
+        """The schemas of what was read are what they were before the snapshot, or the unit is broken (R2). So are those
+        of what was only looked at, which need not be captured. DDL that commits after this is harmless, so it is asked
+        as soon as the last of them has been read."""
+        names = {name for name in (*read, *looked_at) if name in self._before}
         after = self.fingerprint_again(names) if names or self.log_read else {}
         before = self.fingerprints
         moved = {name for name in read if after.get(name) != before.get(name)}
+        moved |= {name for name in looked_at if catalog.look(after.get(name)) != catalog.look(before.get(name))}
         if moved:
             raise BrokenUnit(self.source, frozenset(map(str, moved)), "the schema moved while it was being read")
         self.unchecked -= names
@@ -493,8 +491,3 @@ class SourceSnapshot:
     @property
     def _under_snapshot(self) -> str:
         return f"{FRESH}; SET TRANSACTION SNAPSHOT '{self._exported}'; SET LOCAL statement_timeout = 0"
-
-
-def _schema_changed(cursor: Any, since: str) -> bool:
-    cursor.execute("SELECT dyda.schema_changed(%s::pg_snapshot)", (since,))
-    return bool(cursor.fetchone()[0])

@@ -9,7 +9,7 @@ from typing import Any
 from dyda.model.relation import RelationName
 from dyda.sources.settings import SourceIdentity
 
-__all__ = ["CaptureState", "is_complete", "read_state"]
+__all__ = ["CaptureState", "is_complete", "read_state", "schema_changed"]
 
 
 @dataclass(frozen=True)
@@ -90,3 +90,9 @@ def read_state(cursor: Any) -> CaptureState:
     watched = {root: (schema, table) for root, schema, table in relations}
     identity = SourceIdentity(system, timeline)
     return CaptureState(True, identity, project, gap, unsettled, events, order, log_file, frozenset(marks), watched)
+
+
+def schema_changed(cursor: Any, since: str) -> bool:
+    """Whether the log has a schema change by a transaction that the snapshot `since` does not show."""
+    cursor.execute("SELECT dyda.schema_changed(%s::pg_snapshot)", (since,))
+    return bool(cursor.fetchone()[0])

@@ -2,7 +2,7 @@
 DO $do$
 BEGIN
     IF EXISTS (SELECT FROM pg_event_trigger
-               WHERE evtname = 'dyda_command_ended' AND 'ALTER INDEX' <> ALL (coalesce(evttags, '{}'))) THEN
+               WHERE evtname = 'dyda_command_ended' AND 'ALTER SUBSCRIPTION' <> ALL (coalesce(evttags, '{}'))) THEN
         DROP EVENT TRIGGER dyda_command_ended;  -- an older DyDa's
     END IF;
     IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'dyda_command_ended') THEN
@@ -11,7 +11,8 @@ BEGIN
                          'ALTER FOREIGN TABLE', 'IMPORT FOREIGN SCHEMA', 'ALTER TYPE', 'ALTER DOMAIN', 'CREATE SCHEMA',
                          'ALTER SCHEMA', 'CREATE VIEW', 'ALTER VIEW', 'CREATE MATERIALIZED VIEW',
                          'ALTER MATERIALIZED VIEW', 'CREATE SEQUENCE', 'ALTER SEQUENCE',
-                         'ALTER INDEX')  -- which renames tables too
+                         'ALTER INDEX',  -- which renames tables too
+                         'CREATE SUBSCRIPTION', 'ALTER SUBSCRIPTION', 'DROP SUBSCRIPTION')
             EXECUTE FUNCTION dyda.command_ended();
     END IF;
     IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'dyda_object_dropped') THEN

@@ -87,10 +87,19 @@ BEGIN
         INTO classes, made, types, schemas FROM pg_event_trigger_ddl_commands() c
         WHERE c.object_identity IS DISTINCT FROM 'dyda' AND (c.schema_name IS DISTINCT FROM 'dyda'
               OR EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.objid AND t.tgname = 'dyda_truncate'));  -- moved there
-        IF classes || types || schemas = '{}' THEN
+        IF classes || types || schemas = '{}' AND TG_TAG NOT LIKE '%SUBSCRIPTION' THEN
             RETURN;
         END IF;
         IF dyda.is_resting() THEN
+            RETURN;
+        END IF;
+        IF TG_TAG LIKE '%SUBSCRIPTION' THEN  -- which does not say whose rows it brings
+            FOR found IN
+                SELECT DISTINCT dyda.root_of(t.tgrelid, t.tgargs) AS root FROM pg_trigger t
+                WHERE t.tgfoid = 'dyda.capture()'::regprocedure ORDER BY root
+            LOOP
+                PERFORM dyda.observe(found.root, TG_TAG, NULL, NULL);
+            END LOOP;
             RETURN;
         END IF;
         above := classes;

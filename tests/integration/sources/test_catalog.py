@@ -177,8 +177,10 @@ def _quoted(name: str) -> str:
 
 
 def test_a_role_with_select_and_our_functions_is_enough(ground: Ground, role: Callable[[], Any]) -> None:
-    """`check` prints each missing GRANT; after they are executed one by one, everything works."""
-    ground.run("CREATE SCHEMA shop", "CREATE TABLE shop.t (a int)", "INSERT INTO shop.t VALUES (1)")
+    """`check` prints each missing GRANT, of partitions too, which are read one by one; once they are given, everything
+    works."""
+    ground.run("CREATE SCHEMA shop", "CREATE TABLE shop.t (a int) PARTITION BY LIST (a)")
+    ground.run("CREATE TABLE shop.t1 PARTITION OF shop.t DEFAULT", "INSERT INTO shop.t VALUES (1)")
     (relation,) = ground.watch("t", schema="shop")
     name, reader = role()
     with pytest.raises(MissingRights):

@@ -1,0 +1,93 @@
+"""Relations that the source's role may not read (any more). Only the views that read them wait, and say why.
+
+A right that is taken away shows when somebody reads: a REVOKE, row-level security, another owner. The rows stay what
+they were, and everything else goes on. Every so often the source is asked whether the right is back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+
+from dyda.errors import DydaError, MissingRights
+from dyda.house import House
+from dyda.maintenance.live import Known
+from dyda.model.relation import RelationName
+from dyda.warehouse import Worker
+
+__all__ = ["Barred"]
+
+PAUSE = 2.0
+
+
+@dataclass
+class _Bar:
+    why: str
+    until: float
+
+
+class Barred:
+    """Which relations cannot be read now; made anew with the process, which soon finds out."""
+
+    def __init__(self, house: House, worker: Worker, log: Callable[[str], None]) -> None:
+        self._house = house
+        self._worker = worker
+        self._log = log
+        self._bars: dict[RelationName, _Bar] = {}
+
+    def add(self, error: MissingRights, known: Known) -> bool:
+        """Whether the error is news about relations of the catalog; otherwise it concerns the source, or whoever asked
+        for such a relation although it is barred."""
+        found = [name for name in known.relations if str(name) in error.relations and name not in self._bars]
+        for name in found:
+            why: str | None = None
+            with suppress(DydaError):  # whatever stands in the way of asking shows at the next poll
+                why = self._obstacles(name)
+            why = why or error.in_one_line
+            self._log(f"views over {name} wait: {why}")
+            self._bars[name] = _Bar(why, time.monotonic() + PAUSE)
+        return bool(found)
+
+    def waiting(self, known: Known, reachable: Collection[str], written: Callable[[], None]) -> dict[str, str]:
+        """The views, broken ones included, that read what is barred now, and why it is. Those that are maintained say
+        so from now on, or no longer; `written` is called if that is news to the catalog."""
+        for name, bar in list(self._bars.items()):
+            if bar.until > time.monotonic() or name.source not in reachable:
+                continue
+            why = self._obstacles(name)
+            if why is None:
+                del self._bars[name]
+                self._log(f"views over {name} go on: the right is back")
+            else:
+                self._bars[name] = _Bar(why, time.monotonic() + PAUSE)
+        records = [*(view.record for view in known.views.values()), *known.frozen.values()]
+        found = {
+            record.name: next(self._bars[name].why for name in record.relations if name in self._bars)
+            for record in records
+            if self._bars.keys() & set(record.relations)
+        }
+        if self._tell(known, found):
+            written()
+        return found
+
+    def _tell(self, known: Known, waiting: dict[str, str]) -> bool:
+        news = {
+            view.name: waiting.get(view.name)
+            for view in known.views.values()
+            if view.record.reason != waiting.get(view.name)
+            and (view.name in waiting or view.record.stored_state == "live")
+        }
+        for name, why in news.items():
+            self._worker.set_state(name, known.views[name].record.stored_state, why)
+        return bool(news)
+
+    def _obstacles(self, name: RelationName) -> str | None:
+        """In words, with the statements that help; None if there is nothing in the way."""
+        found = self._house.source(name.source).obstacles(name)
+        return " ".join(f"{one.what}. {_advice(one.remedy)}" for one in found) or None
+
+
+def _advice(remedy: str) -> str:
+    return f"Run at the source: {remedy}" if remedy.endswith(";") else remedy
