@@ -121,7 +121,7 @@ def render_sum(
         condition, *later = asked.later
         rest = _Rest(tuple(later), asked.items, asked.side)
         columns = ", ".join([*names.of(rest), "n", *tag])
-        sums.setdefault(rest, []).append(f"SELECT {columns} FROM ({added}) WHERE ({condition.rendered(names.value)})")
+        sums.setdefault(rest, []).append(f"SELECT {columns} FROM ({added}) x WHERE ({condition.rendered(names.value)})")
     return " UNION ALL ".join(
         _selected(rest, _added_up(rest, queries, names, tag, kinds), typed[rest.items], names, tag)
         for rest, queries in sums.items()
@@ -159,7 +159,7 @@ def _term(evaluation: Evaluation, sources: Mapping[str, str], rest: _Rest, names
     columns += [f"{block.carried(ref).output} AS {names.text(ref)}" for ref in rest.passed]
     now = "".join(f" AND ({block.render(one)})" for one in remaining if one not in rest.later)
     listed = ", ".join([*columns, *counts(evaluation)])
-    return f"SELECT {listed} FROM ({query}) WHERE {evaluation.counting.kept}{now}"
+    return f"SELECT {listed} FROM ({query}) x WHERE {evaluation.counting.kept}{now}"
 
 
 def _added_up(

@@ -232,6 +232,7 @@ def render(evaluation: Evaluation, sources: Mapping[str, str], types: Sequence[s
 
     `sources` gives, per alias, a query that delivers the frame's columns. `types` are the Spark types of the select
     items as Spark's analysis gives them. Frames of a `few` rows are handed to every task instead of being shuffled.
+    Every query in FROM has an alias: Spark reads `FROM (…) WHERE (true)` as a table called `where`.
     """
     block = evaluation.block
     query, remaining = joined(evaluation, sources, few)
@@ -241,7 +242,7 @@ def render(evaluation: Evaluation, sources: Mapping[str, str], types: Sequence[s
         outputs.append(f"'{evaluation.side}' AS c{len(block.items) + 1}")
     outputs += counts(evaluation)
     conditions = "".join(f" AND ({block.render(conjunct)})" for conjunct in remaining)
-    return f"SELECT {', '.join(outputs)} FROM ({query}) WHERE {counting.kept}{conditions}"
+    return f"SELECT {', '.join(outputs)} FROM ({query}) x WHERE {counting.kept}{conditions}"
 
 
 def counts(evaluation: Evaluation) -> list[str]:
@@ -277,7 +278,7 @@ def joined(
         if not query:
             where = f" WHERE {conditions}" if conditions else ""
             numbers = f"{occurrence.old} AS o, {occurrence.new} AS n"
-            query = f"SELECT {''.join(f'{c}, ' for c in columns)}{numbers} FROM ({source}){where}"
+            query = f"SELECT {''.join(f'{c}, ' for c in columns)}{numbers} FROM ({source}) x{where}"
             continue
         join = f"JOIN ({source}) y ON {conditions}" if conditions else f"CROSS JOIN ({source}) y"
         one, other = (part.format(occurrence.old, occurrence.new) for part in evaluation.counting.product)
@@ -312,7 +313,7 @@ def render_combined(
         number: " AND ".join(f"({one.block.render(conjunct)})" for conjunct in one.block.conjuncts) or "TRUE"
         for number, (one, _) in evaluations.items()
     }
-    return f"SELECT {', '.join(outputs)} FROM ({source}) WHERE {_of_its_own(conditions)}"
+    return f"SELECT {', '.join(outputs)} FROM ({source}) x WHERE {_of_its_own(conditions)}"
 
 
 def _of_its_own(texts: Mapping[int, str]) -> str:

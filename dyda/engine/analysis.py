@@ -88,7 +88,8 @@ def _query(block: JoinBlock) -> str:
         f" AS c{index + 1}"
         for index, item in enumerate(block.items)
     )
-    frames = " CROSS JOIN ".join(f"({_empty(occurrence)})" for occurrence in block.occurrences)
+    # With an alias: without one, Spark reads `(…) WHERE (true)` as a table called `where` with a column called `true`.
+    frames = " CROSS JOIN ".join(f"({_empty(one)}) f{place}" for place, one in enumerate(block.occurrences))
     where = " AND ".join(f"({block.render(conjunct)})" for conjunct in block.conjuncts) or "true"
     return f"SELECT {items} FROM {frames} WHERE {where}"
 

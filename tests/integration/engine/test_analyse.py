@@ -62,6 +62,13 @@ def test_what_cannot_be_maintained_is_refused_with_a_reason(engine: Engine, item
     assert "v0_" not in str(caught.value), "frame names are ours, not the user's"
 
 
+@pytest.mark.parametrize("condition", ["true", "false", "1 = 1", "r.i > 0 AND true", "r.o"])
+def test_a_condition_of_one_word_is_no_column_list_of_a_table_called_where(engine: Engine, condition: str) -> None:
+    table = relation("s.r", {"i": "integer", "o": "boolean"})
+    block = engine.block(view("v", {"r": table, "q": R}, [condition], {"o": "r.i + q.i"}))
+    assert engine.types(block) == [OutputType("o", "int", "integer", False)]
+
+
 def test_null_alone_is_refused_but_has_the_type_of_what_stands_beside_it(engine: Engine) -> None:
     blocks = [engine.block(view("v", {"r": R}, [], {"o": item})) for item in ("NULL", "r.i", "r.i + 1L")]
     assert engine.types(blocks[0]) == [OutputType("o", "void", "text", False)]

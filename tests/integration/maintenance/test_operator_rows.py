@@ -42,6 +42,18 @@ OPERATORS = {
     ),
     "unmatched_by_where": "SELECT r.id FROM one.r r LEFT JOIN two.s s ON r.k = s.k WHERE s.id IS NULL",
     "left_join_of_itself": "SELECT x.id, y.id AS other FROM one.r x LEFT JOIN one.r y ON x.k = y.k AND x.id < y.id",
+    # Conditions that are one word, or read no column at all
+    "left_join_on_true": "SELECT r.id, s.id AS sid FROM one.r r LEFT JOIN two.s s ON true",
+    "left_join_on_false": "SELECT r.id, s.id AS sid FROM one.r r LEFT JOIN two.s s ON false",
+    "full_join_on_true": "SELECT r.id, s.id AS sid FROM one.r r FULL JOIN two.s s ON true WHERE true",
+    "join_on_true": "SELECT r.id, s.id AS sid FROM one.r r INNER JOIN two.s s ON true WHERE r.k = 1",
+    "join_on_one_is_one": "SELECT r.id, s.id AS sid FROM one.r r JOIN two.s s ON 1 = 1 WHERE s.k = r.k",
+    "where_true": "SELECT r.id FROM one.r r WHERE true",
+    "where_false": "SELECT r.id, s.t FROM one.r r JOIN two.s s ON r.k = s.k WHERE false",
+    "where_boolean": "SELECT r.id FROM one.r r WHERE r.b",
+    "where_only_boolean": "SELECT r.b FROM one.r r WHERE r.b",
+    "count_where_false": "SELECT count(*) AS n FROM one.r r WHERE false",
+    "not_exists_true": "SELECT r.id FROM one.r r WHERE NOT EXISTS (SELECT 1 FROM two.s s WHERE true)",
     # Semi and anti joins
     "exists": "SELECT r.id, r.t FROM one.r r WHERE EXISTS (SELECT 1 FROM two.s s WHERE s.k = r.k)",
     "not_exists": "SELECT r.id, r.t FROM one.r r WHERE NOT EXISTS (SELECT 1 FROM two.s s WHERE s.k = r.k)",
@@ -203,6 +215,8 @@ SCRIPT: list[tuple[str, list[tuple[str, str]]]] = [
     ("the last rows of the preserved side go", [("one", "DELETE FROM r")]),
 ]
 
+NEVER_MOVES = ("where_false", "count_where_false")
+
 ALL = {name: (text, text) for name, text in OPERATORS.items()} | IN_POSTGRES
 
 
@@ -253,4 +267,4 @@ def test_operator(played: dict[str, list[State]], name: str) -> None:
         extent, expected = state.extent, state.expected
         assert extent == expected, f"{state.told}: extra {extent - expected}, missing {expected - extent}"
     different = [one.expected != other.expected for one, other in pairwise(states)]
-    assert sum(different) >= 4, "the script tells nothing about this operator"
+    assert sum(different) >= 4 or name in NEVER_MOVES, "the script tells nothing about this operator"
