@@ -120,7 +120,7 @@ class _Moving:
         self._read_images([block for block in (self.build.block, self.query, self.complement) if block is not None])
 
     def _read_images(self, blocks: list[JoinBlock]) -> None:
-        """Only where something lies between the view and the snapshot: an older image may lack a new column."""
+        """Only where something lies between the view and the snapshot: reading a log has its price."""
         refresh = self.builder.refresh
         read = {refresh.known_as.get(name, name) for block in blocks for name in block.relations}
         queue = self.builder.poll.queue

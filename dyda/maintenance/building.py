@@ -255,8 +255,7 @@ class Builder:
 
     def _lies_beyond(self, positions: Mapping[str, Position], definition: ViewDefinition) -> bool:
         """Whether the snapshots show rows of this view that `positions` leave out. Otherwise no image is needed, and
-        none is read: it may be older than a column that the view reads. The queue speaks of relations by the names
-        that the poll was opened with."""
+        none is read. The queue speaks of relations by the names that the poll was opened with."""
         read = {self.refresh.known_as.get(name, name) for name in definition.relations}
         return any(
             not positions[queued.message.source].includes(queued.message.xid)

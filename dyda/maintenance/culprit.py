@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from dyda.errors import DydaError, EvaluationFailed, ValueDoesNotFit
-from dyda.maintenance.refresh import XID, Refresh
+from dyda.maintenance.refresh import Refresh
 from dyda.model.bag import COUNT
 from dyda.model.relation import Relation, RelationName
+from dyda.sources.images import LACKS, XID
 from scheduler import Unit
 
 __all__ = ["culprit"]
@@ -71,7 +72,7 @@ def _rows_of(unit: Unit, relations: Sequence[Relation], tables: Sequence[pa.Tabl
 
 
 def _shown(table: pa.Table, number: int) -> str:
-    names = [name for name in table.column_names if name not in (XID, COUNT)]
+    names = [name for name in table.column_names if name not in (LACKS, XID, COUNT)]
     values = [f"{name} = {_value(table.column(name)[number].as_py())}" for name in names[:SHOWN_COLUMNS]]
     return ", ".join(values) + (f" and {len(names) - SHOWN_COLUMNS} more" if len(names) > SHOWN_COLUMNS else "")
 

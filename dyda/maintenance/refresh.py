@@ -9,6 +9,7 @@ the lookups use (paper 000, Section 5.6; paper 003, Section 5.1 infers the same 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack, contextmanager
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dyda import faults
-from dyda.errors import EvaluationFailed, WarehouseUnreachable
+from dyda.errors import BrokenUnit, EvaluationFailed, WarehouseUnreachable
 from dyda.house import House
 from dyda.maintenance.at_once import WORKERS, at_once
 from dyda.maintenance.live import LiveView
@@ -33,6 +34,7 @@ from dyda.model.relation import Relation, RelationName
 from dyda.model.state import State
 from dyda.sources import ScanPartition
 from dyda.sources.connection import translated
+from dyda.sources.images import LACKS, XID
 from dyda.sources.reader import ReadFailed, read_partition
 from dyda.warehouse import Staging, hold_warehouse
 from vm import (
@@ -57,8 +59,6 @@ from vm import (
 )
 
 __all__ = ["Refresh", "Stagings", "scanning"]
-
-XID = "#xid"
 
 EarlyCheck = Callable[[Collection[RelationName]], None]
 
@@ -106,7 +106,9 @@ class Refresh:
         """By relation, columns and transactions, what was selected of which images: views mostly stand alike."""
 
     def read_images(self, blocks: Iterable[JoinBlock]) -> None:
-        """Fetch the row images of every relation these views read, with all the columns any of them needs."""
+        """Fetch the row images of every relation these views read, with all the columns any of them needs.
+
+        An image may be older or younger than one of these columns: that matters once somebody computes from it."""
         touched = set().union(*{queued.message.relations for queued in self.poll.queue})
         wanted: dict[str, dict[RelationName, dict[str, None]]] = {}
         meant: dict[RelationName, Relation] = {}
@@ -123,7 +125,7 @@ class Refresh:
             relations = wanted[source]
             asked = {self.known_as.get(name, name): list(columns) for name, columns in relations.items()}
             tables = {self.known_as.get(name, name): meant[name] for name in relations}
-            images = self.poll.snapshots[source].changes(asked, self.poll.after.get(source), tables)
+            images = self.poll.snapshots[source].changes(asked, self.poll.after.get(source), tables, partial=True)
             return {meant[name]: images[self.known_as.get(name, name)] for name in relations}
 
         for images in at_once(read, wanted):
@@ -131,7 +133,7 @@ class Refresh:
 
     @property
     def images(self) -> dict[Relation, pa.Table]:
-        """The images read so far, by the relation as its reader knows it, with `#xid` and `#count`."""
+        """The images read so far, by the relation as its reader knows it, with `##lacks`, `#xid` and `#count`."""
         return dict(self._images)
 
     def over(self, images: Mapping[Relation, pa.Table]) -> Refresh:
@@ -145,7 +147,7 @@ class Refresh:
 
     def _read_columns(self, relation: Relation) -> list[str]:
         images = self._images.get(relation)
-        return [] if images is None else [name for name in images.column_names if name not in (XID, COUNT)]
+        return [] if images is None else [name for name in images.column_names if name not in (LACKS, XID, COUNT)]
 
     def changes(
         self, views: Sequence[LiveView], run: Sequence[Mapping[str, Collection[int]]], phase: Callable[[str], None]
@@ -379,6 +381,7 @@ class Refresh:
         values = pa.array(xids, pa.int64())
         whole = len(xids) == len(self._transactions(occurrence.relation))
         kept = images if whole else images.filter(pc.is_in(images.column(XID), value_set=values))
+        self._require_whole(occurrence, kept)
         rows = kept.select([*occurrence.columns, COUNT])
         if tags is not None:
             each = pa.array([tags[xid] for xid in xids], pa.int64())
@@ -387,6 +390,16 @@ class Refresh:
         selected = Bag(rows).consolidate()
         self._selected[key] = images, selected
         return selected
+
+    def _require_whole(self, occurrence: Occurrence, images: pa.Table) -> None:
+        """What a row had in a column that its table did not have yet, or no more, nobody knows: nothing is computed
+        from it."""
+        lacking = {name for text in pc.unique(images.column(LACKS)).to_pylist() if text for name in json.loads(text)}
+        needed = [name for name in occurrence.columns if name in lacking]
+        if needed:
+            name = occurrence.relation.name
+            relations = frozenset({str(self.known_as.get(name, name))})
+            raise BrokenUnit(name.source, relations, f"a logged row does not have {', '.join(needed)}")
 
     def _transactions(self, relation: Relation) -> list[int]:
         """Whose images of the relation were read; asked for by every view."""

@@ -88,13 +88,21 @@ class Running:
         """Per occurrence, what is ours and what the rows as read have too much. A state is read as it was before the
         unit: what our change adds to it is what it lacks."""
         ours, beyond = dict(self.deltas(block)), dict(self.pending(block))
-        for occurrence in block.occurrences:
-            number = state_number(occurrence.relation)
-            if number is not None and number in self.delivered:
-                columns = list(occurrence.columns)
-                change = _changes(self.delivered[number], columns, tagged=self.tagged)
-                ours[occurrence.alias], beyond[occurrence.alias] = change, -change.select(columns)
+        for alias, change in self._moved_states(block).items():
+            ours[alias], beyond[alias] = change, -change.select(list(block.by_alias[alias].columns))
         return {alias: bag.consolidate() for alias, bag in ours.items()}, beyond
+
+    def moves(self, block: JoinBlock) -> bool:
+        """Whether anything of ours changes what the block reads; what is pending is not looked at."""
+        ours = {**self.deltas(block), **self._moved_states(block)}
+        return any(len(bag.consolidate()) for bag in ours.values())
+
+    def _moved_states(self, block: JoinBlock) -> dict[str, Bag]:
+        return {
+            occurrence.alias: _changes(self.delivered[number], list(occurrence.columns), tagged=self.tagged)
+            for occurrence in block.occurrences
+            if (number := state_number(occurrence.relation)) is not None and number in self.delivered
+        }
 
     def result(self, tag: int = 1) -> ViewDelta:
         """What transaction `tag` of the run does."""
@@ -150,7 +158,7 @@ class Stepping:
         changed: dict[Hashable, list[tuple[Running, Step, Term]]] = {}
         for view, step in steps:
             for term in step.terms:
-                if any(len(bag) for bag in view.inputs(term.block)[0].values()):
+                if view.moves(term.block):
                     way, standing = course(term.plan), view.standing(term.block)
                     shared = None if way is None or standing is None else (way, standing)
                     changed.setdefault(shared or object(), []).append((view, step, term))

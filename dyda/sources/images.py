@@ -18,10 +18,13 @@ import pyarrow.compute as pc
 from dyda.errors import BrokenUnit
 from dyda.rows import parse_rows
 
-__all__ = ["XID", "delivered_names", "joined_bytes", "places_of", "read_images", "stops"]
+__all__ = ["LACKS", "XID", "delivered_names", "joined_bytes", "places_of", "read_images", "stops"]
 
 XID = "#xid"
 COUNT = "#count"
+LACKS = "##lacks"
+"""The columns, as they are delivered, that the table did not have when the image was taken; NULL if it had them all.
+Their values there are unknown, whatever is delivered in their place."""
 
 CHUNK = 256 * 2**20
 """Bytes of image text that are parsed at once."""
@@ -33,9 +36,13 @@ def delivered_names(columns: Sequence[str]) -> list[str]:
 
 
 def read_images(
-    source: str, entries: pa.Table, wanted: Mapping[int, tuple[str, Sequence[str], Mapping[str, int]]]
+    source: str,
+    entries: pa.Table,
+    wanted: Mapping[int, tuple[str, Sequence[str], Mapping[str, int]]],
+    *,
+    partial: bool = False,
 ) -> dict[int, pa.Table]:
-    """The images of each watched relation, in log order.
+    """The images of each watched relation, in log order; those that lack a column only if `partial`, with LACKS.
 
     `entries` has seq, xid, op, root, shape, image as text, ordered by (xid, seq). `wanted` gives for each watched
     relation (by oid) its shown name, the columns asked for and the number of every column it has.
@@ -55,13 +62,13 @@ def read_images(
         pieces = []
         for shape in pc.unique(own.column("shape")).to_pylist():
             alike = own.filter(pc.equal(own.column("shape"), shape))
-            pieces.append(_parse(source, shown, alike, places_of(shape), columns, numbers))
-        names = [*delivered_names(columns), XID, COUNT]
+            pieces.append(_parse(source, shown, alike, places_of(shape), columns, numbers, partial=partial))
+        names = [*delivered_names(columns), *([LACKS] if partial else []), XID, COUNT]
         if not pieces:
-            kinds = [pa.string()] * len(columns) + [pa.int64(), pa.int64()]
+            kinds = [pa.string()] * (len(names) - 2) + [pa.int64(), pa.int64()]
             found[root] = pa.Table.from_arrays([pa.array([], kind) for kind in kinds], names=names)
             continue
-        places = [f"c{place}" for place in range(len(columns))] + ["xid", "count", "seq"]
+        places = [f"c{place}" for place in range(len(names) - 2)] + ["xid", "count", "seq"]
         table = pa.concat_tables([piece.rename_columns(places) for piece in pieces])
         table = table.take(pc.sort_indices(table.column("seq"))).drop_columns(["seq"])
         found[root] = table.rename_columns(names)
@@ -86,15 +93,20 @@ def _parse(
     places: Sequence[int],
     columns: Sequence[str],
     numbers: Mapping[str, int],
+    *,
+    partial: bool,
 ) -> pa.Table:
-    """The wanted columns of images that all have one shape, then xid, count and seq."""
-    try:
-        at = [places.index(numbers[name]) for name in columns]
-    except (KeyError, ValueError):
-        raise BrokenUnit(source, frozenset({shown}), "a logged row does not have the columns it should have") from None
+    """The wanted columns of images that all have one shape, then what they lack if `partial`, xid, count and seq."""
+    at = [places.index(numbers[name]) if numbers.get(name) in places else None for name in columns]
+    lacking = [name for name, place in zip(delivered_names(columns), at, strict=True) if place is None]
+    if lacking and not partial:
+        raise BrokenUnit(source, frozenset({shown}), f"a logged row does not have {', '.join(lacking)}")
     rows = _split(entries.column("image"), len(places))
     counts = pc.if_else(pc.equal(entries.column("op"), "I"), pa.scalar(1, pa.int64()), pa.scalar(-1, pa.int64()))
-    arrays = [rows.column(place) for place in at]
+    unknown = pa.nulls(len(entries), pa.string())
+    arrays = [unknown if place is None else rows.column(place) for place in at]
+    if partial:
+        arrays.append(pa.repeat(pa.scalar(json.dumps(lacking)), len(entries)) if lacking else unknown)
     arrays += [pc.cast(entries.column("xid"), pa.int64()), counts, pc.cast(entries.column("seq"), pa.int64())]
     return pa.Table.from_arrays(arrays, names=[f"p{place}" for place in range(len(arrays))])
 

@@ -264,26 +264,26 @@ class SourceSnapshot:
         after: Position | None,
         known: Mapping[RelationName, Relation] | None = None,
         xids: Collection[int] | None = None,
+        *,
+        partial: bool = False,
     ) -> dict[RelationName, pa.Table]:
         """The row images visible here and not in `after`: the wanted columns, then #xid and #count, in log order.
 
         Columns are found by number. `known` are the relations as the caller knows them: the table is the one meant
         there, also if another stands under its name, and columns are called what they are called there. `xids` leaves
-        out all other transactions, whose images may lack a wanted column.
+        out all other transactions. An image without a wanted column breaks the unit; if `partial`, ##lacks tells of it.
         """
         roots = {}
         for name, columns in wanted.items():
-            if known is not None and name in known:
-                root: int | None = known[name].oid
-            else:
-                root = self._oids[name] if name in self._oids else self._known(name).root
+            root: int | None = known[name].oid if known is not None and name in known else self._oids.get(name)
+            if root is None:
+                root = self._known(name).root
             if root is None:
                 raise BrokenUnit(self.source, frozenset({str(name)}), "a relation is gone")
             roots[name] = (root, columns)
         described = {relation.oid: relation for name, relation in (known or {}).items() if name in roots}
         numbers = self._numbers({root for root, _ in roots.values()} - described.keys())
-        for oid, relation in described.items():
-            numbers[oid] = {c.name: c.number for c in relation.columns if c.generated != "v"}
+        numbers |= {o: {c.name: c.number for c in r.columns if c.generated != "v"} for o, r in described.items()}
         asked = {root: (str(name), columns, numbers.get(root, {})) for name, (root, columns) in roots.items()}
         if self._state.attached:
             query = sql.SQL(
@@ -300,7 +300,7 @@ class SourceSnapshot:
                 entries = copy_out(cursor, query.as_string(cursor), ["seq", "xid", "op", "root", "shape", "image"])
         else:
             entries = pa.table({n: pa.array([], pa.string()) for n in ("seq", "xid", "op", "root", "shape", "image")})
-        images = read_images(self.source, entries, asked)
+        images = read_images(self.source, entries, asked, partial=partial)
         return {name: images[root] for name, (root, _) in roots.items()}
 
     def _numbers(self, roots: Collection[int]) -> dict[int, dict[str, int]]:
