@@ -52,6 +52,10 @@ FURTHER = [
     "SELECT k, count(*) AS n FROM (SELECT coalesce(c.name, 'none') AS k FROM crm.customer c) GROUP BY k",
     "SELECT count(DISTINCT c.age) AS a, count(c.age) AS b, sum(c.age) FILTER (WHERE c.id > 1) AS d,"
     " min(c.name) AS e FROM crm.customer c WHERE c.age < 99",
+    "SELECT f.name, s.row FROM booking.flight_res f LEFT JOIN booking.seat s ON true WHERE true AND f.age > 18",
+    "SELECT f.name, s.row FROM booking.flight_res f JOIN booking.seat s ON 1 = 1 WHERE (true)",
+    "SELECT f.name, s.row FROM booking.flight_res f FULL JOIN booking.seat s ON false",
+    "SELECT count(*) AS n FROM (SELECT c.name FROM crm.customer c WHERE false) d WHERE true",
 ]
 
 
