@@ -71,7 +71,7 @@ def attach(
     """
     wanted = list(relations)
     with contextlib.suppress(MissingRights), sessions.transaction(FRESH) as cursor:
-        consumer.refuse_rival(read_state(cursor).project)  # also at a standby, where nothing can be installed
+        consumer.refuse_rival(read_state(cursor, consumer).project)  # also at a standby, where nothing can be installed
     try:
         _strip_a_copy(sessions, consumer)
         _install(sessions, consumer)
@@ -135,14 +135,14 @@ def release(sessions: Sessions, relations: Iterable[Relation]) -> None:
                 cursor.execute(f"DELETE FROM dyda.{table} WHERE root = %s", (relation.oid,))
 
 
-def stand_back(sessions: Sessions, schema: str, table: str) -> None:
+def stand_back(sessions: Sessions, consumer: Consumer, schema: str, table: str) -> None:
     """Let go of the tables above a foreign one, whose statements fail if their rows are to be captured.
 
     Event triggers do that in the transaction that brings the foreign table; where there are none, it is done here.
     """
     with sessions.transaction(FRESH) as cursor:
         (root,) = stand_under(cursor, [(schema, table)])
-        if root is None or root not in read_state(cursor).watched:
+        if root is None or root not in read_state(cursor, consumer).watched:
             return
         cursor.execute(load_sql("uncaptured"), {"root": root})
         *_, blocked = cursor.fetchone()
@@ -153,7 +153,7 @@ def stand_back(sessions: Sessions, schema: str, table: str) -> None:
 def detach(sessions: Sessions, consumer: Consumer) -> None:
     """Remove everything: triggers first, so that no writer meets a log that is being dropped."""
     with sessions.transaction(FRESH) as cursor:
-        state = read_state(cursor)
+        state = read_state(cursor, consumer)
         cursor.execute(load_sql("leftovers"))
         events, tables = cursor.fetchone()
     consumer.refuse_rival(state.project)
@@ -186,7 +186,7 @@ def _let_read(cursor: Any, relation: Relation) -> None:
 def _not_in_place(sessions: Sessions, consumer: Consumer, relations: Sequence[Relation]) -> list[Relation] | None:
     """Those that are not captured for this project, as far as a role can tell that may only read; None: nothing is."""
     with sessions.transaction(FRESH) as cursor:
-        state = read_state(cursor)
+        state = read_state(cursor, consumer)
         consumer.refuse_rival(state.project)
         if not state.attached or not consumer.is_meant(state.project):
             return None

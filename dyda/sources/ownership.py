@@ -14,6 +14,7 @@ event triggers' functions would not do: who owns the tables that they write, or 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,7 @@ __all__ = [
     "give_to_capture_role",
     "installed_by_another",
     "refuse_strangers",
+    "refuse_traps",
     "revocations",
     "who_can_replace",
 ]
@@ -130,7 +132,28 @@ def refuse_strangers(cursor: Any, consumer: Consumer) -> None:
         " AND NOT r.rolsuper AND r.oid IS DISTINCT FROM %s::oid AND (%s OR NOT pg_has_role(r.oid, 'USAGE'))",
         (list(owners), trusted, role.superuser),
     )
-    strangers = [name for (name,) in cursor.fetchall()]
+    _refuse([name for (name,) in cursor.fetchall()], cursor, consumer)
+
+
+def refuse_traps(cursor: Any, consumer: Consumer) -> None:
+    """Before a superuser calls a function of schema dyda: the same, in one question, for it is asked at every poll.
+
+    Others have few rights to lose, and may not see whose project it is.
+    """
+    if cursor.connection.get_parameter_status("is_superuser") == "off":
+        return
+    cursor.execute(
+        f"SELECT DISTINCT r.rolname FROM ({load_sql('ownership')}) AS found (what, owner)"
+        " JOIN pg_roles r ON r.oid = found.owner JOIN pg_roles me ON me.rolname = current_user AND me.rolsuper"
+        " JOIN pg_database d ON d.datname = current_database()"
+        " WHERE NOT r.rolsuper AND (r.rolname <> %(prefix)s || d.oid OR r.rolcanlogin OR EXISTS ("
+        " SELECT FROM pg_roles m WHERE m.rolcanlogin AND NOT m.rolsuper AND pg_has_role(m.oid, r.oid, 'MEMBER')))",
+        {"owner": 0, "relations": list(RELATIONS), "functions": [*FUNCTIONS, *ATTACHING], "prefix": PREFIX},
+    )
+    _refuse([name for (name,) in cursor.fetchall()], cursor, consumer)
+
+
+def _refuse(strangers: list[str], cursor: Any, consumer: Consumer) -> None:
     if strangers and not _is_ours(cursor, consumer):
         raise SourceInUse(
             f"source {consumer.source}: schema dyda is there already and belongs to {', '.join(strangers)}",
@@ -244,7 +267,11 @@ def _elsewhere(cursor: Any, owner: int | None, functions: Iterable[str]) -> list
 
 
 def _is_ours(cursor: Any, consumer: Consumer) -> bool:
-    """Whether the consumer there is this project. Only a table is read: a view would run what its owner wants."""
+    """Whether the consumer there is this project.
+
+    Only a table is read: a view would run what its owner wants. And not by a query: to plan one runs what he has put
+    into an index.
+    """
     cursor.execute("SELECT FROM pg_class WHERE oid = to_regclass('dyda.consumer') AND relkind = 'r'")
     if cursor.fetchone() is None:
         return False
@@ -252,5 +279,6 @@ def _is_ours(cursor: Any, consumer: Consumer) -> bool:
     cursor.execute("SELECT FROM pg_class WHERE oid = to_regclass('dyda.consumer') AND relkind = 'r'")
     if cursor.fetchone() is None:
         return False
-    cursor.execute("SELECT project FROM dyda.consumer")
-    return [consumer.is_of_project(found) for (found,) in cursor.fetchall()] == [True]
+    projects = io.StringIO()
+    cursor.copy_expert("COPY dyda.consumer (project) TO STDOUT", projects)
+    return [consumer.is_of_project(found) for found in projects.getvalue().splitlines()] == [True]

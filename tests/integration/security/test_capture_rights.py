@@ -273,6 +273,52 @@ def test_a_schema_that_somebody_else_has_prepared_is_not_used(
     assert owners(ground) == before
 
 
+SPRUNG = "IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN PERFORM pg_advisory_lock(4711); END IF;"
+"""Leaves a trace, also in a transaction that only reads, if a superuser runs it."""
+
+
+@pytest.mark.parametrize("way", ["attach", "check", "detach", "open", "obstacles"])
+@pytest.mark.parametrize(
+    "traps",
+    [
+        [
+            "CREATE OR REPLACE FUNCTION dyda.standing(OUT at_home boolean, OUT marks text[]) LANGUAGE plpgsql"
+            f" SECURITY INVOKER AS $$ BEGIN {SPRUNG} at_home := true; marks := '{{}}'; END $$"
+        ],
+        [
+            "CREATE FUNCTION dyda.trap(int) RETURNS int LANGUAGE plpgsql IMMUTABLE"
+            f" AS $$ BEGIN {SPRUNG} RETURN 1; END $$",
+            "CREATE INDEX trap ON dyda.consumer ((dyda.trap(1)))",
+        ],
+    ],
+    ids=["function", "index"],
+)
+def test_a_superuser_runs_nothing_of_a_schema_that_somebody_else_has_completed(
+    ground: Ground, role: Callable[[str], Role], traps: list[str], way: str
+) -> None:
+    """It looks attached. Whoever asks its functions whose it is, asks with a superuser's rights."""
+    stranger = role("stranger")
+    ((database,),) = ground.run("SELECT quote_ident(current_database())")
+    ground.run(f"GRANT CREATE ON DATABASE {database} TO {stranger.quoted}", "CREATE TABLE t (a int)")
+    theirs = PostgresSource(SourceSettings("crm", stranger.url), "22222222-2222-2222-2222-222222222222")
+    theirs.attach([])
+    theirs.close()
+    ground.run(*traps, connection=stranger.connect())
+    (relation,) = ground.source.describe([("public", "t")]).values()
+    ways: dict[str, Callable[[], object]] = {
+        "attach": lambda: ground.source.attach([relation]),
+        "detach": ground.source.detach,
+        "open": lambda: ground.source.open([relation.name]),
+        "obstacles": lambda: ground.source.obstacles(relation.name),
+    }
+    if way == "check":
+        assert any("belongs to stranger" in finding.what for finding in ground.source.check([("public", "t")]))
+    else:
+        with pytest.raises(SourceInUse, match="belongs to stranger"):
+            ways[way]()
+    assert ground.run("SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711") == []
+
+
 def test_a_superuser_takes_over_what_a_plain_role_of_the_project_attached(
     ground: Ground, role: Callable[[str], Role]
 ) -> None:
