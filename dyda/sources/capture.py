@@ -26,6 +26,7 @@ from dyda.sources.ownership import (
     ADD_AS_SUPERUSER,
     drop_capture_role,
     give_to_capture_role,
+    give_what_is_new,
     installed_by_another,
     refuse_strangers,
 )
@@ -259,6 +260,7 @@ def _install(sessions: Sessions, consumer: Consumer) -> None:
             cursor.execute(_shared(name, signature))
         for part in ("observing", "events", "guarding", "reading"):
             cursor.execute(load_sql(part))
+        give_what_is_new(cursor, sessions.settings.name)
     with contextlib.suppress(MissingRights, SourceBusy):
         _patiently(sessions, partial(_install_reader, source=sessions.settings.name))
     # At a source that an older DyDa attached, writers may keep the log from changing hands: next time, then.
@@ -271,7 +273,7 @@ def _install(sessions: Sessions, consumer: Consumer) -> None:
 def _give_away(cursor: Any, source: str) -> None:
     """For a moment only: a writer that waits for the log leaves a gap."""
     cursor.execute("SET LOCAL lock_timeout = '5ms'")
-    give_to_capture_role(cursor, source)
+    give_to_capture_role(cursor, source, last=True)
 
 
 def _install_reader(cursor: Any, source: str) -> None:

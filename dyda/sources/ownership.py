@@ -31,6 +31,7 @@ __all__ = [
     "CaptureRole",
     "drop_capture_role",
     "give_to_capture_role",
+    "give_what_is_new",
     "installed_by_another",
     "refuse_strangers",
     "refuse_traps",
@@ -98,22 +99,36 @@ class CaptureRole:
         return self.oid is not None and self.mine and not self.login and not (self.superuser and self.members)
 
 
-def give_to_capture_role(cursor: Any, source: str) -> None:
-    """Everything of capture's to the role without login. Locks nothing where it has all of it already."""
+def give_what_is_new(cursor: Any, source: str) -> None:
+    """Where capture has its role already, it could not use what a newer DyDa brings and another role has made."""
+    role = CaptureRole.find(cursor)
+    if role.usable and not any(what.startswith("TABLE ") for what, _ in _elsewhere(cursor, role.oid, ())):
+        give_to_capture_role(cursor, source)
+
+
+def give_to_capture_role(cursor: Any, source: str, *, last: bool = False) -> None:
+    """Everything of capture's to the role without login. Locks nothing where it has all of it already.
+
+    `last`: the transaction ends with it. Writers wait for what is locked, and their statements fail where even the
+    counter of gaps is: so all of that goes in one message, with the COMMIT, and the counter comes last.
+    """
     role = CaptureRole.find(cursor)
     try:
         if role.oid is None and role.may_create:
             _create(cursor, role)
             role = CaptureRole.find(cursor)
-        if role.usable:
-            # The schema first: who is given something in it must be allowed to create there.
-            for what, _ in sorted(_elsewhere(cursor, role.oid, FUNCTIONS), key=lambda found: found[0] != "SCHEMA dyda"):
-                cursor.execute(sql.SQL("ALTER {} OWNER TO {}").format(sql.SQL(what), sql.Identifier(role.name)))
+        given: list[str] = []
         if role.superuser:
             attaching = [found for found in _elsewhere(cursor, 0, ATTACHING) if found[0].startswith("FUNCTION ")]
-            _take(cursor, attaching if role.usable else _elsewhere(cursor, 0, (*FUNCTIONS, *ATTACHING)))
+            _give(cursor, _lesser(cursor, attaching), sql.SQL("CURRENT_USER"))
+            given = _lesser(cursor, _elsewhere(cursor, 0, FUNCTIONS))
         if role.usable or role.superuser:
             _let_it_attach(cursor, role)
+        if role.usable:
+            given = [what for what, _ in _elsewhere(cursor, role.oid, FUNCTIONS)]
+        # The schema first: who is given something in it must be allowed to create there.
+        given.sort(key=lambda what: (what != "SCHEMA dyda", what == "SEQUENCE dyda.gap"))
+        _give(cursor, given, sql.Identifier(role.name) if role.usable else sql.SQL("CURRENT_USER"), last)
     except (psycopg2.errors.UndefinedObject, psycopg2.errors.DuplicateObject, psycopg2.errors.UniqueViolation):
         raise SourceBusy(source, f"role {role.name} came or went this very moment") from None
 
@@ -219,13 +234,18 @@ def _create(cursor: Any, role: CaptureRole) -> None:
         cursor.execute(sql.SQL("GRANT {} TO CURRENT_USER" + options).format(name))
 
 
-def _take(cursor: Any, found: Iterable[tuple[str, int]]) -> None:
-    """A superuser runs these himself, or lets them run with his rights: nobody of lesser rights may replace them."""
+def _lesser(cursor: Any, found: Iterable[tuple[str, int]]) -> list[str]:
+    """What is not a superuser's. A superuser runs it himself, or lets it run with his rights: nobody of lesser rights
+    may replace it."""
     cursor.execute("SELECT r.oid FROM pg_roles r WHERE r.rolsuper")
     superusers = {oid for (oid,) in cursor.fetchall()}
-    for what, owner in found:
-        if owner not in superusers:
-            cursor.execute(sql.SQL("ALTER {} OWNER TO CURRENT_USER").format(sql.SQL(what)))
+    return [what for what, owner in found if owner not in superusers]
+
+
+def _give(cursor: Any, given: Iterable[str], owner: sql.Composable, last: bool = False) -> None:
+    statements = [sql.SQL("ALTER {} OWNER TO {}").format(sql.SQL(what), owner) for what in given]
+    if statements:
+        cursor.execute(sql.SQL("; ").join([*statements, sql.SQL("COMMIT")] if last else statements))
 
 
 def _let_it_attach(cursor: Any, role: CaptureRole) -> None:
