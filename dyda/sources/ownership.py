@@ -22,7 +22,7 @@ from typing import Any
 import psycopg2
 from psycopg2 import sql
 
-from dyda.errors import SourceBusy, SourceInUse
+from dyda.errors import SchemaTaken, SourceBusy
 from dyda.sources.connection import load_sql
 from dyda.sources.settings import Consumer
 
@@ -170,10 +170,7 @@ def refuse_traps(cursor: Any, consumer: Consumer) -> None:
 
 def _refuse(strangers: list[str], cursor: Any, consumer: Consumer) -> None:
     if strangers and not _is_ours(cursor, consumer):
-        raise SourceInUse(
-            f"source {consumer.source}: schema dyda is there already and belongs to {', '.join(strangers)}",
-            "Ask whose it is. If nobody needs it: DROP SCHEMA dyda CASCADE",
-        )
+        raise SchemaTaken(consumer.source, strangers)
 
 
 def who_can_replace(cursor: Any) -> tuple[str, ...]:

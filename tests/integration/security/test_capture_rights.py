@@ -11,7 +11,7 @@ from typing import Any
 import psycopg2
 import pytest
 
-from dyda.errors import SourceInUse
+from dyda.errors import SchemaTaken, SourceInUse
 from dyda.sources import PostgresSource, SourceSettings, connection
 from dyda.sources.check import grants
 from dyda.sources.ownership import ATTACHING, FUNCTIONS, RELATIONS
@@ -318,7 +318,7 @@ def test_a_superuser_runs_nothing_of_a_schema_that_somebody_else_has_completed(
     if way == "check":
         assert any("belongs to stranger" in finding.what for finding in ground.source.check([("public", "t")]))
     else:
-        with pytest.raises(SourceInUse, match="belongs to stranger"):
+        with pytest.raises(SchemaTaken, match="belongs to stranger"):
             ways[way]()
     assert ground.run("SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711") == []
 
