@@ -6,7 +6,7 @@ The command line prints `str(error)` and exits with `error.exit_code`; it never 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "RelationRefused",
     "RequestFailed",
     "SameDatabase",
+    "SchemaTaken",
     "SourceBusy",
     "SourceInUse",
     "SourceUnreachable",
@@ -252,6 +253,18 @@ class MissingRights(DydaError):
 
 class SourceInUse(DydaError):
     """Another project consumes this source's log (C7)."""
+
+
+class SchemaTaken(SourceInUse, SourceUnreachable):
+    """Schema dyda of a source is somebody's who may have laid traps in it. Views that do not need the source go on."""
+
+    def __init__(self, source: str, owners: Iterable[str]) -> None:
+        DydaError.__init__(
+            self,
+            f"source {source}: schema dyda is there already and belongs to {', '.join(owners)}",
+            "Ask whose it is. If nobody needs it: DROP SCHEMA dyda CASCADE",
+        )
+        self.source = source
 
 
 class WarehouseUnreachable(DydaError):

@@ -27,8 +27,8 @@ from dyda.errors import DydaError, MissingRights, SourceBusy
 from dyda.model.relation import Relation, RelationName
 from dyda.sources import catalog
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql
-from dyda.sources.ownership import MADE, revocations
-from dyda.sources.settings import SourceSettings
+from dyda.sources.ownership import MADE, refuse_traps, revocations
+from dyda.sources.settings import Consumer, SourceSettings
 
 __all__ = [
     "Access",
@@ -181,8 +181,9 @@ class Accesses:
     What is missing is prepared, if the session may: a table may have come to its place since it was attached.
     """
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, consumer: Consumer) -> None:
         self._sessions = sessions
+        self._consumer = consumer
         self._found: dict[int, Access] = {}
 
     def to(self, relation: Relation, tables: Sequence[int]) -> Access:
@@ -190,6 +191,7 @@ class Accesses:
             found = self._ask(relation.name, tables)
             if found.why:
                 with contextlib.suppress(DydaError), self._sessions.transaction(WRITING) as cursor:
+                    refuse_traps(cursor, self._consumer)
                     if not _attached_by_this_version(cursor):
                         cursor.execute(load_sql("readable"))
                     install_reader(cursor, relation.name.source)

@@ -26,6 +26,7 @@ from dyda.sources.ownership import (
     ADD_AS_SUPERUSER,
     drop_capture_role,
     give_to_capture_role,
+    give_what_is_new,
     installed_by_another,
     refuse_strangers,
 )
@@ -71,7 +72,7 @@ def attach(
     """
     wanted = list(relations)
     with contextlib.suppress(MissingRights), sessions.transaction(FRESH) as cursor:
-        consumer.refuse_rival(read_state(cursor).project)  # also at a standby, where nothing can be installed
+        consumer.refuse_rival(read_state(cursor, consumer).project)  # also at a standby, where nothing can be installed
     try:
         _strip_a_copy(sessions, consumer)
         _install(sessions, consumer)
@@ -135,14 +136,14 @@ def release(sessions: Sessions, relations: Iterable[Relation]) -> None:
                 cursor.execute(f"DELETE FROM dyda.{table} WHERE root = %s", (relation.oid,))
 
 
-def stand_back(sessions: Sessions, schema: str, table: str) -> None:
+def stand_back(sessions: Sessions, consumer: Consumer, schema: str, table: str) -> None:
     """Let go of the tables above a foreign one, whose statements fail if their rows are to be captured.
 
     Event triggers do that in the transaction that brings the foreign table; where there are none, it is done here.
     """
     with sessions.transaction(FRESH) as cursor:
         (root,) = stand_under(cursor, [(schema, table)])
-        if root is None or root not in read_state(cursor).watched:
+        if root is None or root not in read_state(cursor, consumer).watched:
             return
         cursor.execute(load_sql("uncaptured"), {"root": root})
         *_, blocked = cursor.fetchone()
@@ -153,7 +154,7 @@ def stand_back(sessions: Sessions, schema: str, table: str) -> None:
 def detach(sessions: Sessions, consumer: Consumer) -> None:
     """Remove everything: triggers first, so that no writer meets a log that is being dropped."""
     with sessions.transaction(FRESH) as cursor:
-        state = read_state(cursor)
+        state = read_state(cursor, consumer)
         cursor.execute(load_sql("leftovers"))
         events, tables = cursor.fetchone()
     consumer.refuse_rival(state.project)
@@ -186,7 +187,7 @@ def _let_read(cursor: Any, relation: Relation) -> None:
 def _not_in_place(sessions: Sessions, consumer: Consumer, relations: Sequence[Relation]) -> list[Relation] | None:
     """Those that are not captured for this project, as far as a role can tell that may only read; None: nothing is."""
     with sessions.transaction(FRESH) as cursor:
-        state = read_state(cursor)
+        state = read_state(cursor, consumer)
         consumer.refuse_rival(state.project)
         if not state.attached or not consumer.is_meant(state.project):
             return None
@@ -259,6 +260,7 @@ def _install(sessions: Sessions, consumer: Consumer) -> None:
             cursor.execute(_shared(name, signature))
         for part in ("observing", "events", "guarding", "reading"):
             cursor.execute(load_sql(part))
+        give_what_is_new(cursor, sessions.settings.name)
     with contextlib.suppress(MissingRights, SourceBusy):
         _patiently(sessions, partial(_install_reader, source=sessions.settings.name))
     # At a source that an older DyDa attached, writers may keep the log from changing hands: next time, then.
@@ -271,7 +273,7 @@ def _install(sessions: Sessions, consumer: Consumer) -> None:
 def _give_away(cursor: Any, source: str) -> None:
     """For a moment only: a writer that waits for the log leaves a gap."""
     cursor.execute("SET LOCAL lock_timeout = '5ms'")
-    give_to_capture_role(cursor, source)
+    give_to_capture_role(cursor, source, last=True)
 
 
 def _install_reader(cursor: Any, source: str) -> None:

@@ -62,12 +62,13 @@ def check(
     return findings
 
 
-def obstacles(sessions: Sessions, schema: str, table: str) -> list[Finding]:
+def obstacles(sessions: Sessions, consumer: Consumer, schema: str, table: str) -> list[Finding]:
     """What keeps one table from being read or captured as it is now, nothing else."""
     with sessions.transaction(FRESH) as cursor:
         cursor.execute("SELECT current_user")
         (role,) = cursor.fetchone()
-        findings = _tables(cursor, sessions.settings, read_state(cursor), role, [(schema, table)], planned=False)
+        state = read_state(cursor, consumer)
+        findings = _tables(cursor, sessions.settings, state, role, [(schema, table)], planned=False)
     return [finding for finding in findings if finding.level == "error"]
 
 
@@ -101,7 +102,7 @@ def _dyda_rights(
     functions, allowed = cursor.fetchone()
     if allowed < functions:
         return None, [Finding("error", "the role may not execute DyDa's functions", grants(role, reader=reader))]
-    state = read_state(cursor)
+    state = read_state(cursor, consumer)
     if not state.attached:
         return state, [Finding("warning", "capture is not attached", "Run: dyda apply")]
     if owner_known:

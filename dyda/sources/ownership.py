@@ -14,6 +14,7 @@ event triggers' functions would not do: who owns the tables that they write, or 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 import psycopg2
 from psycopg2 import sql
 
-from dyda.errors import SourceBusy, SourceInUse
+from dyda.errors import SchemaTaken, SourceBusy
 from dyda.sources.connection import load_sql
 from dyda.sources.settings import Consumer
 
@@ -30,8 +31,10 @@ __all__ = [
     "CaptureRole",
     "drop_capture_role",
     "give_to_capture_role",
+    "give_what_is_new",
     "installed_by_another",
     "refuse_strangers",
+    "refuse_traps",
     "revocations",
     "who_can_replace",
 ]
@@ -96,22 +99,36 @@ class CaptureRole:
         return self.oid is not None and self.mine and not self.login and not (self.superuser and self.members)
 
 
-def give_to_capture_role(cursor: Any, source: str) -> None:
-    """Everything of capture's to the role without login. Locks nothing where it has all of it already."""
+def give_what_is_new(cursor: Any, source: str) -> None:
+    """Where capture has its role already, it could not use what a newer DyDa brings and another role has made."""
+    role = CaptureRole.find(cursor)
+    if role.usable and not any(what.startswith("TABLE ") for what, _ in _elsewhere(cursor, role.oid, ())):
+        give_to_capture_role(cursor, source)
+
+
+def give_to_capture_role(cursor: Any, source: str, *, last: bool = False) -> None:
+    """Everything of capture's to the role without login. Locks nothing where it has all of it already.
+
+    `last`: the transaction ends with it. Writers wait for what is locked, and their statements fail where even the
+    counter of gaps is: so all of that goes in one message, with the COMMIT, and the counter comes last.
+    """
     role = CaptureRole.find(cursor)
     try:
         if role.oid is None and role.may_create:
             _create(cursor, role)
             role = CaptureRole.find(cursor)
-        if role.usable:
-            # The schema first: who is given something in it must be allowed to create there.
-            for what, _ in sorted(_elsewhere(cursor, role.oid, FUNCTIONS), key=lambda found: found[0] != "SCHEMA dyda"):
-                cursor.execute(sql.SQL("ALTER {} OWNER TO {}").format(sql.SQL(what), sql.Identifier(role.name)))
+        given: list[str] = []
         if role.superuser:
             attaching = [found for found in _elsewhere(cursor, 0, ATTACHING) if found[0].startswith("FUNCTION ")]
-            _take(cursor, attaching if role.usable else _elsewhere(cursor, 0, (*FUNCTIONS, *ATTACHING)))
+            _give(cursor, _lesser(cursor, attaching), sql.SQL("CURRENT_USER"))
+            given = _lesser(cursor, _elsewhere(cursor, 0, FUNCTIONS))
         if role.usable or role.superuser:
             _let_it_attach(cursor, role)
+        if role.usable:
+            given = [what for what, _ in _elsewhere(cursor, role.oid, FUNCTIONS)]
+        # The schema first: who is given something in it must be allowed to create there.
+        given.sort(key=lambda what: (what != "SCHEMA dyda", what == "SEQUENCE dyda.gap"))
+        _give(cursor, given, sql.Identifier(role.name) if role.usable else sql.SQL("CURRENT_USER"), last)
     except (psycopg2.errors.UndefinedObject, psycopg2.errors.DuplicateObject, psycopg2.errors.UniqueViolation):
         raise SourceBusy(source, f"role {role.name} came or went this very moment") from None
 
@@ -130,12 +147,30 @@ def refuse_strangers(cursor: Any, consumer: Consumer) -> None:
         " AND NOT r.rolsuper AND r.oid IS DISTINCT FROM %s::oid AND (%s OR NOT pg_has_role(r.oid, 'USAGE'))",
         (list(owners), trusted, role.superuser),
     )
-    strangers = [name for (name,) in cursor.fetchall()]
+    _refuse([name for (name,) in cursor.fetchall()], cursor, consumer)
+
+
+def refuse_traps(cursor: Any, consumer: Consumer) -> None:
+    """Before a superuser calls a function of schema dyda: the same, in one question, for it is asked at every poll.
+
+    Others have few rights to lose, and may not see whose project it is.
+    """
+    if cursor.connection.get_parameter_status("is_superuser") == "off":
+        return
+    cursor.execute(
+        f"SELECT DISTINCT r.rolname FROM ({load_sql('ownership')}) AS found (what, owner)"
+        " JOIN pg_roles r ON r.oid = found.owner JOIN pg_roles me ON me.rolname = current_user AND me.rolsuper"
+        " JOIN pg_database d ON d.datname = current_database()"
+        " WHERE NOT r.rolsuper AND (r.rolname <> %(prefix)s || d.oid OR r.rolcanlogin OR EXISTS ("
+        " SELECT FROM pg_roles m WHERE m.rolcanlogin AND NOT m.rolsuper AND pg_has_role(m.oid, r.oid, 'MEMBER')))",
+        {"owner": 0, "relations": list(RELATIONS), "functions": [*FUNCTIONS, *ATTACHING], "prefix": PREFIX},
+    )
+    _refuse([name for (name,) in cursor.fetchall()], cursor, consumer)
+
+
+def _refuse(strangers: list[str], cursor: Any, consumer: Consumer) -> None:
     if strangers and not _is_ours(cursor, consumer):
-        raise SourceInUse(
-            f"source {consumer.source}: schema dyda is there already and belongs to {', '.join(strangers)}",
-            "Ask whose it is. If nobody needs it: DROP SCHEMA dyda CASCADE",
-        )
+        raise SchemaTaken(consumer.source, strangers)
 
 
 def who_can_replace(cursor: Any) -> tuple[str, ...]:
@@ -196,13 +231,18 @@ def _create(cursor: Any, role: CaptureRole) -> None:
         cursor.execute(sql.SQL("GRANT {} TO CURRENT_USER" + options).format(name))
 
 
-def _take(cursor: Any, found: Iterable[tuple[str, int]]) -> None:
-    """A superuser runs these himself, or lets them run with his rights: nobody of lesser rights may replace them."""
+def _lesser(cursor: Any, found: Iterable[tuple[str, int]]) -> list[str]:
+    """What is not a superuser's. A superuser runs it himself, or lets it run with his rights: nobody of lesser rights
+    may replace it."""
     cursor.execute("SELECT r.oid FROM pg_roles r WHERE r.rolsuper")
     superusers = {oid for (oid,) in cursor.fetchall()}
-    for what, owner in found:
-        if owner not in superusers:
-            cursor.execute(sql.SQL("ALTER {} OWNER TO CURRENT_USER").format(sql.SQL(what)))
+    return [what for what, owner in found if owner not in superusers]
+
+
+def _give(cursor: Any, given: Iterable[str], owner: sql.Composable, last: bool = False) -> None:
+    statements = [sql.SQL("ALTER {} OWNER TO {}").format(sql.SQL(what), owner) for what in given]
+    if statements:
+        cursor.execute(sql.SQL("; ").join([*statements, sql.SQL("COMMIT")] if last else statements))
 
 
 def _let_it_attach(cursor: Any, role: CaptureRole) -> None:
@@ -244,7 +284,11 @@ def _elsewhere(cursor: Any, owner: int | None, functions: Iterable[str]) -> list
 
 
 def _is_ours(cursor: Any, consumer: Consumer) -> bool:
-    """Whether the consumer there is this project. Only a table is read: a view would run what its owner wants."""
+    """Whether the consumer there is this project.
+
+    Only a table is read: a view would run what its owner wants. And not by a query: to plan one runs what he has put
+    into an index.
+    """
     cursor.execute("SELECT FROM pg_class WHERE oid = to_regclass('dyda.consumer') AND relkind = 'r'")
     if cursor.fetchone() is None:
         return False
@@ -252,5 +296,6 @@ def _is_ours(cursor: Any, consumer: Consumer) -> bool:
     cursor.execute("SELECT FROM pg_class WHERE oid = to_regclass('dyda.consumer') AND relkind = 'r'")
     if cursor.fetchone() is None:
         return False
-    cursor.execute("SELECT project FROM dyda.consumer")
-    return [consumer.is_of_project(found) for (found,) in cursor.fetchall()] == [True]
+    projects = io.StringIO()
+    cursor.copy_expert("COPY dyda.consumer (project) TO STDOUT", projects)
+    return [consumer.is_of_project(found) for found in projects.getvalue().splitlines()] == [True]

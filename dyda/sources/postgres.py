@@ -66,7 +66,7 @@ class PostgresSource:
 
     def stand_back(self, schema: str, table: str) -> None:
         """Keep capture from making statements fail at a relation that is refused; see `describe`."""
-        capture.stand_back(self._sessions, schema, table)
+        capture.stand_back(self._sessions, self.consumer, schema, table)
 
     def release(self, relations: Iterable[Relation]) -> None:
         """Stop capturing these relations."""
@@ -85,7 +85,7 @@ class PostgresSource:
 
     def obstacles(self, name: RelationName) -> list[Finding]:
         """What keeps one relation from being read or captured, each with the statement that helps."""
-        return obstacles(self._sessions, name.schema, name.table)
+        return obstacles(self._sessions, self.consumer, name.schema, name.table)
 
     def grants(self, role: str, relations: Iterable[tuple[str, str]] = ()) -> str:
         """The statements that let `role` read and acknowledge after someone else attached."""
@@ -93,7 +93,7 @@ class PostgresSource:
 
     def state(self) -> CaptureState:
         with self._sessions.transaction(FRESH) as cursor:
-            return read_state(cursor)
+            return read_state(cursor, self.consumer)
 
     def capture_state(self) -> str:
         """`attached`, `polling` (no event triggers: schemas are compared on every poll) or `detached`."""
@@ -115,7 +115,7 @@ class PostgresSource:
         it is called by now. `lock` keeps schema changes away from exactly these relations until the snapshot is
         closed, for `lock_limit` seconds at the most.
         """
-        snapshot = SourceSnapshot(self._sessions, self._received, relations, lock, lock_limit)
+        snapshot = SourceSnapshot(self._sessions, self.consumer, self._received, relations, lock, lock_limit)
         try:
             self.consumer.refuse_rival(snapshot.consumer)
         except BaseException:

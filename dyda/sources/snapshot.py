@@ -37,7 +37,7 @@ from dyda.sources.ordering import Look
 from dyda.sources.questions import distinct_keys, lookup_query, page_queries, pieces, with_few_rights
 from dyda.sources.reader import ScanPartition
 from dyda.sources.received import Received
-from dyda.sources.settings import SourceIdentity
+from dyda.sources.settings import Consumer, SourceIdentity
 from dyda.sources.state import CaptureState, read_state, schema_changed
 
 __all__ = ["SourceSnapshot"]
@@ -56,6 +56,7 @@ class SourceSnapshot:
     def __init__(
         self,
         sessions: Sessions,
+        consumer: Consumer,
         received: Received,
         relations: Collection[RelationName] | Mapping[RelationName, int],
         lock: Collection[RelationName] = (),
@@ -74,10 +75,11 @@ class SourceSnapshot:
         self.log_read = False
         """Whether the log was read since it was last seen to be whole (`fingerprint_again`)."""
         self._sessions = sessions
+        self._consumer = consumer
         self._relations = tuple(sorted(relations))
         self._oids = dict(relations) if isinstance(relations, Mapping) else {}
         self._by_oid = isinstance(relations, Mapping)
-        self._access = Accesses(sessions)
+        self._access = Accesses(sessions, consumer)
         self._holder: Any = None
         self._received = received
         self._locks = TableLocks(sessions, {name: self._oids.get(name) for name in lock}, lock_limit) if lock else None
@@ -100,7 +102,7 @@ class SourceSnapshot:
             with self._sessions.transaction(FRESH) as cursor:
                 cursor.execute("SELECT pg_current_snapshot()::text")
                 (fingerprinted,) = cursor.fetchone()
-                before = read_state(cursor)
+                before = read_state(cursor, self._consumer)
                 self._trace = None if before.event_triggers else trace.read_trace(cursor)
                 names = sorted({*self._relations, *before.watched_names(self.source)})
                 self._before = catalog.fingerprint(cursor, names, self._oids)
@@ -118,7 +120,7 @@ class SourceSnapshot:
                     )
                     position, self._exported, *clocks, _ = cursor.fetchone()
                 with self._sessions.transaction(FRESH) as cursor:
-                    after = read_state(cursor)
+                    after = read_state(cursor, self._consumer)
                     changed = after.attached and attempt < PATIENCE and schema_changed(cursor, fingerprinted)
             except BaseException:
                 self._sessions.give_back(holder)
@@ -415,7 +417,7 @@ class SourceSnapshot:
         """
         names = tuple(self._before if only is None else sorted(only))
         with self._sessions.transaction(FRESH) as cursor:
-            state = read_state(cursor)
+            state = read_state(cursor, self._consumer)
             now = catalog.fingerprint(cursor, names, self._oids)
         self._require_held()
         if (state.gap, state.log_file) != (self.gap, self._state.log_file):

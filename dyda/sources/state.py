@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dyda.model.relation import RelationName
-from dyda.sources.settings import SourceIdentity
+from dyda.sources.ownership import refuse_traps
+from dyda.sources.settings import Consumer, SourceIdentity
 
 __all__ = ["CaptureState", "is_complete", "read_state", "schema_changed"]
 
@@ -72,7 +73,7 @@ def is_complete(cursor: Any) -> bool:
     return bool(cursor.fetchone()[0])
 
 
-def read_state(cursor: Any) -> CaptureState:
+def read_state(cursor: Any, consumer: Consumer) -> CaptureState:
     """What `dyda.state()` says, or that nothing is attached. The transaction must be a fresh one.
 
     What a dump brought along from another database is not attached here.
@@ -80,6 +81,7 @@ def read_state(cursor: Any) -> CaptureState:
     nothing = CaptureState(False, SourceIdentity("unknown", "unknown"))
     if not is_complete(cursor):
         return nothing
+    refuse_traps(cursor, consumer)
     cursor.execute(
         "SELECT h.*, s.*, ARRAY(SELECT json_build_array(w.root::bigint, w.schema_name, w.table_name)"
         " FROM dyda.watched_relations() w) FROM dyda.standing() h, dyda.state() s"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import psycopg2
 import pytest
 
-from dyda.errors import SourceInUse
-from dyda.sources import PostgresSource, SourceSettings
+from dyda.errors import SchemaTaken, SourceInUse
+from dyda.sources import PostgresSource, SourceSettings, connection
 from dyda.sources.check import grants
 from dyda.sources.ownership import ATTACHING, FUNCTIONS, RELATIONS
+from dyda.sources.reader import connect
 from tests.integration.security.conftest import Role, quoted
 from tests.integration.sources.conftest import PROJECT, Ground, as_role
 
@@ -273,6 +277,52 @@ def test_a_schema_that_somebody_else_has_prepared_is_not_used(
     assert owners(ground) == before
 
 
+SPRUNG = "IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN PERFORM pg_advisory_lock(4711); END IF;"
+"""Leaves a trace, also in a transaction that only reads, if a superuser runs it."""
+
+
+@pytest.mark.parametrize("way", ["attach", "check", "detach", "open", "obstacles"])
+@pytest.mark.parametrize(
+    "traps",
+    [
+        [
+            "CREATE OR REPLACE FUNCTION dyda.standing(OUT at_home boolean, OUT marks text[]) LANGUAGE plpgsql"
+            f" SECURITY INVOKER AS $$ BEGIN {SPRUNG} at_home := true; marks := '{{}}'; END $$"
+        ],
+        [
+            "CREATE FUNCTION dyda.trap(int) RETURNS int LANGUAGE plpgsql IMMUTABLE"
+            f" AS $$ BEGIN {SPRUNG} RETURN 1; END $$",
+            "CREATE INDEX trap ON dyda.consumer ((dyda.trap(1)))",
+        ],
+    ],
+    ids=["function", "index"],
+)
+def test_a_superuser_runs_nothing_of_a_schema_that_somebody_else_has_completed(
+    ground: Ground, role: Callable[[str], Role], traps: list[str], way: str
+) -> None:
+    """It looks attached. Whoever asks its functions whose it is, asks with a superuser's rights."""
+    stranger = role("stranger")
+    ((database,),) = ground.run("SELECT quote_ident(current_database())")
+    ground.run(f"GRANT CREATE ON DATABASE {database} TO {stranger.quoted}", "CREATE TABLE t (a int)")
+    theirs = PostgresSource(SourceSettings("crm", stranger.url), "22222222-2222-2222-2222-222222222222")
+    theirs.attach([])
+    theirs.close()
+    ground.run(*traps, connection=stranger.connect())
+    (relation,) = ground.source.describe([("public", "t")]).values()
+    ways: dict[str, Callable[[], object]] = {
+        "attach": lambda: ground.source.attach([relation]),
+        "detach": ground.source.detach,
+        "open": lambda: ground.source.open([relation.name]),
+        "obstacles": lambda: ground.source.obstacles(relation.name),
+    }
+    if way == "check":
+        assert any("belongs to stranger" in finding.what for finding in ground.source.check([("public", "t")]))
+    else:
+        with pytest.raises(SchemaTaken, match="belongs to stranger"):
+            ways[way]()
+    assert ground.run("SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711") == []
+
+
 def test_a_superuser_takes_over_what_a_plain_role_of_the_project_attached(
     ground: Ground, role: Callable[[str], Role]
 ) -> None:
@@ -306,6 +356,54 @@ def test_a_superuser_takes_over_what_a_plain_role_of_the_project_attached(
     ground.run(warning.remedy)
     assert [f.level for f in source.check([("public", "t")])] == ["ok", "ok", "ok"]
     source.close()
+
+
+def test_capture_changes_hands_over_a_slow_line_and_no_writer_waits_for_it(
+    ground: Ground, role: Callable[[str], Role], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is locked meanwhile is locked for one message, whatever a round trip takes; see dyda.mark_gap."""
+    plain = role("plain")
+    ((database,),) = ground.run("SELECT quote_ident(current_database())")
+    ground.run(f"GRANT CREATE ON DATABASE {database} TO {plain.quoted}", "CREATE TABLE t (a int)")
+    ground.run(f"ALTER TABLE t OWNER TO {plain.quoted}")
+    source = PostgresSource(SourceSettings("crm", plain.url), PROJECT)
+    source.attach(source.describe([("public", "t")]).values())
+    source.close()
+
+    class SlowCursor(psycopg2.extensions.cursor):  # type: ignore[misc]
+        def execute(self, *arguments: Any) -> None:
+            time.sleep(0.03)
+            super().execute(*arguments)
+
+    def connect_slowly(*arguments: Any) -> Any:
+        opened = connect(*arguments)
+        opened.cursor_factory = SlowCursor
+        return opened
+
+    monkeypatch.setattr(connection, "connect", connect_slowly)
+    over = threading.Event()
+    failed: list[str] = []
+
+    def write(writer: Any) -> None:
+        while not over.is_set():
+            try:
+                ground.run("INSERT INTO t VALUES (1)", connection=writer)
+            except psycopg2.Error as error:
+                failed.append(str(error))
+            time.sleep(0.005)
+
+    writers = [threading.Thread(target=write, args=(ground.connect(),)) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    try:
+        ground.watch("t")
+    finally:
+        over.set()
+        for writer in writers:
+            writer.join()
+    assert owners(ground)["log"] == capture_role(ground)
+    # One that was inside capture at that very moment may have lost its rights; nobody has waited.
+    assert [why for why in failed if "lock timeout" in why] == []
 
 
 def test_who_captures_one_database_has_no_rights_at_another(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from dyda.errors import BrokenUnit, RelationRefused, SourceBusy, SourceInUse
 from dyda.model.message import DataUpdate, SchemaChange, Truncation
-from dyda.sources import PostgresSource, SourceSettings
+from dyda.sources import PostgresSource, SourceSettings, capture
+from dyda.sources.access import install_reader
 from dyda.sources.images import places_of
 from tests.integration.sources.conftest import Ground, plus
 
@@ -363,6 +365,26 @@ def test_a_source_that_an_older_version_attached_goes_on_without_a_gap(ground: G
     assert ground.logged("t", ["a", "b"]) == Counter({("1", "x"): 1, ("2", None): 1, ("3", "y"): 1})
     assert ground.gap() == gap
     assert ground.run("SELECT to_regprocedure('dyda.shape(oid, oid)')::text") == [(None,)]
+
+
+def test_what_a_newer_version_brings_is_of_use_to_capture_from_the_moment_it_is_there(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Capture belongs to its own role already; what is new is made by the role that attaches."""
+    ground.run("CREATE TABLE t (a int)")
+    (relation,) = ground.watch("t")
+    ground.run_unseen("DROP FUNCTION dyda.is_copy()", "DROP SEQUENCE dyda.home_number")
+    gap = ground.gap()
+
+    def write_and_install_reader(cursor: Any, source: str) -> None:
+        """What follows the transaction that brings it."""
+        ground.run("INSERT INTO t VALUES (1)")
+        install_reader(cursor, source)
+
+    monkeypatch.setattr(capture, "install_reader", write_and_install_reader)
+    ground.source.attach([relation])
+    assert ground.logged("t", ["a"]) == Counter({("1",): 1})
+    assert ground.gap() == gap
 
 
 @pytest.mark.parametrize(
