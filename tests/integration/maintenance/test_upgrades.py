@@ -6,6 +6,10 @@ steps is read again by itself; what it computes in the same ones is not.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from dyda import commands
 from tests.judge import printed
 from tests.town import Town
@@ -124,3 +128,20 @@ def test_what_cannot_be_read_again_yet_is_not_fresh_and_follows_renames(town: To
     assert town.state("joined")["state"] == "fresh"
     assert town.extent("joined") == {"1\t10": 1, "2\t20": 1}
     town.check_definitions("joined", "a")
+
+
+def test_sums_of_quotients_with_other_digits_are_not_mixed(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`[spark] numeric` is another one: what was computed with the one before is read again."""
+    town.source("one", "CREATE TABLE r (k int, x numeric)", "INSERT INTO r VALUES (1, 1), (1, 1), (2, 1)")
+    town.view("thirds", "SELECT r.k, sum(r.x / 3) AS s FROM one.r GROUP BY r.k")
+    town.view("passed", "SELECT r.k, r.x FROM one.r")
+    town.apply()
+    assert town.extent("thirds") == {"1\t0.666666666666666666": 1, "2\t0.333333333333333333": 1}
+    file = town.folder / "dyda.toml"
+    file.write_text(file.read_text().replace("[spark]\n", '[spark]\nnumeric = "decimal(38,4)"\n'))
+    assert town.engine is not None
+    monkeypatch.setattr(town.engine, "_settings", replace(town.engine._settings, numeric="decimal(38,4)"))
+    town.execute("one", "DELETE FROM r WHERE ctid = (SELECT min(ctid) FROM r)")
+    town.settle()
+    assert town.extent("thirds") == {"1\t0.3333": 1, "2\t0.3333": 1}
+    assert [view["version"] for view in commands.views(town.folder)] == [1, 2]
