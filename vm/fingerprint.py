@@ -21,11 +21,15 @@ EDITION = 1
 """Raised by hand where the same steps come to mean other rows: in the warehouse's arithmetic of states, say."""
 
 
-def fingerprint(program: Program) -> str:
-    """Of the program's steps and states, whatever the view, its relations and their columns are called."""
+def fingerprint(program: Program, timezone: str = "UTC") -> str:
+    """Of the program's steps and states, whatever the view, its relations and their columns are called.
+
+    `timezone` is where they are computed: elsewhere a moment is of another day.
+    """
     tables: dict[str, int] = {}
     steps = [_step(step, tables) for step in program.steps]
-    return hashlib.sha256(json.dumps([EDITION, steps]).encode()).hexdigest()[:32]
+    where = [] if timezone == "UTC" else [timezone]
+    return hashlib.sha256(json.dumps([EDITION, steps, *where]).encode()).hexdigest()[:32]
 
 
 def _step(step: Step, tables: dict[str, int]) -> list[Any]:

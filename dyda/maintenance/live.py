@@ -137,7 +137,7 @@ def load(house: House, before: Known | None = None) -> Known:
             continue
         try:
             definition = parse_view(record.name, record.sql, resolve, plain_numeric=numeric)
-            program, outdated = known_program(numeric, definition, record)
+            program, outdated = known_program(house.project.settings.spark, definition, record)
         except DydaError as error:
             # The catalog's relations have gone on without this view: it is judged anew, alone.
             frozen[record.name] = record
@@ -150,11 +150,11 @@ def load(house: House, before: Known | None = None) -> Known:
     return Known(views, relations, sources, frozen, unreadable, defaults(house), knowledge, unread, kept)
 
 
-def keep_programs(worker: Worker, known: Known) -> None:
+def keep_programs(house: House, worker: Worker, known: Known) -> None:
     """Write down which steps the views are computed in that were built before anybody did."""
     for view in known.views.values():
         if view.record.program is None and view.outdated is None:
-            worker.keep_program(view.name, fingerprint(view.program))
+            worker.keep_program(view.name, fingerprint(view.program, house.project.settings.spark.timezone))
 
 
 def catalog_resolver(house: House, relations: Mapping[RelationName, RelationRecord]) -> Resolve:

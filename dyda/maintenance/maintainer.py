@@ -100,7 +100,7 @@ class Maintainer:
         rows and positions."""
         if self._known is None:
             self._known = self._loaded = load(self.house, self._loaded)
-            keep_programs(self.worker, self._known)
+            keep_programs(self.house, self.worker, self._known)
         return self._known
 
     def forget(self) -> None:

@@ -10,6 +10,7 @@ from dyda.model.algebra import ViewDefinition, scans
 from dyda.model.parse import parse_view
 from dyda.model.relation import Relation
 from dyda.model.state import Grouped, State
+from dyda.settings import SparkSettings
 from dyda.warehouse import StateTable, ViewColumn, ViewRecord
 from vm import JoinBlock, Program, compile_view, fingerprint
 
@@ -26,13 +27,16 @@ def recorded(numeric: str, definition: ViewDefinition, record: ViewRecord) -> Pr
     return _keeping(_compiled(numeric, definition, record.states, record.columns), record.states)
 
 
-def known_program(numeric: str, definition: ViewDefinition, record: ViewRecord) -> tuple[Program, str | None]:
+def known_program(
+    settings: SparkSettings, definition: ViewDefinition, record: ViewRecord
+) -> tuple[Program, str | None]:
     """The view's program, and why its rows and states are not what that has computed, if they are not.
 
     What was built before fingerprints were kept was compiled as it is now, unless the program itself says no.
     """
-    program = _compiled(numeric, definition, record.states, record.columns)
-    same = not program.revised if record.program is None else record.program == fingerprint(program)
+    program = _compiled(settings.numeric, definition, record.states, record.columns)
+    found = fingerprint(program, settings.timezone)
+    same = not program.revised if record.program is None else record.program == found
     return program, None if same and _keeps(program, record.states) else OTHERWISE
 
 
@@ -41,14 +45,14 @@ def fingerprint_of(
 ) -> str:
     """Of the program that the catalog will be found to hold: from the text of the version, as it will be read."""
     relations = {scan.relation.name: scan.relation for scan in scans(definition.tree)}
-    numeric = house.project.settings.spark.numeric
+    settings = house.project.settings.spark
 
     def resolve(source: str, schema: str | None, table: str) -> Relation:
         return relations[house.relation_name(source, schema, table)]
 
-    again = parse_view(definition.name, sql, resolve, plain_numeric=numeric)
+    again = parse_view(definition.name, sql, resolve, plain_numeric=settings.numeric)
     kept = tuple(table.state for table in states)
-    return fingerprint(_keeping(_compiled(numeric, again, kept, columns), kept))
+    return fingerprint(_keeping(_compiled(settings.numeric, again, kept, columns), kept), settings.timezone)
 
 
 def _compiled(

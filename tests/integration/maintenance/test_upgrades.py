@@ -6,11 +6,10 @@ steps is read again by itself; what it computes in the same ones is not.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from dyda import commands
+from dyda.project import Project
 from tests.judge import printed
 from tests.town import Town
 
@@ -130,6 +129,15 @@ def test_what_cannot_be_read_again_yet_is_not_fresh_and_follows_renames(town: To
     town.check_definitions("joined", "a")
 
 
+def compute_with(town: Town, monkeypatch: pytest.MonkeyPatch, **settings: str) -> None:
+    """What another dyda.toml and a daemon that was started again make of it."""
+    lines = "".join(f'{name} = "{value}"\n' for name, value in settings.items())
+    file = town.folder / "dyda.toml"
+    file.write_text(file.read_text().replace("[spark]\n", f"[spark]\n{lines}"))
+    assert town.engine is not None
+    monkeypatch.setattr(town.engine, "_settings", Project.load(town.folder).settings.spark)
+
+
 def test_sums_of_quotients_with_other_digits_are_not_mixed(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     """`[spark] numeric` is another one: what was computed with the one before is read again."""
     town.source("one", "CREATE TABLE r (k int, x numeric)", "INSERT INTO r VALUES (1, 1), (1, 1), (2, 1)")
@@ -137,11 +145,23 @@ def test_sums_of_quotients_with_other_digits_are_not_mixed(town: Town, monkeypat
     town.view("passed", "SELECT r.k, r.x FROM one.r")
     town.apply()
     assert town.extent("thirds") == {"1\t0.666666666666666666": 1, "2\t0.333333333333333333": 1}
-    file = town.folder / "dyda.toml"
-    file.write_text(file.read_text().replace("[spark]\n", '[spark]\nnumeric = "decimal(38,4)"\n'))
-    assert town.engine is not None
-    monkeypatch.setattr(town.engine, "_settings", replace(town.engine._settings, numeric="decimal(38,4)"))
+    compute_with(town, monkeypatch, numeric="decimal(38,4)")
     town.execute("one", "DELETE FROM r WHERE ctid = (SELECT min(ctid) FROM r)")
     town.settle()
     assert town.extent("thirds") == {"1\t0.3333": 1, "2\t0.3333": 1}
-    assert [view["version"] for view in commands.views(town.folder)] == [1, 2]
+    assert {view["name"]: view["version"] for view in commands.views(town.folder)} == {"passed": 1, "thirds": 2}
+
+
+def test_days_of_another_time_zone_are_not_mixed(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`[spark] timezone` is another one. The Spark of the tests stays where it is: that it is read again is enough."""
+    town.source("one", "CREATE TABLE r (t timestamptz)", "INSERT INTO r VALUES ('2026-01-01 23:30+00')")
+    town.view("days", "SELECT CAST(r.t AS DATE) AS day, count(*) AS n FROM one.r GROUP BY CAST(r.t AS DATE)")
+    town.apply()
+    town.settle()
+    assert town.state("days")["version"] == 1
+    compute_with(town, monkeypatch, timezone="Europe/Berlin")
+    town.settle()
+    assert town.state("days")["version"] == 2
+    assert "with its present settings" in commands.views_history(town.folder, "days")[-1]["cause"]
+    town.settle()
+    assert town.state("days")["version"] == 2

@@ -78,6 +78,11 @@ def test_how_plain_numerics_compute_counts_where_they_are_computed_with() -> Non
     assert fingerprint(compiled(passed, "decimal(38,18)")) == fingerprint(compiled(passed, "decimal(38,4)"))
 
 
+def test_the_time_zone_counts() -> None:
+    found = program(VIEWS["left join"])
+    assert fingerprint(found) == fingerprint(found, "UTC") != fingerprint(found, "Europe/Berlin")
+
+
 def test_only_what_is_compiled_otherwise_by_now_was_revised() -> None:
     """A view that was built before fingerprints were kept is read again only if it must be."""
     assert [name for name in VIEWS if program(VIEWS[name]).revised] == []
