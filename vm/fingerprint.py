@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from dyda.model.algebra import ColumnRef, Expression
-from vm.block import JoinBlock
+from vm.block import CarriedColumn, JoinBlock
 from vm.program import Program, Step, state_number
 
 __all__ = ["fingerprint"]
@@ -21,11 +21,15 @@ EDITION = 1
 """Raised by hand where the same steps come to mean other rows: in the warehouse's arithmetic of states, say."""
 
 
-def fingerprint(program: Program) -> str:
-    """Of the program's steps and states, whatever the view, its relations and their columns are called."""
+def fingerprint(program: Program, timezone: str = "UTC") -> str:
+    """Of the program's steps and states, whatever the view, its relations and their columns are called.
+
+    `timezone` is where they are computed: elsewhere a moment is of another day.
+    """
     tables: dict[str, int] = {}
     steps = [_step(step, tables) for step in program.steps]
-    return hashlib.sha256(json.dumps([EDITION, steps]).encode()).hexdigest()[:32]
+    where = [] if timezone == "UTC" else [timezone]
+    return hashlib.sha256(json.dumps([EDITION, steps, *where]).encode()).hexdigest()[:32]
 
 
 def _step(step: Step, tables: dict[str, int]) -> list[Any]:
@@ -39,7 +43,7 @@ def _block(block: JoinBlock, tables: dict[str, int]) -> list[Any]:
     for occurrence in block.occurrences:
         number = state_number(occurrence.relation)
         table = tables.setdefault(str(occurrence.relation.name), len(tables)) if number is None else f"step {number}"
-        occurrences.append([table, [carried.column.number for carried in occurrence.carried]])
+        occurrences.append([table, [_carried(carried) for carried in occurrence.carried]])
 
     def place(ref: ColumnRef) -> str:
         occurrence = block.by_alias[ref.alias]
@@ -49,3 +53,8 @@ def _block(block: JoinBlock, tables: dict[str, int]) -> list[Any]:
         return expression.rendered(place)
 
     return [occurrences, [text(one) for one in block.conjuncts], [text(item.expression) for item in block.items]]
+
+
+def _carried(carried: CarriedColumn) -> list[Any]:
+    """What is computed with has a type, which for a plain numeric is a setting: 1 / 3 has as many digits as that."""
+    return [carried.column.number, carried.spark_type if carried.value is not None else None]

@@ -45,8 +45,9 @@ def verify_view(house: House, name: str) -> dict[str, Any]:
             if name not in known.views:
                 return {**answer, "reason": "the view was dropped meanwhile"}
             view = known.views[name]
-            if view.record.stored_state == "resync":
-                return {**answer, "result": "unverifiable", "reason": f"it is to be built again: {view.record.reason}"}
+            if view.record.stored_state == "resync" or view.outdated is not None:
+                why = view.record.reason if view.record.stored_state == "resync" else view.outdated
+                return {**answer, "result": "unverifiable", "reason": f"it is to be built again: {why}"}
             found = _verify_once(house, known, view)
             if found is not None:
                 return {**answer, **found}

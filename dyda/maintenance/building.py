@@ -232,7 +232,8 @@ class Builder:
         """The definition to be installed; `details` is what the view's history says about it."""
         target, definition = plan.target, plan.definition
         record = self._record(target.name)
-        # A version's text must mean the same for ever; `*` would take in a column that is added later.
+        # A version's text must mean the same for ever; `*` would take in a column that is added later, and a column's
+        # name alone could mean that one.
         sql = render_view(definition.tree, definition.preferences) if definition.star else definition.sql
         evolved = target.file_text is None and (
             record is None or record.sql != sql or bool(record.details.get("evolved"))

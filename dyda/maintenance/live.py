@@ -32,6 +32,8 @@ class LiveView:
     record: ViewRecord
     definition: ViewDefinition
     program: Program
+    outdated: str | None = None
+    """Why its rows and states are not what its program computes: it owes a build, and is not maintained before."""
 
     @property
     def name(self) -> str:
@@ -135,24 +137,24 @@ def load(house: House, before: Known | None = None) -> Known:
             continue
         try:
             definition = parse_view(record.name, record.sql, resolve, plain_numeric=numeric)
-            program = known_program(numeric, definition, record)
+            program, outdated = known_program(house.project.settings.spark, definition, record)
         except DydaError as error:
-            # The catalog's relations have gone on without this view, or this program has: it is judged anew, alone.
+            # The catalog's relations have gone on without this view: it is judged anew, alone.
             frozen[record.name] = record
             unreadable[record.name] = error.what
             continue
-        views[record.name] = LiveView(record, definition, program)
+        views[record.name] = LiveView(record, definition, program, outdated)
     sources = {record.name: record for record in house.warehouse.sources()}
     kept = house.warehouse.knowledge()
     knowledge, unread = _knowledge(kept, relations, resolve, before)
     return Known(views, relations, sources, frozen, unreadable, defaults(house), knowledge, unread, kept)
 
 
-def keep_programs(worker: Worker, known: Known) -> None:
+def keep_programs(house: House, worker: Worker, known: Known) -> None:
     """Write down which steps the views are computed in that were built before anybody did."""
     for view in known.views.values():
-        if view.record.program is None:
-            worker.keep_program(view.name, fingerprint(view.program))
+        if view.record.program is None and view.outdated is None:
+            worker.keep_program(view.name, fingerprint(view.program, house.project.settings.spark.timezone))
 
 
 def catalog_resolver(house: House, relations: Mapping[RelationName, RelationRecord]) -> Resolve:

@@ -100,7 +100,7 @@ class Maintainer:
         rows and positions."""
         if self._known is None:
             self._known = self._loaded = load(self.house, self._loaded)
-            keep_programs(self.worker, self._known)
+            keep_programs(self.house, self.worker, self._known)
         return self._known
 
     def forget(self) -> None:
@@ -134,9 +134,10 @@ class Maintainer:
                     if account_for(self.worker, self.known, polled, movement, self.log):
                         self.reload()
                         continue
+                    owing = {**self.known.unreadable, **movement.again}
                     again = {
                         name: Target(name, self._record(name).sql or "", None, reason)
-                        for name, reason in {**self.known.unreadable, **movement.again}.items()
+                        for name, reason in owing.items()
                         if name not in barred and not self._record(name).sources & set(polled.unreachable)
                     }
                     returning |= self.recovery.returning(polled, self.known, barred)
@@ -148,7 +149,7 @@ class Maintainer:
                     if set(again) <= healed:
                         self._wait(waiting)
                         waiting |= barred
-                        asked = {name: replace(target, anew=name in again) for name, target in requested.items()}
+                        asked = {name: replace(target, anew=name in owing) for name, target in requested.items()}
                         builds = {**again, **asked}
                         if builds:
                             try:

@@ -74,7 +74,9 @@ def find_movement(poll: Poll, known: Known) -> Movement:
             waiting |= {view.name: f"{drift.reason}; {WAITS}" for view in readers}
     for view in known.views.values():
         if view.record.stored_state == "resync":
-            again[view.name] = view.record.reason or "a resync is due"
+            again[view.name] = view.record.reason or view.outdated or "a resync is due"
+        elif view.outdated is not None:
+            again.setdefault(view.name, view.outdated)
         for relation in sorted(view.definition.relations):
             if relation.source not in poll.snapshots or view.name in again:
                 continue

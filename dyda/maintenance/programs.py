@@ -10,6 +10,7 @@ from dyda.model.algebra import ViewDefinition, scans
 from dyda.model.parse import parse_view
 from dyda.model.relation import Relation
 from dyda.model.state import Grouped, State
+from dyda.settings import SparkSettings
 from dyda.warehouse import StateTable, ViewColumn, ViewRecord
 from vm import JoinBlock, Program, compile_view, fingerprint
 
@@ -23,19 +24,20 @@ OTHERWISE = (
 def recorded(numeric: str, definition: ViewDefinition, record: ViewRecord) -> Program:
     """The program of a definition whose states are in the catalog: nothing is analysed again. An error if it would
     keep others: then they must be computed anew."""
-    return _compiled(numeric, definition, record.states, record.columns)
+    return _keeping(_compiled(numeric, definition, record.states, record.columns), record.states)
 
 
-def known_program(numeric: str, definition: ViewDefinition, record: ViewRecord) -> Program:
-    """The program that the view's rows and states were computed with. An error if it compiles otherwise by now.
+def known_program(
+    settings: SparkSettings, definition: ViewDefinition, record: ViewRecord
+) -> tuple[Program, str | None]:
+    """The view's program, and why its rows and states are not what that has computed, if they are not.
 
     What was built before fingerprints were kept was compiled as it is now, unless the program itself says no.
     """
-    program = recorded(numeric, definition, record)
-    same = not program.revised if record.program is None else record.program == fingerprint(program)
-    if not same:
-        raise DydaError(OTHERWISE)
-    return program
+    program = _compiled(settings.numeric, definition, record.states, record.columns)
+    found = fingerprint(program, settings.timezone)
+    same = not program.revised if record.program is None else record.program == found
+    return program, None if same and _keeps(program, record.states) else OTHERWISE
 
 
 def fingerprint_of(
@@ -43,13 +45,14 @@ def fingerprint_of(
 ) -> str:
     """Of the program that the catalog will be found to hold: from the text of the version, as it will be read."""
     relations = {scan.relation.name: scan.relation for scan in scans(definition.tree)}
-    numeric = house.project.settings.spark.numeric
+    settings = house.project.settings.spark
 
     def resolve(source: str, schema: str | None, table: str) -> Relation:
         return relations[house.relation_name(source, schema, table)]
 
-    again = parse_view(definition.name, sql, resolve, plain_numeric=numeric)
-    return fingerprint(_compiled(numeric, again, tuple(table.state for table in states), columns))
+    again = parse_view(definition.name, sql, resolve, plain_numeric=settings.numeric)
+    kept = tuple(table.state for table in states)
+    return fingerprint(_keeping(_compiled(settings.numeric, again, kept, columns), kept), settings.timezone)
 
 
 def _compiled(
@@ -60,13 +63,20 @@ def _compiled(
             return states[number].entries
         return [column.type for column in columns]
 
-    program = compile_view(definition, types_of, numeric, checked=True)
-    if tuple(step.state for step in program.states) != states:
+    return compile_view(definition, types_of, numeric, checked=True)
+
+
+def _keeping(program: Program, states: tuple[State, ...]) -> Program:
+    if not _keeps(program, states):
         raise DydaError(
-            f"the stored operator state of view {definition.name} does not match its definition",
-            f"Run: dyda views resync {definition.name}",
+            f"the stored operator state of view {program.view} does not match its definition",
+            f"Run: dyda views resync {program.view}",
         )
     return program
+
+
+def _keeps(program: Program, states: tuple[State, ...]) -> bool:
+    return tuple(step.state for step in program.states) == states
 
 
 def one_by_one(program: Program) -> bool:

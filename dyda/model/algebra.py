@@ -338,7 +338,8 @@ class ViewDefinition:
     tree: Query
     preferences: Preferences = field(default_factory=Preferences)
     star: bool = False
-    """The text says `*` somewhere: read again over other columns, it would mean another view."""
+    """The text says `*` somewhere, or names a column without its relation where there are several: read again over
+    other columns, it would mean another view, or none."""
 
     @property
     def plain(self) -> bool:

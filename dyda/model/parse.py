@@ -58,7 +58,8 @@ def parse_view(
         outline = read_outline(words)
         builder = Builder(words, outline, resolve, plain_numeric, views)
         tree = builder.query(outline.query, "")
-    return ViewDefinition(name, text, tree, _preferences(words, builder.components, builder.inherited), builder.star)
+    preferences = _preferences(words, builder.components, builder.inherited)
+    return ViewDefinition(name, text, tree, preferences, builder.star or words.loose)
 
 
 def _preferences(text: SqlText, components: list[Component], inherited: list[Preferences]) -> Preferences:

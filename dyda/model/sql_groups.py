@@ -248,6 +248,7 @@ class _Loose:
         try:
             return self.scope.find(parts, offset)
         except UnknownColumn:
+            self.scope.text.loose = True
             return ColumnRef("", ".".join(parts))
 
     def facts(self, reference: ColumnRef) -> Facts:

@@ -60,6 +60,8 @@ class Scope:
     outer: Around | None = None
 
     def find(self, parts: Sequence[str], offset: int) -> ColumnRef:
+        if len(parts) == 1 and (len(self.sources) > 1 or self.outer is not None):
+            self.text.loose = True
         try:
             return self._own(parts, offset)
         except (UnknownRelation, UnknownColumn) as unknown:
@@ -188,6 +190,7 @@ class GroupScope:
         except UnknownColumn:
             if named is None:
                 raise
+            self.below.text.loose = True
             return ColumnRef("", parts[0])
         key = self.keys.get(reference)
         if named is not None and named.column != key:

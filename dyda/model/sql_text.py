@@ -55,6 +55,8 @@ class SqlText:
     def __init__(self, view: str, text: str) -> None:
         self.view = view
         self.text = text
+        self.loose = False
+        """A column was found by its name alone where a relation that gets or loses a column could decide otherwise."""
         try:
             self.words: list[Token] = Spark().tokenize(text)
         except TokenError as error:

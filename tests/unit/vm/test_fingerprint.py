@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dyda.model.parse import parse_view
-from dyda.model.relation import Relation
+from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.types import PgType
 from tests.unit.vm.hand import relation
 from tests.unit.vm.test_compile import ALL, VIEWS, program
 from vm import JoinBlock, Program, compile_view, fingerprint
@@ -54,6 +55,32 @@ def test_every_part_of_a_step_counts() -> None:
     ]
     programs = [found, *(Program("v", (first, other)) for other in others)]
     assert len({fingerprint(one) for one in programs}) == len(programs)
+
+
+def test_how_plain_numerics_compute_counts_where_they_are_computed_with() -> None:
+    """`[spark] numeric` decides how many digits a quotient has: sums of such quotients must not be mixed."""
+    columns = [Column("k", PgType("integer", "integer"), 1), Column("x", PgType("numeric", "numeric"), 2)]
+    known = Relation(RelationName("a", "public", "r"), 1, tuple(columns))
+
+    def compiled(text: str, numeric: str) -> Program:
+        definition = parse_view("v", text, lambda *name: known, plain_numeric=numeric)
+        types = ["integer", "numeric(38,18)"]
+        return compile_view(definition, lambda number, block: types[: len(block.items)], numeric, checked=True)
+
+    for text in (
+        "SELECT r.k, r.x / 3 AS y FROM a.r r",
+        "SELECT r.k FROM a.r r WHERE r.x / 3 > 1",
+        "SELECT r.k, sum(r.x / 3) AS y FROM a.r r GROUP BY r.k",
+    ):
+        first, second = (fingerprint(compiled(text, numeric)) for numeric in ("decimal(38,18)", "decimal(38,4)"))
+        assert first != second, text
+    passed = "SELECT r.k, r.x FROM a.r r"
+    assert fingerprint(compiled(passed, "decimal(38,18)")) == fingerprint(compiled(passed, "decimal(38,4)"))
+
+
+def test_the_time_zone_counts() -> None:
+    found = program(VIEWS["left join"])
+    assert fingerprint(found) == fingerprint(found, "UTC") != fingerprint(found, "Europe/Berlin")
 
 
 def test_only_what_is_compiled_otherwise_by_now_was_revised() -> None:
