@@ -361,7 +361,7 @@ def test_an_alter_table_waits_for_one_lookup_at_the_most(ground: Ground, monkeyp
     monkeypatch.setattr(
         questions, "_compared", lambda column: sql.SQL("slow.key({})").format(sql.Identifier("t", column.name))
     )
-    stop = threading.Event()
+    begun, stop = threading.Event(), threading.Event()
     lookups: list[float] = []
 
     def look() -> None:
@@ -370,11 +370,13 @@ def test_an_alter_table_waits_for_one_lookup_at_the_most(ground: Ground, monkeyp
                 started = time.perf_counter()
                 snapshot.lookup(relation, ["a"], ["a"], pa.table({"a": ["1"]}))
                 lookups.append(time.perf_counter() - started)
+                begun.set()
 
     looking = threading.Thread(target=look)
     looking.start()
     waits = []
     try:
+        assert begun.wait(30)
         for number in range(50):
             started = time.perf_counter()
             ground.run(f"ALTER TABLE t ALTER COLUMN a SET DEFAULT {number}")
