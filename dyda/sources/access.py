@@ -27,7 +27,7 @@ from dyda.errors import DydaError, MissingRights, SourceBusy
 from dyda.model.relation import Relation, RelationName
 from dyda.sources import catalog
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql
-from dyda.sources.ownership import MADE, refuse_traps, revocations
+from dyda.sources.ownership import MADE, create_role, refuse_traps, revocations
 from dyda.sources.settings import Consumer, SourceSettings
 
 __all__ = [
@@ -232,7 +232,7 @@ def install_reader(cursor: Any, source: str) -> None:
     role = ReaderRole.find(cursor)
     try:
         if role.oid is None and role.may_create:
-            _create(cursor, role)
+            create_role(cursor, role.name, superuser=role.superuser)
             role = ReaderRole.find(cursor)
         if role.superuser and role.members and not role.faults:
             cursor.execute("SELECT pg_get_userbyid(a.member) FROM pg_auth_members a WHERE a.roleid = %s", (role.oid,))
@@ -256,15 +256,6 @@ def install_reader(cursor: Any, source: str) -> None:
             cursor.execute(sql.SQL("GRANT EXECUTE ON FUNCTION dyda.read(text) TO {}").format(sql.Identifier(name)))
     except (psycopg2.errors.UndefinedObject, psycopg2.errors.DuplicateObject, psycopg2.errors.UniqueViolation):
         raise SourceBusy(source, f"role {role.name} came or went this very moment") from None
-
-
-def _create(cursor: Any, role: ReaderRole) -> None:
-    name = sql.Identifier(role.name)
-    cursor.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(name))
-    cursor.execute(sql.SQL("COMMENT ON ROLE {} IS {}").format(name, sql.Literal(MADE)))
-    if not role.superuser:
-        options = " WITH INHERIT TRUE, SET TRUE" if cursor.connection.server_version >= 160000 else ""
-        cursor.execute(sql.SQL("GRANT {} TO CURRENT_USER" + options).format(name))
 
 
 def _create_function(cursor: Any, role: ReaderRole) -> None:

@@ -29,6 +29,7 @@ from dyda.sources.settings import Consumer
 __all__ = [
     "ADD_AS_SUPERUSER",
     "CaptureRole",
+    "create_role",
     "drop_capture_role",
     "give_to_capture_role",
     "give_what_is_new",
@@ -115,7 +116,7 @@ def give_to_capture_role(cursor: Any, source: str, *, last: bool = False) -> Non
     role = CaptureRole.find(cursor)
     try:
         if role.oid is None and role.may_create:
-            _create(cursor, role)
+            create_role(cursor, role.name, superuser=role.superuser)
             role = CaptureRole.find(cursor)
         given: list[str] = []
         if role.superuser:
@@ -222,11 +223,12 @@ def revocations(cursor: Any, name: str, oid: int | None, keep: str = "") -> str:
     return "\n".join(statements)
 
 
-def _create(cursor: Any, role: CaptureRole) -> None:
-    name = sql.Identifier(role.name)
+def create_role(cursor: Any, role: str, *, superuser: bool) -> None:
+    """A role without login that detach may drop again. `superuser`: the session's role needs no membership."""
+    name = sql.Identifier(role)
     cursor.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(name))
     cursor.execute(sql.SQL("COMMENT ON ROLE {} IS {}").format(name, sql.Literal(MADE)))
-    if not role.superuser:
+    if not superuser:
         options = " WITH INHERIT TRUE, SET TRUE" if cursor.connection.server_version >= 160000 else ""
         cursor.execute(sql.SQL("GRANT {} TO CURRENT_USER" + options).format(name))
 
