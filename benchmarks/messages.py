@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 
 from benchmarks.report import Bar, Plot, Report
 from dyda.model.bag import Bag
-from dyda.model.parse import parse_view
 from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
 from vm import JoinBlock, flatten, plan_sweep, sweep
 from vm.arrival import ArrivalOrder, nested_sweep

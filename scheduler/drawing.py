@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dyda.model.message import DataUpdate
-from dyda.model.visible import visible
+from dyda.model.printable import visible
 from scheduler.deco import Plan
 from scheduler.dependencies import Edge, EdgeKind, Entry
 from scheduler.footprint import Effect, Footprint

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from dyda.model.algebra import ColumnRef, Expression, Scan, ViewDefinition, conjuncts, scans
+from dyda.model.algebra.nodes import ColumnRef, Expression, Scan, ViewDefinition, conjuncts, scans
 from dyda.model.relation import Relation
 
 __all__ = ["Comparison", "Replacement", "find_replacement", "meaning"]

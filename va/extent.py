@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from dyda.model.algebra import (
+from dyda.model.algebra.nodes import (
     ColumnRef,
     Expression,
     Join,

@@ -6,9 +6,10 @@
     HAVING, other expressions over the same group
     anything else                                    recompute
 
-A view of several blocks keeps states beside its extent (dyda.model.state). A projection leaves them as they are, so it
-is a plan only where the new program has the same ones. A state's rows hold every group and how often each row is there,
-so that groups that fall together are added up exactly; what is shown of them is computed from the state alone.
+A view of several blocks keeps states beside its extent (dyda.model.operator_state). A projection leaves them as they
+are, so it is a plan only where the new program has the same ones. A state's rows hold every group and how often each
+row is there, so that groups that fall together are added up exactly; what is shown of them is computed from the state
+alone.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dyda.model.algebra import (
+from dyda.model.algebra.nodes import (
     Distinct,
     Group,
     Node,

@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
-from dyda.model.algebra import ColumnRef, Expression, Project, Select, ViewDefinition, scans
+from dyda.model.algebra.nodes import ColumnRef, Expression, Project, Select, ViewDefinition, scans
 from dyda.model.message import SchemaChange, Truncation
 from dyda.model.relation import RelationName
 from dyda.model.schema_change import ChangeType, RenameColumn

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from dyda.model.algebra import (
+from dyda.model.algebra.nodes import (
     Aggregate,
     ColumnRef,
     Derived,

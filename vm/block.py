@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dyda.errors import UnsupportedSql
-from dyda.model.algebra import ColumnRef, Expression, Join, Node, OutputColumn, Scan, Select, ViewDefinition
+from dyda.model.algebra.nodes import ColumnRef, Expression, Join, Node, OutputColumn, Scan, Select, ViewDefinition
 from dyda.model.relation import Column, Relation, RelationName
 
 __all__ = ["CarriedColumn", "FrameColumn", "JoinBlock", "Occurrence", "flatten", "join_block"]

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from dyda.errors import UnsupportedSql
-from dyda.model.algebra import (
+from dyda.model.algebra.nodes import (
     ColumnRef,
     Derived,
     Distinct,
@@ -38,7 +38,7 @@ from dyda.model.algebra import (
     ViewDefinition,
     expressions,
 )
-from dyda.model.state import Counted, Grouped, Kept, Rule, State
+from dyda.model.operator_state import Counted, Grouped, Kept, Rule, State
 from dyda.model.types import PgType
 from vm.block import JoinBlock, join_block
 from vm.careful import may_fail

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dyda.model.algebra import ColumnRef, Expression
+from dyda.model.algebra.nodes import ColumnRef, Expression
 from dyda.model.bag import Bag
 from vm.block import JoinBlock, Occurrence
 from vm.worlds import NEW_WORLD, TWO_WORLDS, Counting, Whole, Worlds, before

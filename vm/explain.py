@@ -8,8 +8,8 @@ from typing import assert_never
 
 import networkx as nx
 
+from dyda.model.operator_state import Counted, Grouped, Kept
 from dyda.model.relation import RelationName
-from dyda.model.state import Counted, Grouped, Kept
 from vm.program import WAREHOUSE, Program, Step, Term, state_number
 from vm.sweep import SweepPlan
 

@@ -11,7 +11,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from dyda.model.algebra import ColumnRef, Expression
+from dyda.model.algebra.nodes import ColumnRef, Expression
 from vm.block import CarriedColumn, JoinBlock
 from vm.program import Program, Step, state_number
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dyda.errors import UnsupportedSql
-from dyda.model.algebra import Aggregate, ColumnRef, Expression, Group, Node, ViewDefinition
-from dyda.model.state import Accumulator, Grouped, Rule
+from dyda.model.algebra.nodes import Aggregate, ColumnRef, Expression, Group, Node, ViewDefinition
+from dyda.model.operator_state import Accumulator, Grouped, Rule
 from vm.linear import Linear, equal, product
 
 __all__ = ["group", "same_arguments"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dyda.model.algebra import ColumnRef, Expression, Scan
+from dyda.model.algebra.nodes import ColumnRef, Expression, Scan
 
 __all__ = ["NULL", "Linear", "Part", "equal", "product", "same"]
 

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dyda.model.algebra import ColumnRef
+from dyda.model.algebra.nodes import ColumnRef
+from dyda.model.operator_state import Counted, Grouped, State
 from dyda.model.relation import Column, Relation, RelationName
-from dyda.model.state import Counted, Grouped, State
 from dyda.model.types import PgType
 from vm.block import JoinBlock, Occurrence
 from vm.sweep import SweepPlan, plan_sweep

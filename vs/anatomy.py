@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias, assert_never
 
-from dyda.model.algebra import (
+from dyda.model.algebra.nodes import (
     ColumnRef,
     Derived,
     Distinct,

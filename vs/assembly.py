@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dyda.errors import DydaError
-from dyda.model.algebra import (
+from dyda.model.algebra.nodes import (
     ColumnRef,
     Expression,
     Join,
@@ -17,10 +17,10 @@ from dyda.model.algebra import (
     Select,
     ViewDefinition,
 )
-from dyda.model.parse import LONGEST_NAME, RESERVED, Resolve, parse_view
 from dyda.model.preferences import Preference, Preferences
 from dyda.model.relation import Relation, RelationName
-from dyda.model.render import render_view
+from dyda.model.sql.parse import LONGEST_NAME, RESERVED, Resolve, parse_view
+from dyda.model.sql.render import render_view
 from vs.draft import Draft, DraftCondition
 from vs.passage import Passage
 from vs.wording import Words

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import networkx
 
-from dyda.model.algebra import ColumnRef, Expression, ViewDefinition, conjuncts, scans
+from dyda.model.algebra.nodes import ColumnRef, Expression, ViewDefinition, conjuncts, scans
 from dyda.model.preferences import Preference
 from dyda.model.relation import RelationName
 from vs.anatomy import Place

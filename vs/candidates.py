@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import networkx
 
-from dyda.model.algebra import ViewDefinition
-from dyda.model.knowledge import Knowledge
+from dyda.model.algebra.nodes import ViewDefinition
+from dyda.model.knowledge.constraints import Knowledge
 from dyda.model.relation import RelationName
 from vs.preferences import Defaults, effective_preferences
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dyda.model.algebra import (
+from dyda.model.algebra.nodes import (
     ColumnRef,
     Derived,
     Distinct,

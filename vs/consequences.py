@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from dyda.model.algebra import (
+from dyda.model.algebra.nodes import (
     Aggregate,
     ColumnRef,
     Derived,

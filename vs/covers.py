@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dyda.model.algebra import ColumnRef, Expression
-from dyda.model.knowledge import Containment, FunctionConstraint, Knowledge, Projection
+from dyda.model.algebra.nodes import ColumnRef, Expression
+from dyda.model.knowledge.constraints import Containment, FunctionConstraint, Knowledge, Projection
 from dyda.model.relation import RelationName
 from vs.passage import Passage
 from vs.substitution import under

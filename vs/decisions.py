@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, combinations, islice, product
 
-from dyda.model.algebra import ColumnRef
-from dyda.model.knowledge import FunctionConstraint, Knowledge
+from dyda.model.algebra.nodes import ColumnRef
+from dyda.model.knowledge.constraints import FunctionConstraint, Knowledge
 from vs.block import Block, Component
 from vs.covers import AttributeCover, RelationCover, attribute_covers, placed, relation_covers
 from vs.implication import same

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dyda.model.algebra import ColumnRef, Expression
+from dyda.model.algebra.nodes import ColumnRef, Expression
 from dyda.model.preferences import Preference
 from dyda.model.relation import RelationName
 from vs.block import Block, Component

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from dyda.errors import DydaError, UnknownRelation
-from dyda.model.algebra import ColumnRef, Expression
-from dyda.model.knowledge import (
+from dyda.model.algebra.nodes import ColumnRef, Expression
+from dyda.model.knowledge.constraints import (
     Constraint,
     Containment,
     FunctionConstraint,
@@ -21,7 +21,7 @@ from dyda.model.knowledge import (
     Knowledge,
     Projection,
 )
-from dyda.model.knowledge_file import parse_knowledge, render_knowledge
+from dyda.model.knowledge.file import parse_knowledge, render_knowledge
 from dyda.model.relation import Relation, RelationName
 from vs.passage import Passage
 from vs.substitution import substituted

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dyda.model.algebra import ColumnRef
-from dyda.model.knowledge import FunctionConstraint, Knowledge
+from dyda.model.algebra.nodes import ColumnRef
+from dyda.model.knowledge.constraints import FunctionConstraint, Knowledge
 from dyda.model.relation import RelationName
 from vs.block import Component
 from vs.covers import Oriented, oriented, placed

@@ -12,7 +12,7 @@ from functools import lru_cache
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from dyda.model.algebra import ColumnRef, Expression
+from dyda.model.algebra.nodes import ColumnRef, Expression
 
 __all__ = ["follows", "not_null", "same"]
 

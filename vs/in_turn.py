@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dyda.model.algebra import ViewDefinition, scans
-from dyda.model.knowledge import Knowledge
-from dyda.model.parse import parse_view
+from dyda.model.algebra.nodes import ViewDefinition, scans
+from dyda.model.knowledge.constraints import Knowledge
 from dyda.model.relation import Relation, RelationName
+from dyda.model.sql.parse import parse_view
 from vs.assembly import resolver
 from vs.evolution import evolve
 from vs.extent import combine

@@ -15,8 +15,8 @@ from itertools import islice, pairwise, product
 
 import networkx
 
-from dyda.model.algebra import Expression
-from dyda.model.knowledge import JoinConstraint
+from dyda.model.algebra.nodes import Expression
+from dyda.model.knowledge.constraints import JoinConstraint
 from dyda.model.relation import RelationName
 from vs.implication import same
 from vs.substitution import under

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dyda.model.algebra import ViewDefinition
+from dyda.model.algebra.nodes import ViewDefinition
 
 __all__ = ["Alternative", "Broken", "Holds", "Judgement", "Rewritten"]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import islice, product
 
 from dyda.errors import DydaError
-from dyda.model.algebra import ViewDefinition
-from dyda.model.knowledge import Knowledge
+from dyda.model.algebra.nodes import ViewDefinition
+from dyda.model.knowledge.constraints import Knowledge
 from dyda.model.preferences import Preference
 from vs.anatomy import Anatomy, Path, Region
 from vs.block import lost

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dyda.model.algebra import ColumnRef, Expression, OutputColumn, Project, Query, Scan, ViewDefinition, scans
-from dyda.model.parse import parse_view
+from dyda.model.algebra.nodes import ColumnRef, Expression, OutputColumn, Project, Query, Scan, ViewDefinition, scans
 from dyda.model.preferences import Preference, Preferences
 from dyda.model.relation import Relation
-from dyda.model.render import render_view
+from dyda.model.sql.parse import parse_view
+from dyda.model.sql.render import render_view
 from vs.anatomy import Anatomy
 from vs.assembly import free_names, is_ambiguous, resolver
 from vs.consequences import Consequences

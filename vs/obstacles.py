@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dyda.model.algebra import ColumnRef
+from dyda.model.algebra.nodes import ColumnRef
 from dyda.model.relation import RelationName
 from vs.block import Block, Component
 from vs.judgement import Broken

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from dyda.model.algebra import ColumnRef
+from dyda.model.algebra.nodes import ColumnRef
 from dyda.model.relation import Column, Relation, RelationName
 
 __all__ = ["Passage"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from dyda.model.algebra import Expression, ViewDefinition, scans
+from dyda.model.algebra.nodes import Expression, ViewDefinition, scans
 from dyda.model.preferences import Preference
 from vs.anatomy import Anatomy
 from vs.standing import Standing, condition_text, consistent, item_name

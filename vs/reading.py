@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dyda.errors import DydaError, UnknownColumn
-from dyda.model.parse import parse_view
 from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
 from vs.judgement import Broken, Holds, Judgement
 from vs.preferences import Defaults

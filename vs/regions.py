@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dyda.model.algebra import (
+from dyda.model.algebra.nodes import (
     ColumnRef,
     Derived,
     Expression,

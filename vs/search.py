@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from dyda.model.algebra import ColumnRef, Expression
-from dyda.model.knowledge import Knowledge
+from dyda.model.algebra.nodes import ColumnRef, Expression
+from dyda.model.knowledge.constraints import Knowledge
 from dyda.model.preferences import Preference
 from dyda.model.relation import RelationName
 from vs.block import Block, Component, connected

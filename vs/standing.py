@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dyda.model.algebra import Derived, Expression, SemiJoin
-from dyda.model.expressions import joined
+from dyda.model.algebra.expressions import joined
+from dyda.model.algebra.nodes import Derived, Expression, SemiJoin
 from dyda.model.preferences import Preference
 from vs.anatomy import Anatomy, Path, Place
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dyda.model.algebra import ColumnRef, Expression
+from dyda.model.algebra.nodes import ColumnRef, Expression
 
 __all__ = ["Substitute", "cast", "substituted", "under"]
 

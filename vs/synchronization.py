@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dyda.errors import DydaError
-from dyda.model.algebra import ViewDefinition, scans
-from dyda.model.knowledge import Knowledge
+from dyda.model.algebra.nodes import ViewDefinition, scans
+from dyda.model.knowledge.constraints import Knowledge
 from dyda.model.relation import Relation, RelationName
 from vs.assembly import NothingLeft, assemble
 from vs.block import block, lost

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dyda.model.algebra import (
+from dyda.model.algebra.nodes import (
     Aggregate,
     ColumnRef,
     Derived,

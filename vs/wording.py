@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from dyda.model.algebra import (
+from dyda.model.algebra.nodes import (
     Aggregate,
     ColumnRef,
     Derived,
@@ -29,7 +29,7 @@ from dyda.model.algebra import (
     SemiJoin,
     SetOperation,
 )
-from dyda.model.knowledge import comparable
+from dyda.model.knowledge.constraints import comparable
 from dyda.model.relation import Column, RelationName
 from vs.passage import Passage
 from vs.substitution import cast, substituted

@@ -19,7 +19,7 @@ from rich.text import Text
 from dyda.cli.options import CommonCommand, common
 from dyda.cli.output import console, log, say, show_json
 from dyda.cli.views import show_verification
-from dyda.model.visible import visible
+from dyda.model.printable import visible
 
 if TYPE_CHECKING:
     from dyda.commands.demo import Frame

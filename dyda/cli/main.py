@@ -21,7 +21,7 @@ from dyda.cli.project import apply_command, init_command, sources_group
 from dyda.cli.running import daemon_command, status_command, stop_command
 from dyda.cli.views import verify_command, views_group
 from dyda.errors import DydaError
-from dyda.model.visible import visible
+from dyda.model.printable import visible
 from dyda.passwords import hidden
 
 __all__ = ["cli", "main"]

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from dyda.model.visible import unseen, visible
+from dyda.model.printable import unseen, visible
 
 __all__ = [
     "console",

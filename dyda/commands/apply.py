@@ -20,7 +20,7 @@ from dyda.house import House
 from dyda.identity import claim
 from dyda.maintenance import Maintainer, Target
 from dyda.maintenance.live import Known, load
-from dyda.model.algebra import scans
+from dyda.model.algebra.nodes import scans
 from dyda.project import Project
 from dyda.warehouse import Warehouse
 

@@ -21,8 +21,8 @@ from dyda.errors import (
 )
 from dyda.house import House
 from dyda.maintenance.live import Known
-from dyda.model.algebra import ViewDefinition
-from dyda.model.sql_places import line_of
+from dyda.model.algebra.nodes import ViewDefinition
+from dyda.model.sql.positions import line_of
 from dyda.project import Project
 
 __all__ = ["CheckedFiles", "check_files"]

@@ -17,10 +17,17 @@ from typing import Any, assert_never
 
 from dyda.errors import BrokenUnit, DydaError
 from dyda.house import House
-from dyda.model.algebra import ColumnRef
-from dyda.model.knowledge import Constraint, Containment, FunctionConstraint, JoinConstraint, Knowledge, Projection
-from dyda.model.parse import parse_view
+from dyda.model.algebra.nodes import ColumnRef
+from dyda.model.knowledge.constraints import (
+    Constraint,
+    Containment,
+    FunctionConstraint,
+    JoinConstraint,
+    Knowledge,
+    Projection,
+)
 from dyda.model.relation import Relation, RelationName
+from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
 from dyda.sources import SourceSnapshot
 from dyda.sources.catalog import UNCAPTURED

@@ -10,9 +10,9 @@ from dyda.errors import ConfigurationError, DydaError
 from dyda.house import House
 from dyda.maintenance.foresight import foresee
 from dyda.maintenance.live import load
-from dyda.model.ddl import apply_ddl
+from dyda.model.ddl.schemas import Schemas
+from dyda.model.ddl.statements import apply_ddl
 from dyda.model.relation import RelationName
-from dyda.model.schemas import Schemas
 
 __all__ = ["impact"]
 

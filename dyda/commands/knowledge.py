@@ -13,10 +13,10 @@ from dyda.commands.work import named_relations
 from dyda.engine import Engine
 from dyda.errors import ConfigurationError, UnknownRelation
 from dyda.house import House
-from dyda.maintenance.knowing import document_of, read_document, retirement, single_entries
 from dyda.maintenance.live import Known, load
-from dyda.model.knowledge import Constraint
-from dyda.model.knowledge_file import parse_knowledge, render_knowledge
+from dyda.model.knowledge.constraints import Constraint
+from dyda.model.knowledge.document import document_of, read_document, retirement, single_entries
+from dyda.model.knowledge.file import parse_knowledge, render_knowledge
 from dyda.model.relation import Relation
 from dyda.project import Project
 from dyda.warehouse import Installation, Worker

@@ -10,7 +10,7 @@ from dyda.commands.work import named_relations
 from dyda.errors import DydaError
 from dyda.house import House, open_sources
 from dyda.maintenance import Maintainer
-from dyda.model.parse import referenced_tables
+from dyda.model.sql.parse import referenced_tables
 from dyda.project import Project
 
 __all__ = ["init", "sources_check", "sources_detach"]

@@ -9,8 +9,8 @@ from dyda.maintenance.live import Known, last_definition
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.present import Present
 from dyda.maintenance.recovery import REJECTED
-from dyda.model.algebra import ViewDefinition
-from dyda.model.parse import parse_view
+from dyda.model.algebra.nodes import ViewDefinition
+from dyda.model.sql.parse import parse_view
 from dyda.warehouse import ViewRecord
 from vs import Broken, World, synchronize
 

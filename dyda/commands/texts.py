@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from dyda.errors import ConfigurationError, DydaError, UnsupportedSql
 from dyda.house import House
-from dyda.model.algebra import ViewDefinition, in_place, scans
-from dyda.model.parse import parse_view, referenced_views
+from dyda.model.algebra.nodes import ViewDefinition, in_place, scans
 from dyda.model.relation import Relation, RelationName
-from dyda.model.render import render_view
+from dyda.model.sql.parse import parse_view, referenced_views
+from dyda.model.sql.render import render_view
 from dyda.warehouse import ViewRecord
 
 __all__ = ["ViewTexts", "read_as_rendered", "readers_of", "rehearsed"]

@@ -22,8 +22,8 @@ from dyda.errors import (
 from dyda.house import House
 from dyda.maintenance import Maintainer, Target
 from dyda.maintenance.live import load
-from dyda.model.algebra import scans
-from dyda.model.parse import parse_view
+from dyda.model.algebra.nodes import scans
+from dyda.model.sql.parse import parse_view
 from vm import explain_program
 
 __all__ = ["execute_resync", "verify", "views_explain", "views_resync"]

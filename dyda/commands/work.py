@@ -9,7 +9,7 @@ from dyda.commands.patience import Patience, Progress
 from dyda.errors import DydaError, MissingRights, SourceBusy, SourceUnreachable
 from dyda.house import House
 from dyda.maintenance import Maintainer, Outcome, Target
-from dyda.model.knowledge_file import referenced_relations
+from dyda.model.knowledge.file import referenced_relations
 from dyda.model.relation import Relation, RelationName
 from dyda.project import Project
 from dyda.warehouse import Installation, RelationState

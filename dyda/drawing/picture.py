@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, UpdateMessage
-from dyda.model.visible import visible
+from dyda.model.printable import visible
 from scheduler import Unit, UnitKind
 from scheduler.drawing import Drawing
 

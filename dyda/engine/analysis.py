@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from dyda.engine.refusals import refused_by_spark
 from dyda.errors import UnsupportedSql
-from dyda.model.algebra import ColumnRef
+from dyda.model.algebra.nodes import ColumnRef
 from dyda.model.types import warehouse_type
 from vm.block import JoinBlock, Occurrence
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dyda.engine.columns import typed_table
-from dyda.model.algebra import ColumnRef
+from dyda.model.algebra.nodes import ColumnRef
 from vm.evaluation import Evaluation, frame_columns, join_order
 
 __all__ = ["COUNT", "TRANSACTION", "combinations"]

@@ -25,7 +25,7 @@ from dyda.engine.failures import MARK, encoded, raise_again
 from dyda.engine.frames import Reader, pooled, separate
 from dyda.engine.session import Sessions, SparkSettingsLike
 from dyda.errors import EngineFailed, EvaluationFailed
-from dyda.model.algebra import ViewDefinition
+from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.bag import COUNT, Bag
 from vm.block import JoinBlock, flatten
 from vm.careful import helps, render_sum

@@ -22,7 +22,7 @@ from dyda.maintenance.live import BuildPlan, LiveView, Target
 from dyda.maintenance.partitions import extent_partitions, held_partition
 from dyda.maintenance.refresh import scanning
 from dyda.maintenance.restating import Restating
-from dyda.model.algebra import ViewDefinition
+from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.bag import COUNT, Bag
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation
 from dyda.model.position import Position

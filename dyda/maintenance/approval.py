@@ -19,10 +19,10 @@ from dyda.house import House
 from dyda.maintenance.foresight import Foretold, foretell
 from dyda.maintenance.live import Known, Target
 from dyda.maintenance.poll import Poll
-from dyda.model.algebra import ViewDefinition, scans
+from dyda.model.algebra.nodes import ViewDefinition, scans
+from dyda.model.ddl.schemas import Schemas
 from dyda.model.message import UpdateMessage
 from dyda.model.relation import Relation, RelationName
-from dyda.model.schemas import Schemas
 from dyda.warehouse import Worker
 
 __all__ = ["Approval", "Foreseen", "NotDecided", "Undecided", "foresee_messages", "waits_with"]

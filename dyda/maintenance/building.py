@@ -18,11 +18,11 @@ from dyda.maintenance.programs import fingerprint_of, state_tables
 from dyda.maintenance.recovery import over_its_rows
 from dyda.maintenance.refresh import Refresh
 from dyda.maintenance.story import story
-from dyda.model.algebra import ViewDefinition, scans
+from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
-from dyda.model.render import render_view
+from dyda.model.sql.render import render_view
 from dyda.warehouse import RelationState, StateChange, ViewChange, ViewColumn, ViewRecord, ViewVersion, Worker
 from va import Adaptation, FromExtent, MetadataOnly, Reaggregate, Recompute
 from vs import Broken, Holds, Judgement, Rewritten, World, read, synchronize

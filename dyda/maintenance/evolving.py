@@ -12,10 +12,10 @@ from typing import Any
 
 from dyda.errors import DydaError, SourceUnreachable
 from dyda.house import House
-from dyda.maintenance.knowing import document_of, retirement
 from dyda.maintenance.live import Known
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.present import Present
+from dyda.model.knowledge.document import document_of, retirement
 from dyda.model.relation import Relation, RelationName
 from dyda.sources.catalog import UNCAPTURED, look
 from dyda.warehouse import Installation, RelationState

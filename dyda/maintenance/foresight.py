@@ -13,9 +13,9 @@ from typing import Any
 from dyda.errors import UnsupportedSql
 from dyda.house import House
 from dyda.maintenance.live import Known, held_definition
-from dyda.model.algebra import ColumnRef, ViewDefinition, conjuncts, expressions, scans
+from dyda.model.algebra.nodes import ColumnRef, ViewDefinition, conjuncts, expressions, scans
+from dyda.model.ddl.schemas import Schemas
 from dyda.model.message import SchemaChange, Truncation
-from dyda.model.schemas import Schemas
 from dyda.model.types import PgType
 from dyda.warehouse import ViewRecord
 from va import MetadataOnly, adapt

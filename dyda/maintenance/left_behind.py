@@ -19,7 +19,7 @@ from dyda.maintenance.evolving import relations_after
 from dyda.maintenance.live import Known, held_definition
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.story import Moved, because, story
-from dyda.model.algebra import ViewDefinition, scans
+from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.message import DataUpdate
 from dyda.model.relation import Relation, RelationName
 from dyda.warehouse import ViewChange, ViewRecord, ViewVersion

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from dyda.engine import OutputType
 from dyda.errors import DydaError, UnknownRelation
 from dyda.house import House
-from dyda.maintenance.knowing import Unread, read_document
 from dyda.maintenance.programs import known_program
-from dyda.model.algebra import ViewDefinition, scans
-from dyda.model.knowledge import Knowledge
-from dyda.model.parse import Resolve, parse_view
+from dyda.model.algebra.nodes import ViewDefinition, scans
+from dyda.model.knowledge.constraints import Knowledge
+from dyda.model.knowledge.document import Unread, read_document
 from dyda.model.position import Position
 from dyda.model.preferences import Preference
 from dyda.model.relation import Relation, RelationName
+from dyda.model.sql.parse import Resolve, parse_view
 from dyda.warehouse import KnowledgeRecord, RelationRecord, SourceRecord, ViewRecord, Worker
 from vm import JoinBlock, Program, fingerprint
 from vs import Defaults

@@ -16,8 +16,8 @@ from dyda.maintenance.live import Known, LiveView
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.programs import one_by_one
 from dyda.maintenance.reads import HOLDING, lacked, view_reads
-from dyda.model.algebra import ViewDefinition
-from dyda.model.knowledge import Knowledge
+from dyda.model.algebra.nodes import ViewDefinition
+from dyda.model.knowledge.constraints import Knowledge
 from dyda.model.relation import RelationName
 from scheduler import Consistency, Detection, Queued, Schedule, Unit, UnitKind, ViewReads
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from dyda.errors import DydaError
 from dyda.house import House
-from dyda.model.algebra import ViewDefinition, scans
-from dyda.model.parse import parse_view
+from dyda.model.algebra.nodes import ViewDefinition, scans
+from dyda.model.operator_state import Grouped, State
 from dyda.model.relation import Relation
-from dyda.model.state import Grouped, State
+from dyda.model.sql.parse import parse_view
 from dyda.settings import SparkSettings
 from dyda.warehouse import StateTable, ViewColumn, ViewRecord
 from vm import JoinBlock, Program, compile_view, fingerprint

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from dyda.maintenance.live import Known, LiveView
-from dyda.model.algebra import scans
+from dyda.model.algebra.nodes import scans
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.warehouse import MessageRecord

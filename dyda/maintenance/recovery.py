@@ -26,7 +26,7 @@ from dyda.errors import (
 from dyda.house import House
 from dyda.maintenance.live import Known, Target
 from dyda.maintenance.poll import Poll
-from dyda.model.algebra import ViewDefinition
+from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.relation import Relation, RelationName
 from dyda.sources.catalog import look
 from dyda.warehouse import ViewChange, ViewRecord, Worker

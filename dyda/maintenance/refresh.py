@@ -29,9 +29,9 @@ from dyda.maintenance.partitions import state_partitions
 from dyda.maintenance.poll import Poll
 from dyda.maintenance.stepping import Running, States, Stepping, ViewDelta
 from dyda.model.bag import COUNT, Bag
+from dyda.model.operator_state import State
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
-from dyda.model.state import State
 from dyda.sources import ScanPartition
 from dyda.sources.connection import translated
 from dyda.sources.images import LACKS, XID

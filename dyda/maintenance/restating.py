@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from dyda.maintenance.live import BuildPlan, LiveView, Target
 from dyda.maintenance.programs import state_tables
-from dyda.model.algebra import Group, Node
+from dyda.model.algebra.nodes import Group, Node
+from dyda.model.operator_state import Counted, Grouped
 from dyda.model.position import Position
-from dyda.model.state import Counted, Grouped
 from dyda.warehouse import Staging, StateChange, ViewChange
 from va import FromExtent, Reaggregate
 from vm import same_arguments

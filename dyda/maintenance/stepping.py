@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dyda.model.bag import COUNT, Bag
+from dyda.model.operator_state import Grouped, State
 from dyda.model.relation import RelationName
-from dyda.model.state import Grouped, State
 from dyda.warehouse import Combined, StateChange
 from vm import (
     TAG,

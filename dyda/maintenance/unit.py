@@ -26,7 +26,7 @@ from dyda.maintenance.programs import fingerprint_of, recorded, state_tables
 from dyda.maintenance.refresh import Refresh
 from dyda.maintenance.stepping import ViewDelta
 from dyda.maintenance.story import Moved, because, story
-from dyda.model.algebra import ViewDefinition, scans
+from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName

@@ -10,7 +10,7 @@ import datetime
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dyda.model.once import once
+from dyda.model.cached import once
 from dyda.model.relation import RelationName
 from dyda.model.schema_change import RenameRelation, Step
 

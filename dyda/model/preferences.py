@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from dyda.errors import UnsupportedSql
 
 if TYPE_CHECKING:
-    from dyda.model.sql_text import Comment, SqlText
+    from dyda.model.sql.text import Comment, SqlText
 
 __all__ = ["Preference", "Preferences", "read_header", "read_preference"]
 

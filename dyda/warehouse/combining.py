@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from psycopg2 import sql
 
 from dyda.errors import EvaluationFailed, InvariantViolated
-from dyda.model.state import Counted, Grouped, Kept, State
+from dyda.model.operator_state import Counted, Grouped, Kept, State
 from dyda.warehouse.connection import load, short
 from dyda.warehouse.extents import check_types
 from dyda.warehouse.fetch import fetch_texts

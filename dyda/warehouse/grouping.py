@@ -11,7 +11,7 @@ from functools import cached_property
 
 from psycopg2 import sql
 
-from dyda.model.state import Accumulator, Grouped
+from dyda.model.operator_state import Accumulator, Grouped
 from dyda.warehouse.connection import load
 from dyda.warehouse.values import canonical, extreme, printed
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from psycopg2 import sql
 
-from dyda.model.state import State
+from dyda.model.operator_state import State
 from dyda.warehouse.connection import connect, translated
 from dyda.warehouse.extents import Extent
 from dyda.warehouse.known import known_extent, known_state

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dyda.model.message import UpdateMessage
+from dyda.model.operator_state import State
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
-from dyda.model.state import State
 
 __all__ = [
     "AbortRecord",

@@ -12,7 +12,7 @@ from typing import Any
 
 from psycopg2 import sql
 
-from dyda.model.state import Accumulator, Counted, Grouped, State
+from dyda.model.operator_state import Accumulator, Counted, Grouped, State
 from dyda.warehouse.connection import load
 from dyda.warehouse.extents import check_types
 from dyda.warehouse.grouping import key_of

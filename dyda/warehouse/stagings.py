@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg2
 
-from dyda.model.state import State
+from dyda.model.operator_state import State
 from dyda.warehouse.combining import combine_staging
 from dyda.warehouse.connection import connect, translated
 from dyda.warehouse.staging import Staging, create_staging, drop_staging

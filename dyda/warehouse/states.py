@@ -13,7 +13,7 @@ from typing import Any, assert_never
 
 from psycopg2 import sql
 
-from dyda.model.state import Counted, Grouped, Kept, State
+from dyda.model.operator_state import Counted, Grouped, Kept, State
 from dyda.warehouse.codec import states_from_json
 from dyda.warehouse.connection import load
 from dyda.warehouse.extents import Extent

@@ -20,8 +20,8 @@ import sqlalchemy
 from sqlalchemy import Connection, create_engine, insert, select, text, update
 
 from dyda.errors import DydaError, ProjectBusy, RequestFailed, UnknownView, WarehouseUnreachable
+from dyda.model.operator_state import State
 from dyda.model.position import Position
-from dyda.model.state import State
 from dyda.warehouse import catalog, models
 from dyda.warehouse.connection import (
     ADVISORY_CLASS,

@@ -25,9 +25,9 @@ from dyda import faults
 from dyda.errors import DydaError, Fenced, UnknownView
 from dyda.model.bag import Bag
 from dyda.model.message import Change, UpdateMessage
+from dyda.model.operator_state import State
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
-from dyda.model.state import State
 from dyda.warehouse import combining
 from dyda.warehouse.codec import changes_to_json, name_to_text
 from dyda.warehouse.combining import Combined

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dyda.model.algebra import ColumnRef, ViewDefinition, conjuncts, scans
-from dyda.model.parse import parse_view
+from dyda.model.algebra.nodes import ColumnRef, ViewDefinition, conjuncts, scans
 from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
 from va import EXTENT, FromExtent, MetadataOnly, Recompute, adapt
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dyda.errors import ConfigurationError, DydaError
-from dyda.model.ddl import apply_ddl
+from dyda.model.ddl.schemas import Schemas
+from dyda.model.ddl.statements import apply_ddl
 from dyda.model.relation import Column, Relation, RelationName
-from dyda.model.schemas import Schemas
 from dyda.model.types import PgType
 from tests.properties.fuzzing import ODD_TEXT, answer_or_refusal, ddl_texts, mutated, profile
 

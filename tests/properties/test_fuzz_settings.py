@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dyda.errors import ConfigurationError, DydaError, UnknownRelation
-from dyda.model.knowledge_file import parse_knowledge, referenced_relations, render_knowledge
+from dyda.model.knowledge.file import parse_knowledge, referenced_relations, render_knowledge
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
 from dyda.project import Project

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from dyda.commands.texts import read_as_rendered, rehearsed
 from dyda.errors import DydaError, UnknownRelation
-from dyda.model.algebra import ViewDefinition
-from dyda.model.parse import parse_view, referenced_tables, referenced_views
+from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.sql.parse import parse_view, referenced_tables, referenced_views
 from dyda.model.types import PgType
 from dyda.project import Project
 from tests.properties.fuzzing import ODD_TEXT, answer_or_refusal, mutated, profile, view_texts

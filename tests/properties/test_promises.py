@@ -17,11 +17,11 @@ import psycopg2
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from dyda.model.algebra import ViewDefinition, in_place
-from dyda.model.parse import parse_view
+from dyda.model.algebra.nodes import ViewDefinition, in_place
 from dyda.model.preferences import Preference, Preferences
 from dyda.model.relation import Relation, RelationName
-from dyda.model.render import render_view
+from dyda.model.sql.parse import parse_view
+from dyda.model.sql.render import render_view
 from tests.judge import Judge
 from tests.properties.operators import COLUMNS, ROWS, TABLES, View, several_views
 from tests.properties.test_trees import RELATIONS, evaluated

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from dyda.model.algebra import ViewDefinition, conjuncts, scans
+from dyda.model.algebra.nodes import ViewDefinition, conjuncts, scans
 from tests.unit.vs.case import Schemas, judge, knowledge, moved, view
 from vs import (
     Broken,

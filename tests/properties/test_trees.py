@@ -12,7 +12,7 @@ from collections.abc import Callable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dyda.model.algebra import (
+from dyda.model.algebra.nodes import (
     Aggregate,
     ColumnRef,
     Derived,
@@ -29,8 +29,8 @@ from dyda.model.algebra import (
     SetOperation,
     ViewDefinition,
 )
-from dyda.model.parse import parse_view
 from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
 from tests.judge import Judge
 from tests.properties.operators import COLUMNS, ROWS, TABLES, View, for_postgres, several_views

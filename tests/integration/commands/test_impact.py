@@ -11,7 +11,7 @@ import pytest
 from dyda import commands
 from dyda.errors import ConfigurationError, DydaError
 from dyda.maintenance import Outcome
-from dyda.model.ddl import UnreadableDdl
+from dyda.model.ddl.statements import UnreadableDdl
 from tests.town import Town
 
 NOWHERE = "postgresql://nobody@/{}?host=/nonexistent-folder"

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import psycopg2
 import pytest
 
-from dyda.model.ddl import apply_ddl
+from dyda.model.ddl.schemas import Schemas
+from dyda.model.ddl.statements import apply_ddl
 from dyda.model.relation import Relation, RelationName
-from dyda.model.schemas import Schemas
 from dyda.sources import PostgresSource, SourceSettings
 
 TABLE = (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dyda.model.state import Accumulator, Counted, Grouped, State
+from dyda.model.operator_state import Accumulator, Counted, Grouped, State
 from dyda.warehouse import Combined, Installation, Staging, Stagings, StateChange, StateTable, ViewChange, Worker
 from tests.integration.warehouse.conftest import START, entries, version
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dyda.errors import EvaluationFailed, InvariantViolated
-from dyda.model.state import Accumulator, Counted, Grouped, Kept, Rule, State
+from dyda.model.operator_state import Accumulator, Counted, Grouped, Kept, Rule, State
 from dyda.warehouse import Installation, StateChange, ViewChange, Worker
 from dyda.warehouse.grouping import needs_single_tag
 from dyda.warehouse.states import two_sided

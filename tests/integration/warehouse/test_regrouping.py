@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dyda.model.state import Accumulator, Counted, Grouped, Rule
+from dyda.model.operator_state import Accumulator, Counted, Grouped, Rule
 from dyda.warehouse import Staging, Worker
 from tests.integration.warehouse.state_entries import VIEW, Query, build, staged, tagged
 

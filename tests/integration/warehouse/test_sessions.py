@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 
 import dyda
 from dyda.errors import ConfigurationError, DydaError, NotInstallable
-from dyda.model.state import Kept
+from dyda.model.operator_state import Kept
 from dyda.warehouse import Warehouse, Worker
 from dyda.warehouse.connection import connect
 from dyda.warehouse.sink import StagingSink

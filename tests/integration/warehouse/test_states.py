@@ -10,7 +10,7 @@ import pytest
 
 from dyda import faults
 from dyda.errors import DydaError, InvariantViolated
-from dyda.model.state import Accumulator, Counted, Grouped, Kept, State
+from dyda.model.operator_state import Accumulator, Counted, Grouped, Kept, State
 from dyda.warehouse import Installation, StateChange, StateTable, ViewChange, Warehouse, Worker, hold_warehouse
 from dyda.warehouse.combining import combine
 from dyda.warehouse.known import known_state

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dyda.errors import DydaError, UnknownColumn
-from dyda.model.ddl import UnreadableDdl, apply_ddl
+from dyda.model.ddl.schemas import Schemas, Unforeseeable
+from dyda.model.ddl.statements import UnreadableDdl, apply_ddl
 from dyda.model.message import DataUpdate, SchemaChange, Truncation, UpdateMessage
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.schema_change import (
@@ -20,7 +21,6 @@ from dyda.model.schema_change import (
     Rewrite,
     Step,
 )
-from dyda.model.schemas import Schemas, Unforeseeable
 from dyda.model.types import PgType
 
 INT, TEXT = PgType("integer", "integer"), PgType("text", "text")

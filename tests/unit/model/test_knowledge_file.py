@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from dyda.errors import ConfigurationError
-from dyda.model.algebra import ColumnRef
-from dyda.model.knowledge import Containment, FunctionConstraint, JoinConstraint, Knowledge
-from dyda.model.knowledge_file import parse_knowledge, referenced_relations, render_knowledge
+from dyda.model.algebra.nodes import ColumnRef
+from dyda.model.knowledge.constraints import Containment, FunctionConstraint, JoinConstraint, Knowledge
+from dyda.model.knowledge.file import parse_knowledge, referenced_relations, render_knowledge
 from dyda.model.relation import Relation, RelationName
 
 Resolve = Callable[[str, str | None, str], Relation]

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from dyda.model.parse import parse_view
 from dyda.model.relation import Column, Relation, RelationName
-from dyda.model.render import render_view
-from dyda.model.sql_functions import AGGREGATES, CHANGING, GENERATORS, WINDOWS
+from dyda.model.sql.functions import AGGREGATES, CHANGING, GENERATORS, WINDOWS
+from dyda.model.sql.parse import parse_view
+from dyda.model.sql.render import render_view
 from dyda.model.types import PgType
 from tests.unit.model.conftest import catalog
 from tests.unit.model.rows import plain, spark_tables

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dyda.errors import UnknownColumn, UnsupportedSql
-from dyda.model.algebra import ColumnRef, Join, Project, Scan, Select, conjuncts, scans
-from dyda.model.parse import parse_view, referenced_tables
+from dyda.model.algebra.nodes import ColumnRef, Join, Project, Scan, Select, conjuncts, scans
 from dyda.model.preferences import Preference
+from dyda.model.sql.parse import parse_view, referenced_tables
 
 ODD = "`Old Stock`.`Größen`.`a``b\"c'd`"
 

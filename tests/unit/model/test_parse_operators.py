@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dyda.errors import UnsupportedSql
-from dyda.model.algebra import ViewDefinition
-from dyda.model.parse import parse_view, referenced_tables, referenced_views
+from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.preferences import Preference
+from dyda.model.sql.parse import parse_view, referenced_tables, referenced_views
 from tests.unit.model.summary import summary
 
 ADULTS = "SELECT c.id, c.name, c.mood FROM crm.customer c WHERE c.age > 17"

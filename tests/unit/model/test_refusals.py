@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dyda.errors import DydaError
-from dyda.model.parse import parse_view, referenced_tables
+from dyda.model.sql.parse import parse_view, referenced_tables
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "refusals"
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from dyda.model.algebra import Project, conjuncts, scans
-from dyda.model.parse import parse_view
+from dyda.model.algebra.nodes import Project, conjuncts, scans
 from dyda.model.relation import Relation
-from dyda.model.render import render_view
+from dyda.model.sql.parse import parse_view
+from dyda.model.sql.render import render_view
 
 VIEWS = [
     "SELECT c.name FROM crm.customer c",

@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 import pytest
 
-from dyda.model.algebra import ViewDefinition
-from dyda.model.parse import parse_view
+from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.relation import Relation
-from dyda.model.render import render_view
+from dyda.model.sql.parse import parse_view
+from dyda.model.sql.render import render_view
 from tests.unit.model.rows import COLUMNS, plain, rows
 from tests.unit.model.summary import summary
 from tests.unit.model.test_parse_operators import ADULTS, trees

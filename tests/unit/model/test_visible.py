@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dyda.model.visible import visible
+from dyda.model.printable import visible
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from dyda.model.algebra import ViewDefinition, conjuncts, scans
+from dyda.model.algebra.nodes import ViewDefinition, conjuncts, scans
 from dyda.model.message import SchemaChange, Truncation
-from dyda.model.parse import parse_view
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.schema_change import DropColumn, DropRelation, Rewrite
+from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
 from va import EXTENT, Adaptation, FromExtent, MetadataOnly, Recompute, adapt
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from dyda.model.algebra import ViewDefinition
-from dyda.model.ddl import apply_ddl
-from dyda.model.parse import parse_view
+from dyda.model.algebra.nodes import ViewDefinition
+from dyda.model.ddl.schemas import Schemas
+from dyda.model.ddl.statements import apply_ddl
 from dyda.model.relation import Relation, RelationName
-from dyda.model.schemas import Schemas
+from dyda.model.sql.parse import parse_view
 from tests.integration.maintenance.test_adaptation import FILES, Case, read
 from va import MetadataOnly, Reaggregate, adapt
 from vs import Broken, World, synchronize

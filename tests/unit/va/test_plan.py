@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from dyda.model.message import SchemaChange, Truncation
-from dyda.model.parse import parse_view
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.schema_change import (
     AddColumn,
@@ -18,6 +17,7 @@ from dyda.model.schema_change import (
     Rewrite,
     Step,
 )
+from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
 from va import MetadataOnly, Recompute, adapt
 

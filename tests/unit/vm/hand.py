@@ -8,7 +8,17 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from dyda.model.algebra import ColumnRef, Expression, Join, Node, OutputColumn, Project, Scan, Select, ViewDefinition
+from dyda.model.algebra.nodes import (
+    ColumnRef,
+    Expression,
+    Join,
+    Node,
+    OutputColumn,
+    Project,
+    Scan,
+    Select,
+    ViewDefinition,
+)
 from dyda.model.bag import COUNT, Bag
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dyda.errors import UnknownColumn
-from dyda.model.algebra import ColumnRef, Expression, Join, OutputColumn, Project, Scan, Select, ViewDefinition
-from dyda.model.parse import parse_view
+from dyda.model.algebra.nodes import ColumnRef, Expression, Join, OutputColumn, Project, Scan, Select, ViewDefinition
+from dyda.model.sql.parse import parse_view
 from tests.unit.vm.hand import relation, view
 from vm.block import JoinBlock, flatten
 

@@ -1,7 +1,7 @@
 """Programs mean what their views mean: every operator, evaluated step by step and as a whole by another engine.
 
 SQLite evaluates the view's own text, and term by term the blocks of its program; what the states count is added up
-here, as dyda/model/state.py says. Tables hold duplicates and NULLs.
+here, as dyda/model/operator_state.py says. Tables hold duplicates and NULLs.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from dyda.errors import UnsupportedSql
-from dyda.model.algebra import ColumnRef
-from dyda.model.parse import parse_view
+from dyda.model.algebra.nodes import ColumnRef
+from dyda.model.operator_state import Counted, Grouped, Kept
 from dyda.model.relation import Relation
-from dyda.model.state import Counted, Grouped, Kept
+from dyda.model.sql.parse import parse_view
 from tests.unit.vm.hand import relation
 from vm.block import JoinBlock
 from vm.compile import compile_view

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dyda.model.parse import parse_view
 from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
 from tests.unit.vm.hand import relation
 from tests.unit.vm.test_compile import ALL, VIEWS, program

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dyda.errors import UnsupportedSql
-from dyda.model.parse import parse_view
 from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
 from vm import compile_view
 

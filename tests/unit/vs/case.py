@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dyda.errors import UnknownRelation
-from dyda.model.algebra import ViewDefinition, in_place
-from dyda.model.knowledge import Knowledge
-from dyda.model.knowledge_file import parse_knowledge
-from dyda.model.parse import parse_view
+from dyda.model.algebra.nodes import ViewDefinition, in_place
+from dyda.model.knowledge.constraints import Knowledge
+from dyda.model.knowledge.file import parse_knowledge
 from dyda.model.relation import Column, Relation, RelationName
-from dyda.model.render import render_view
+from dyda.model.sql.parse import parse_view
+from dyda.model.sql.render import render_view
 from dyda.model.types import PgType
 from vs import Defaults, Judgement, World, synchronize
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dyda.model.algebra import conjuncts, scans
+from dyda.model.algebra.nodes import conjuncts, scans
 from tests.unit.vs.case import TRAVEL, judge
 from vs import Rewritten
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dyda.model.knowledge_file import parse_knowledge, render_knowledge
+from dyda.model.knowledge.file import parse_knowledge, render_knowledge
 from tests.unit.vs.case import TRAVEL, knowledge, moved
 from vs import Evolution, evolve
 

@@ -31,9 +31,9 @@ from pathlib import Path
 
 import pytest
 
-from dyda.model.algebra import Expression, ViewDefinition, conjuncts, expressions, scans
+from dyda.model.algebra.nodes import Expression, ViewDefinition, conjuncts, expressions, scans
 from dyda.model.preferences import Preference
-from dyda.model.render import render_view
+from dyda.model.sql.render import render_view
 from tests.unit.vs.case import TRAVEL, Schemas, judge, view
 from va.shape import Shapes
 from vs import Broken, Defaults, Holds, Rewritten

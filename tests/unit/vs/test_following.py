@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dyda.model.algebra import ViewDefinition
-from dyda.model.parse import parse_view
+from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.relation import Column, Relation, RelationName
+from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
 from vs import Broken, Holds, Judgement, World, synchronize
 

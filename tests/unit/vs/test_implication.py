@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dyda.model.algebra import ColumnRef, Expression, conjuncts
+from dyda.model.algebra.nodes import ColumnRef, Expression, conjuncts
 from tests.unit.vs.case import Schemas, view
 from vs.implication import follows, not_null, same
 

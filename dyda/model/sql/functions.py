@@ -6,7 +6,7 @@ here. All others are Spark's own business: whether they exist and fit is decided
 
 from __future__ import annotations
 
-from dyda.model.sql_text import SqlText, TokenType
+from dyda.model.sql.text import SqlText, TokenType
 
 __all__ = ["AGGREGATES", "CHANGING", "GENERATORS", "MAINTAINED", "WINDOWS", "is_aggregate"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import sqlglot
 
 from dyda.errors import DydaError
-from dyda.model.sql_text import TokenType
+from dyda.model.sql.text import TokenType
 
 __all__ = ["UnreadableDdl", "Word", "Words", "once", "statements_of"]
 

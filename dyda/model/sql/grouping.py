@@ -11,17 +11,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dyda.errors import UnknownColumn
-from dyda.model.algebra import Aggregate, ColumnRef, Expression, Group, Node, OutputColumn
-from dyda.model.expressions import joined
-from dyda.model.facts import COMPUTED, Facts, column_facts
-from dyda.model.sql_expressions import Put, Whole, condition, occurrences_of, split_item
-from dyda.model.sql_functions import MAINTAINED, is_aggregate
-from dyda.model.sql_outline import Block, Outline
-from dyda.model.sql_scope import GroupScope, Scope
-from dyda.model.sql_text import Span, SqlText, TokenType
+from dyda.model.algebra.column_facts import COMPUTED, Facts, column_facts
+from dyda.model.algebra.expressions import joined
+from dyda.model.algebra.nodes import Aggregate, ColumnRef, Expression, Group, Node, OutputColumn
+from dyda.model.sql.expressions import Put, Whole, condition, occurrences_of, split_item
+from dyda.model.sql.functions import MAINTAINED, is_aggregate
+from dyda.model.sql.outline import Block, Outline
+from dyda.model.sql.scope import GroupScope, Scope
+from dyda.model.sql.text import Span, SqlText, TokenType
 
 if TYPE_CHECKING:
-    from dyda.model.sql_build import Builder, Output
+    from dyda.model.sql.builder import Builder, Output
 
 __all__ = ["Grouping", "aggregate_calls"]
 

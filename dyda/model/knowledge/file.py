@@ -21,8 +21,8 @@ from dyda.errors import (
     UnknownRelation,
     UnsupportedSql,
 )
-from dyda.model.algebra import ColumnRef, Expression
-from dyda.model.knowledge import (
+from dyda.model.algebra.nodes import ColumnRef, Expression
+from dyda.model.knowledge.constraints import (
     Constraint,
     Containment,
     FunctionConstraint,
@@ -31,7 +31,7 @@ from dyda.model.knowledge import (
     Projection,
     mismatch,
 )
-from dyda.model.knowledge_text import (
+from dyda.model.knowledge.notation import (
     TableName,
     column_list,
     column_name,

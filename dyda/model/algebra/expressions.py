@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dyda.model.algebra import ColumnRef, Expression
+from dyda.model.algebra.nodes import ColumnRef, Expression
 
 __all__ = ["call", "constant", "equality", "joined"]
 

@@ -9,7 +9,7 @@ have yet is refused by its name, with its line and with what to write instead.
 
 from __future__ import annotations
 
-from dyda.model.sql_outline import (
+from dyda.model.sql.outline import (
     Block,
     Combined,
     Definition,
@@ -22,8 +22,8 @@ from dyda.model.sql_outline import (
     QueryOutline,
     With,
 )
-from dyda.model.sql_refusals import CLAUSES, JOINS, refuse_beginning, refuse_everywhere
-from dyda.model.sql_text import Span, SqlText, TokenType
+from dyda.model.sql.refusals import CLAUSES, JOINS, refuse_beginning, refuse_everywhere
+from dyda.model.sql.text import Span, SqlText, TokenType
 
 __all__ = ["read_outline"]
 

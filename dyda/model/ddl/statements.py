@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from dyda.model.ddl_types import read_type
-from dyda.model.ddl_words import UnreadableDdl, Word, Words, once, statements_of
+from dyda.model.ddl.schemas import Schemas
+from dyda.model.ddl.types import read_type
+from dyda.model.ddl.words import UnreadableDdl, Word, Words, once, statements_of
 from dyda.model.relation import Column, RelationName
 from dyda.model.schema_change import Harmless, Rewrite
-from dyda.model.schemas import Schemas
 from dyda.model.types import PgType
 
 __all__ = ["UnreadableDdl", "apply_ddl"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dyda.model.sql_text import SqlText, TokenType
+from dyda.model.sql.text import SqlText, TokenType
 
 __all__ = ["refuse_type", "type_instead"]
 

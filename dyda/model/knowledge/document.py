@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dyda.errors import DydaError, SourceUnreachable
-from dyda.model.knowledge import Constraint, Containment, FunctionConstraint, JoinConstraint, Knowledge
-from dyda.model.knowledge_file import parse_knowledge, render_knowledge
+from dyda.model.knowledge.constraints import Constraint, Containment, FunctionConstraint, JoinConstraint, Knowledge
+from dyda.model.knowledge.file import parse_knowledge, render_knowledge
 from dyda.model.relation import Relation
 
 __all__ = ["Unread", "document_of", "read_document", "retirement", "single_entries"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from dyda.model.sql_text import Span
+from dyda.model.sql.text import Span
 
 __all__ = [
     "Block",

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from dyda.model.sql_foreign import refuse_foreign
-from dyda.model.sql_functions import AGGREGATES, CHANGING, GENERATORS, MAINTAINED, WINDOWS
-from dyda.model.sql_text import SqlText, TokenType
+from dyda.model.sql.functions import AGGREGATES, CHANGING, GENERATORS, MAINTAINED, WINDOWS
+from dyda.model.sql.postgresql_syntax import refuse_foreign
+from dyda.model.sql.text import SqlText, TokenType
 
 __all__ = ["CLAUSES", "JOINS", "refuse_beginning", "refuse_everywhere"]
 

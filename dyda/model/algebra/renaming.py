@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar, assert_never
 
-from dyda.model.algebra import (
+from dyda.model.algebra.expressions import joined
+from dyda.model.algebra.nodes import (
     Aggregate,
     ColumnRef,
     Derived,
@@ -26,7 +27,6 @@ from dyda.model.algebra import (
     ViewDefinition,
     expressions,
 )
-from dyda.model.expressions import joined
 from dyda.model.preferences import Preferences
 
 __all__ = ["aliases_of", "inherited", "renamed", "with_names"]

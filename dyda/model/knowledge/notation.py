@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dyda.errors import DydaError, UnknownColumn, UnsupportedSql
-from dyda.model.algebra import ColumnRef, Expression
-from dyda.model.facts import COMPUTED, Facts
+from dyda.model.algebra.column_facts import COMPUTED, Facts
+from dyda.model.algebra.nodes import ColumnRef, Expression
 from dyda.model.relation import Relation
-from dyda.model.sql_expressions import condition, item
-from dyda.model.sql_groups import aggregate_calls
-from dyda.model.sql_outline import Block
-from dyda.model.sql_structure import read_outline
-from dyda.model.sql_text import Span, SqlText, TokenType
+from dyda.model.sql.expressions import condition, item
+from dyda.model.sql.grouping import aggregate_calls
+from dyda.model.sql.outline import Block
+from dyda.model.sql.outline_reader import read_outline
+from dyda.model.sql.text import Span, SqlText, TokenType
 
 __all__ = ["ColumnList", "TableName", "column_list", "column_name", "conditions", "named_tables", "table_name", "value"]
 

@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dyda.errors import ConfigurationError, NotComputable, RelationRefused, UnknownRelation, UnknownView
-from dyda.model.algebra import (
+from dyda.model.algebra.column_facts import Facts, column_facts
+from dyda.model.algebra.expressions import call, equality
+from dyda.model.algebra.nodes import (
     ColumnRef,
     Derived,
     Distinct,
@@ -27,18 +29,16 @@ from dyda.model.algebra import (
     ViewDefinition,
     scans,
 )
-from dyda.model.expressions import call, equality
-from dyda.model.facts import Facts, column_facts
+from dyda.model.algebra.renaming import aliases_of, inherited, renamed
 from dyda.model.preferences import Preferences
 from dyda.model.relation import Relation
-from dyda.model.renaming import aliases_of, inherited, renamed
-from dyda.model.sql_aliases import Aliases
-from dyda.model.sql_expressions import Lookup, Put, condition, item
-from dyda.model.sql_groups import Grouping, aggregate_calls
-from dyda.model.sql_outline import Block, Combined, FromItem, Joined, Nested, Occurrence, Outline, QueryOutline, With
-from dyda.model.sql_scope import Around, Scope, Source
-from dyda.model.sql_subqueries import Subqueries
-from dyda.model.sql_text import Span, SqlText, TokenType
+from dyda.model.sql.aliases import Aliases
+from dyda.model.sql.expressions import Lookup, Put, condition, item
+from dyda.model.sql.grouping import Grouping, aggregate_calls
+from dyda.model.sql.outline import Block, Combined, FromItem, Joined, Nested, Occurrence, Outline, QueryOutline, With
+from dyda.model.sql.scope import Around, Scope, Source
+from dyda.model.sql.subqueries import Subqueries
+from dyda.model.sql.text import Span, SqlText, TokenType
 
 __all__ = ["LONGEST_NAME", "Builder", "Resolve", "Views"]
 

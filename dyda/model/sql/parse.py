@@ -7,12 +7,12 @@ Names that are not quoted are folded to lower case and then matched exactly agai
 
 from __future__ import annotations
 
-from dyda.model.algebra import ViewDefinition
+from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.preferences import Preference, Preferences, read_header, read_preference
-from dyda.model.sql_build import LONGEST_NAME, Builder, Component, Resolve, Views
-from dyda.model.sql_scope import RESERVED
-from dyda.model.sql_structure import read_outline
-from dyda.model.sql_text import Comment, SqlText, TokenType
+from dyda.model.sql.builder import LONGEST_NAME, Builder, Component, Resolve, Views
+from dyda.model.sql.outline_reader import read_outline
+from dyda.model.sql.scope import RESERVED
+from dyda.model.sql.text import Comment, SqlText, TokenType
 
 __all__ = ["LONGEST_NAME", "RESERVED", "Resolve", "Views", "parse_view", "referenced_tables", "referenced_views"]
 

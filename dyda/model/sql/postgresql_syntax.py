@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from dyda.model.sql_text import SqlText, TokenType
-from dyda.model.sql_types import refuse_type, type_instead
+from dyda.model.sql.text import SqlText, TokenType
+from dyda.model.sql.types import refuse_type, type_instead
 
 __all__ = ["refuse_foreign"]
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import assert_never
 
-from dyda.model.algebra import (
+from dyda.model.algebra.expressions import joined
+from dyda.model.algebra.nodes import (
     Aggregate,
     ColumnRef,
     Derived,
@@ -31,10 +32,9 @@ from dyda.model.algebra import (
     SetOperation,
     expressions,
 )
-from dyda.model.expressions import joined
+from dyda.model.algebra.renaming import aliases_of
 from dyda.model.preferences import Preference, Preferences
-from dyda.model.renaming import aliases_of
-from dyda.model.sql_text import SqlText, TokenType
+from dyda.model.sql.text import SqlText, TokenType
 
 __all__ = ["render_view"]
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
-from dyda.model.algebra import (
+from dyda.model.algebra.column_facts import COMPUTED, Facts, column_facts
+from dyda.model.algebra.expressions import call, constant, equality, joined
+from dyda.model.algebra.nodes import (
     ColumnRef,
     Derived,
     Distinct,
@@ -26,17 +28,15 @@ from dyda.model.algebra import (
     SemiJoin,
     expressions,
 )
-from dyda.model.expressions import call, constant, equality, joined
-from dyda.model.facts import COMPUTED, Facts, column_facts
-from dyda.model.renaming import aliases_of
-from dyda.model.sql_expressions import Put, condition, is_positive, split_item
-from dyda.model.sql_groups import Grouping, aggregate_calls
-from dyda.model.sql_outline import Block, Combined, QueryOutline, With
-from dyda.model.sql_scope import Around, Scope
-from dyda.model.sql_text import Span, TokenType
+from dyda.model.algebra.renaming import aliases_of
+from dyda.model.sql.expressions import Put, condition, is_positive, split_item
+from dyda.model.sql.grouping import Grouping, aggregate_calls
+from dyda.model.sql.outline import Block, Combined, QueryOutline, With
+from dyda.model.sql.scope import Around, Scope
+from dyda.model.sql.text import Span, TokenType
 
 if TYPE_CHECKING:
-    from dyda.model.sql_build import Builder
+    from dyda.model.sql.builder import Builder
 
 __all__ = ["Subqueries"]
 

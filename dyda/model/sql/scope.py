@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dyda.errors import UnknownColumn, UnknownRelation
-from dyda.model.algebra import ColumnRef, Expression
-from dyda.model.facts import COMPUTED, Facts
+from dyda.model.algebra.column_facts import COMPUTED, Facts
+from dyda.model.algebra.nodes import ColumnRef, Expression
 from dyda.model.relation import RelationName
-from dyda.model.sql_text import SqlText
+from dyda.model.sql.text import SqlText
 
 __all__ = ["RESERVED", "GroupScope", "Scope", "Source"]
 

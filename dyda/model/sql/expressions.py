@@ -17,10 +17,10 @@ from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token
 
 from dyda.errors import NotComputable
-from dyda.model.algebra import ColumnRef, Expression
-from dyda.model.facts import Facts, names_time
-from dyda.model.sql_functions import is_aggregate
-from dyda.model.sql_text import Span, SqlText, TokenType
+from dyda.model.algebra.column_facts import Facts, names_time
+from dyda.model.algebra.nodes import ColumnRef, Expression
+from dyda.model.sql.functions import is_aggregate
+from dyda.model.sql.text import Span, SqlText, TokenType
 from dyda.model.types import Computation
 
 __all__ = ["Item", "Lookup", "Put", "Whole", "condition", "is_positive", "item", "occurrences_of", "split_item"]

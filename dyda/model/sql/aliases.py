@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from dyda.model.sql_text import SqlText
+from dyda.model.sql.text import SqlText
 
 __all__ = ["Aliases"]
 

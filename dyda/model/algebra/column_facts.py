@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from dyda.model.algebra import (
+from dyda.model.algebra.nodes import (
     ColumnRef,
     Derived,
     Distinct,
