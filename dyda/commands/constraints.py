@@ -32,7 +32,7 @@ from dyda.model.types import PgType
 from dyda.sources import SourceSnapshot
 from dyda.sources.catalog import UNCAPTURED
 from dyda.sources.connection import translated
-from dyda.sources.reader import ReadFailed, read_partition
+from dyda.sources.reading.copy import ReadFailed, read_partition
 from dyda.warehouse import Staging
 from vm import build_evaluation
 

@@ -27,7 +27,7 @@ from dyda.model.bag import COUNT, Bag
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
-from dyda.sources.reader import read_partition
+from dyda.sources.reading.copy import read_partition
 from dyda.warehouse import Staging, ViewChange, hold_extent
 from va import EXTENT, Adaptation, FromExtent, Reaggregate, Recompute, Restored, adapt
 from vm import JoinBlock, Occurrence, flatten, plan_sweep

@@ -34,8 +34,8 @@ from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.sources import ScanPartition
 from dyda.sources.connection import translated
-from dyda.sources.images import LACKS, XID
-from dyda.sources.reader import ReadFailed, read_partition
+from dyda.sources.log.row_images import LACKS, XID
+from dyda.sources.reading.copy import ReadFailed, read_partition
 from dyda.warehouse import Staging, hold_warehouse
 from vm import (
     TAG,

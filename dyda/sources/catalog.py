@@ -12,7 +12,7 @@ from dyda.errors import RelationRefused, UnknownRelation
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
 from dyda.sources.connection import load_sql
-from dyda.sources.encoding import Repertoire
+from dyda.sources.reading.encoding import Repertoire
 
 __all__ = [
     "ABSENT",

@@ -21,8 +21,8 @@ from dyda.errors import (
     SourceUnreachable,
     SourceUnreadable,
 )
-from dyda.sources.encoding import Repertoire
-from dyda.sources.reader import connect, first_line
+from dyda.sources.reading.copy import connect, first_line
+from dyda.sources.reading.encoding import Repertoire
 from dyda.sources.settings import SourceSettings
 
 __all__ = ["FRESH", "WRITING", "Sessions", "load_sql", "translate"]

@@ -9,13 +9,14 @@ from dyda import faults
 from dyda.errors import SourceBusy
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
-from dyda.sources import capture, catalog
-from dyda.sources.check import check, grants, obstacles
+from dyda.sources import catalog
+from dyda.sources.capture import install
+from dyda.sources.capture.check import check, grants, obstacles
+from dyda.sources.capture.state import CaptureState, read_state
 from dyda.sources.connection import FRESH, WRITING, Sessions
-from dyda.sources.received import Received
+from dyda.sources.log.cache import Received
+from dyda.sources.reading.snapshot import SourceSnapshot
 from dyda.sources.settings import Consumer, Finding, SourceSettings
-from dyda.sources.snapshot import SourceSnapshot
-from dyda.sources.state import CaptureState, read_state
 
 __all__ = ["PostgresSource"]
 
@@ -54,7 +55,7 @@ class PostgresSource:
     def attach(
         self,
         relations: Iterable[Relation],
-        waiting: capture.Waiting | None = None,
+        waiting: install.Waiting | None = None,
         attached: Callable[[Relation], None] = lambda relation: None,
     ) -> None:
         """Capture these relations from now on (C6: before their schema and rows are read). Idempotent.
@@ -62,21 +63,21 @@ class PostgresSource:
         `waiting` is told who stands in the way, and ends the wait by raising; `attached` of each relation, in turn.
         """
         self._received.forget()
-        capture.attach(self._sessions, self.consumer, relations, waiting, attached)
+        install.attach(self._sessions, self.consumer, relations, waiting, attached)
 
     def stand_back(self, schema: str, table: str) -> None:
         """Keep capture from making statements fail at a relation that is refused; see `describe`."""
-        capture.stand_back(self._sessions, self.consumer, schema, table)
+        install.stand_back(self._sessions, self.consumer, schema, table)
 
     def release(self, relations: Iterable[Relation]) -> None:
         """Stop capturing these relations."""
         self._received.forget()
-        capture.release(self._sessions, relations)
+        install.release(self._sessions, relations)
 
     def detach(self) -> None:
         """Remove everything DyDa put into this source."""
         self._received.forget()
-        capture.detach(self._sessions, self.consumer)
+        install.detach(self._sessions, self.consumer)
 
     def check(self, tables: Iterable[tuple[str, str]], *, owner_known: bool = True) -> list[Finding]:
         """Reach, rights and capture, each with the statement that helps. Without the warehouse nobody knows whether

@@ -11,7 +11,7 @@ import pytest
 
 from dyda.engine.failures import MARK, encoded, raise_again
 from dyda.errors import BrokenUnit, EvaluationFailed, ValueDoesNotFit
-from dyda.sources.reader import ReadFailed
+from dyda.sources.reading.copy import ReadFailed
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What the sources mean to each other: the knowledge base of the EVE project (MISD).
 
-Always true here: a constraint names relations by their full names, and says nothing about a relation that it does not name.
+Always true here: a constraint names relations by their full names and says nothing about any other.
 
     constraints  join, containment and function constraints, as plain data
     notation     names and conditions as knowledge.toml writes them

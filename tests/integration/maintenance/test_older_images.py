@@ -13,7 +13,7 @@ from dyda.maintenance import Outcome
 from dyda.maintenance.refresh import Refresh
 from dyda.model.bag import COUNT
 from dyda.model.position import Position
-from dyda.sources.images import LACKS, XID
+from dyda.sources.log.row_images import LACKS, XID
 from tests.town import Town
 from tests.unit.vm.hand import relation, view
 from vm import flatten

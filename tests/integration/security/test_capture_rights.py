@@ -13,9 +13,9 @@ import pytest
 
 from dyda.errors import SchemaTaken, SourceInUse
 from dyda.sources import PostgresSource, SourceSettings, connection
-from dyda.sources.check import grants
-from dyda.sources.ownership import ATTACHING, FUNCTIONS, RELATIONS
-from dyda.sources.reader import connect
+from dyda.sources.capture.check import grants
+from dyda.sources.capture.role import ATTACHING, FUNCTIONS, RELATIONS
+from dyda.sources.reading.copy import connect
 from tests.integration.security.conftest import Role, quoted
 from tests.integration.sources.conftest import PROJECT, Ground, as_role
 

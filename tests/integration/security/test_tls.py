@@ -18,7 +18,7 @@ from dyda import commands
 from dyda.engine import Engine
 from dyda.errors import DydaError, SourceUnreachable, WarehouseUnreachable
 from dyda.sources import PostgresSource, SourceSettings
-from dyda.sources.reader import ReadFailed, ScanPartition, connect, read_partition
+from dyda.sources.reading.copy import ReadFailed, ScanPartition, connect, read_partition
 from dyda.warehouse import Warehouse
 from dyda.warehouse.sink import StagingSink
 from tests.integration.security.gate import Gate

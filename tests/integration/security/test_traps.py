@@ -14,10 +14,10 @@ import pytest
 from dyda.errors import DydaError, MissingRights
 from dyda.model.relation import Relation
 from dyda.sources import PostgresSource, SourceSettings
-from dyda.sources.access import find_access
-from dyda.sources.check import grants
+from dyda.sources.capture.check import grants
 from dyda.sources.connection import FRESH
-from dyda.sources.reader import ReadFailed, read_partition
+from dyda.sources.reading.copy import ReadFailed, read_partition
+from dyda.sources.reading.rights import find_access
 from tests.integration.security.conftest import Role
 from tests.integration.sources.conftest import PROJECT, Ground, bag
 

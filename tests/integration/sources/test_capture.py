@@ -10,9 +10,10 @@ import pytest
 
 from dyda.errors import BrokenUnit, RelationRefused, SourceBusy, SourceInUse
 from dyda.model.message import DataUpdate, SchemaChange, Truncation
-from dyda.sources import PostgresSource, SourceSettings, capture
-from dyda.sources.access import install_reader
-from dyda.sources.images import places_of
+from dyda.sources import PostgresSource, SourceSettings
+from dyda.sources.capture import install
+from dyda.sources.log.row_images import places_of
+from dyda.sources.reading.rights import install_reader
 from tests.integration.sources.conftest import Ground, plus
 
 ODD_WRITER = (
@@ -381,7 +382,7 @@ def test_what_a_newer_version_brings_is_of_use_to_capture_from_the_moment_it_is_
         ground.run("INSERT INTO t VALUES (1)")
         install_reader(cursor, source)
 
-    monkeypatch.setattr(capture, "install_reader", write_and_install_reader)
+    monkeypatch.setattr(install, "install_reader", write_and_install_reader)
     ground.source.attach([relation])
     assert ground.logged("t", ["a"]) == Counter({("1",): 1})
     assert ground.gap() == gap

@@ -15,7 +15,7 @@ from psycopg2 import sql
 from dyda.errors import MissingRights, RelationRefused, SourceUnreachable, UnknownRelation
 from dyda.model.types import PgType
 from dyda.sources import PostgresSource, SourceSettings
-from dyda.sources.reader import read_partition
+from dyda.sources.reading.copy import read_partition
 from tests.integration.sources.conftest import PROJECT, Ground, as_role, bag
 
 

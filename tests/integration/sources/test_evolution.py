@@ -17,7 +17,7 @@ from dyda.model.message import DataUpdate, SchemaChange
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.model.schema_change import AddColumn, Rewrite, Step
-from dyda.sources.reader import read_partition
+from dyda.sources.reading.copy import read_partition
 from tests.integration.sources.conftest import Ground, bag
 
 UNSEEN = Rewrite("comes after a change that was not logged")

@@ -12,7 +12,7 @@ import psycopg2
 import pyarrow as pa
 
 from dyda.model.position import Position
-from dyda.sources.reader import read_partition
+from dyda.sources.reading.copy import read_partition
 from tests.integration.sources.conftest import Ground, bag, plus
 
 

@@ -14,8 +14,8 @@ import pytest
 from dyda import faults
 from dyda.errors import BrokenUnit, MissingRights, SourceBusy, SourceUnreachable
 from dyda.model.bag import Bag
-from dyda.sources import questions
-from dyda.sources.reader import ReadFailed, read_partition
+from dyda.sources.reading import queries
+from dyda.sources.reading.copy import ReadFailed, read_partition
 from tests.integration.sources.conftest import Ground, as_role, bag
 
 SETUP = (
@@ -288,7 +288,7 @@ def test_faults_stand_around_each_lookup(ground: Ground) -> None:
 
 
 def test_scans_read_every_row_once_in_page_ranges_of_every_part(ground: Ground, monkeypatch: Any) -> None:
-    monkeypatch.setattr(questions, "PAGES", 3)
+    monkeypatch.setattr(queries, "PAGES", 3)
     ground.run(
         *SETUP, "TRUNCATE p", "INSERT INTO p (a, b) SELECT i % 20, repeat('x', i % 300) FROM generate_series(1, 5000) i"
     )
@@ -359,7 +359,7 @@ def test_an_alter_table_waits_for_one_lookup_at_the_most(ground: Ground, monkeyp
 
     # The product's own lookup, made slow in its key predicate.
     monkeypatch.setattr(
-        questions, "_compared", lambda column: sql.SQL("slow.key({})").format(sql.Identifier("t", column.name))
+        queries, "_compared", lambda column: sql.SQL("slow.key({})").format(sql.Identifier("t", column.name))
     )
     begun, stop = threading.Event(), threading.Event()
     lookups: list[float] = []

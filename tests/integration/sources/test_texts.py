@@ -15,8 +15,8 @@ from psycopg2 import sql
 
 from dyda import handshake
 from dyda.errors import SourceUnreadable, UnknownRelation
-from dyda.sources import questions
-from dyda.sources.reader import connect, read_partition
+from dyda.sources.reading import queries
+from dyda.sources.reading.copy import connect, read_partition
 from tests.conftest import Server
 from tests.integration.sources.conftest import Ground, bag
 
@@ -217,7 +217,7 @@ def test_a_text_that_its_own_encoding_does_not_know_is_named(encoded: Callable[[
 
 def test_a_lookup_of_many_long_keys_is_several(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     """W5: distinct keys are parted, so no row is found twice. No statement comes near PostgreSQL's limit of 1 GB."""
-    monkeypatch.setattr(questions, "QUESTION", 100)
+    monkeypatch.setattr(queries, "QUESTION", 100)
     ground.run(
         "CREATE TABLE t (a text, b int)", "INSERT INTO t SELECT repeat('x', i), i % 2 FROM generate_series(1, 60) i"
     )

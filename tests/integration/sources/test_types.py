@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dyda.sources.reader import read_partition
+from dyda.sources.reading.copy import read_partition
 from tests.integration.sources.conftest import Ground, bag
 
 TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=12)
@@ -212,9 +212,9 @@ def test_long_values_and_many_rows(ground: Ground) -> None:
 
 
 def test_images_of_a_table_with_one_column_or_none(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dyda.sources import images
+    from dyda.sources.log import row_images
 
-    monkeypatch.setattr(images, "CHUNK", 16)  # many pieces
+    monkeypatch.setattr(row_images, "CHUNK", 16)  # many pieces
     ground.run("CREATE TABLE one (a text)", "CREATE TABLE none ()")
     one, none = ground.watch("one", "none")
     ground.run("INSERT INTO one VALUES (NULL), (''), ('x'), (NULL), (E'\\n')", "INSERT INTO none DEFAULT VALUES")

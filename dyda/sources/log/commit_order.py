@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dyda.model.position import Position
-from dyda.sources.transactions import Transaction
+from dyda.sources.log.transactions import Transaction
 
 __all__ = ["Look", "contradicts", "transactions_in_order"]
 

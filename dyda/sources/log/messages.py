@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, UpdateMessage
 from dyda.model.relation import RelationName
-from dyda.sources.ordering import transactions_in_order
-from dyda.sources.schema_log import SchemaEntry
-from dyda.sources.transactions import Transaction
+from dyda.sources.log.commit_order import transactions_in_order
+from dyda.sources.log.schema_entries import SchemaEntry
+from dyda.sources.log.transactions import Transaction
 
 __all__ = ["Names", "concerned", "read_messages"]
 

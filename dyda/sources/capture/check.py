@@ -8,11 +8,11 @@ from typing import Any
 from dyda.errors import DydaError, RelationRefused, SourceUnreachable, UnknownRelation
 from dyda.model.relation import Relation
 from dyda.sources import catalog
-from dyda.sources.access import Access, ReaderRole, find_access, quoted
+from dyda.sources.capture.role import ADD_AS_SUPERUSER, CaptureRole, installed_by_another, revocations, who_can_replace
+from dyda.sources.capture.state import CaptureState, read_state
 from dyda.sources.connection import FRESH, Sessions
-from dyda.sources.ownership import ADD_AS_SUPERUSER, CaptureRole, installed_by_another, revocations, who_can_replace
+from dyda.sources.reading.rights import Access, ReaderRole, find_access, quoted
 from dyda.sources.settings import Consumer, Finding, SourceSettings
-from dyda.sources.state import CaptureState, read_state
 
 __all__ = ["check", "grants", "obstacles"]
 

@@ -30,7 +30,7 @@ from dyda.model.relation import RelationName
 from dyda.rows import copy_out
 from dyda.sources import catalog
 from dyda.sources.connection import FRESH, WRITING, Sessions, translate
-from dyda.sources.reader import keep_rows
+from dyda.sources.reading.copy import keep_rows
 
 __all__ = ["TableLocks"]
 

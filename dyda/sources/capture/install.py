@@ -19,10 +19,7 @@ from psycopg2 import sql
 
 from dyda.errors import Blocker, CaptureBlocked, MissingRights, SourceBusy, SourceInUse
 from dyda.model.relation import Relation
-from dyda.sources.access import ReaderRole, find_access, give_up_reader_role, grant_reading, install_reader
-from dyda.sources.catalog import fingerprint, hierarchies, stand_under
-from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql
-from dyda.sources.ownership import (
+from dyda.sources.capture.role import (
     ADD_AS_SUPERUSER,
     drop_capture_role,
     give_to_capture_role,
@@ -30,8 +27,11 @@ from dyda.sources.ownership import (
     installed_by_another,
     refuse_strangers,
 )
+from dyda.sources.capture.state import is_complete, read_state
+from dyda.sources.catalog import fingerprint, hierarchies, stand_under
+from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql
+from dyda.sources.reading.rights import ReaderRole, find_access, give_up_reader_role, grant_reading, install_reader
 from dyda.sources.settings import Consumer
-from dyda.sources.state import is_complete, read_state
 
 __all__ = ["Waiting", "attach", "detach", "release", "stand_back"]
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from dyda.model.position import Position
 from dyda.sources.connection import Sessions, load_sql, translate
-from dyda.sources.ordering import Look, contradicts
-from dyda.sources.transactions import Transaction, transactions
+from dyda.sources.log.commit_order import Look, contradicts
+from dyda.sources.log.transactions import Transaction, transactions
 
 __all__ = ["Received"]
 

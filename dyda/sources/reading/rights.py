@@ -26,8 +26,8 @@ from psycopg2 import sql
 from dyda.errors import DydaError, MissingRights, SourceBusy
 from dyda.model.relation import Relation, RelationName
 from dyda.sources import catalog
+from dyda.sources.capture.role import MADE, create_role, refuse_traps, revocations
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql
-from dyda.sources.ownership import MADE, create_role, refuse_traps, revocations
 from dyda.sources.settings import Consumer, SourceSettings
 
 __all__ = [

@@ -21,7 +21,7 @@ import pyarrow.ipc as pa_ipc
 from dyda import handshake
 from dyda.masking import masked
 from dyda.rows import copy_out, no_columns
-from dyda.sources.patience import PatientConnection
+from dyda.sources.stalled_server import PatientConnection
 
 __all__ = [
     "ReadFailed",

@@ -10,7 +10,7 @@ import psycopg2
 import pytest
 
 from dyda.errors import SourceUnreachable
-from dyda.sources import PostgresSource, SourceSettings, patience
+from dyda.sources import PostgresSource, SourceSettings, stalled_server
 from dyda.sources.connection import FRESH
 from tests.conftest import Server
 
@@ -26,8 +26,8 @@ def frozen(server: Server) -> Iterator[None]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "QUIET", 0.5)
-    monkeypatch.setattr(patience, "SIGN_OF_LIFE", 0.5)
+    monkeypatch.setattr(stalled_server, "QUIET", 0.5)
+    monkeypatch.setattr(stalled_server, "SIGN_OF_LIFE", 0.5)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -66,7 +66,7 @@ def test_one_session_finds_out_for_all(new_server: Callable[..., Server]) -> Non
 
 @pytest.mark.usefixtures("impatient")
 def test_a_long_answer_is_waited_for(server: Server) -> None:
-    connection = psycopg2.connect(server.url(), connection_factory=patience.PatientConnection)
+    connection = psycopg2.connect(server.url(), connection_factory=stalled_server.PatientConnection)
     with connection, connection.cursor() as cursor:
         cursor.execute("SELECT pg_sleep(4), 1")
         assert cursor.fetchone()[1] == 1

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from psycopg2 import sql
 
 from dyda.model.relation import Column, Relation
-from dyda.sources.images import joined_bytes, stops
+from dyda.sources.log.row_images import joined_bytes, stops
 
 __all__ = ["distinct_keys", "lookup_query", "page_queries", "pieces", "selected", "with_few_rights"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from dyda.model.position import Position
-from dyda.sources.ordering import Look, contradicts, transactions_in_order
-from dyda.sources.transactions import Transaction
+from dyda.sources.log.commit_order import Look, contradicts, transactions_in_order
+from dyda.sources.log.transactions import Transaction
 
 NOON = datetime(2025, 1, 1, 12, tzinfo=UTC)
 ROWS, SCHEMA, TRUNCATE = "I", "S", "T"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dyda.model.relation import RelationName
-from dyda.sources.ownership import refuse_traps
+from dyda.sources.capture.role import refuse_traps
 from dyda.sources.settings import Consumer, SourceIdentity
 
 __all__ = ["CaptureState", "is_complete", "read_state", "schema_changed"]

@@ -27,18 +27,19 @@ from dyda.model.message import UpdateMessage
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.rows import copy_out
-from dyda.sources import catalog, trace
-from dyda.sources.access import Accesses
+from dyda.sources import catalog
+from dyda.sources.capture import unlogged_changes
+from dyda.sources.capture.state import CaptureState, read_state, schema_changed
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, translate
-from dyda.sources.images import delivered_names, read_images
-from dyda.sources.locks import TableLocks
-from dyda.sources.messages import Names, concerned, read_messages
-from dyda.sources.ordering import Look
-from dyda.sources.questions import distinct_keys, lookup_query, page_queries, pieces, with_few_rights
-from dyda.sources.reader import ScanPartition
-from dyda.sources.received import Received
+from dyda.sources.log.cache import Received
+from dyda.sources.log.commit_order import Look
+from dyda.sources.log.messages import Names, concerned, read_messages
+from dyda.sources.log.row_images import delivered_names, read_images
+from dyda.sources.reading.copy import ScanPartition
+from dyda.sources.reading.queries import distinct_keys, lookup_query, page_queries, pieces, with_few_rights
+from dyda.sources.reading.rights import Accesses
+from dyda.sources.reading.table_locks import TableLocks
 from dyda.sources.settings import Consumer, SourceIdentity
-from dyda.sources.state import CaptureState, read_state, schema_changed
 
 __all__ = ["SourceSnapshot"]
 
@@ -103,7 +104,7 @@ class SourceSnapshot:
                 cursor.execute("SELECT pg_current_snapshot()::text")
                 (fingerprinted,) = cursor.fetchone()
                 before = read_state(cursor, self._consumer)
-                self._trace = None if before.event_triggers else trace.read_trace(cursor)
+                self._trace = None if before.event_triggers else unlogged_changes.read_trace(cursor)
                 names = sorted({*self._relations, *before.watched_names(self.source)})
                 self._before = catalog.fingerprint(cursor, names, self._oids)
                 seen = {found.root for name, found in self._before.items() if found.name == name}
@@ -174,12 +175,14 @@ class SourceSnapshot:
     def kept(self, name: RelationName) -> str | None:
         """What to remember of a relation, for `agrees`."""
         found = self._before.get(name)
-        return None if found is None else trace.kept(self._lasting(found), self._trace)
+        return None if found is None else unlogged_changes.kept(self._lasting(found), self._trace)
 
     def agrees(self, name: RelationName, recorded: str | None) -> bool:
         """Whether the relation is as it was when `recorded` was kept, as far as its fingerprint and the trace tell."""
         found = self._before.get(name)
-        return recorded is None if found is None else trace.agrees(recorded, self._lasting(found), self._trace)
+        return (
+            recorded is None if found is None else unlogged_changes.agrees(recorded, self._lasting(found), self._trace)
+        )
 
     @property
     def held(self) -> bool:
