@@ -4,17 +4,17 @@ Always true here: after every commit each extent is its current definition over 
 positions name. Whatever moves, moves in one transaction (paper 000, step 3), by the one process that holds the
 project's lock and whose fence is the current one. Readers never see two views in different states (I3).
 
-    warehouse.py   reading the catalog, requests, taking the lock         worker.py   every write
-    installation.py ─ extents.py (rows), reader.py (what readers query)   staging.py, sink.py   rows from Spark tasks
-    states.py   what keyed operators keep       combining.py, grouping.py   how entries change it
+    warehouse     reading the catalog, requests, taking the lock
+    writer        every write, by the one process that holds the project's lock
+    installation  the one transaction that installs a unit
+    standby       a daemon that waits for its turn
+    connection    one way to connect, one set of pinned settings
+    catalog/      DyDa's own tables: records, queries, migrations
+    extents/      a view's rows, counted; what readers query; rows in and out
+    states/       what keyed operators keep, and how entries change it
 """
 
-from dyda.warehouse.combining import Combined
-from dyda.warehouse.extents import Comparison
-from dyda.warehouse.frozen import FrozenWarehouse
-from dyda.warehouse.held import HeldExtent, HeldState, HeldWarehouse, hold_extent, hold_warehouse
-from dyda.warehouse.installation import Installation, ViewChange
-from dyda.warehouse.records import (
+from dyda.warehouse.catalog.records import (
     Blocker,
     DaemonRecord,
     Identity,
@@ -34,13 +34,18 @@ from dyda.warehouse.records import (
     ViewVersion,
     WaitingRecord,
 )
-from dyda.warehouse.sets import SetComparison
-from dyda.warehouse.sink import StagingSink
-from dyda.warehouse.staging import Staging
-from dyda.warehouse.stagings import Stagings
-from dyda.warehouse.state_changes import StateChange
+from dyda.warehouse.extents.copy_in import StagingSink
+from dyda.warehouse.extents.exported_snapshot import HeldExtent, HeldState, HeldWarehouse, hold_extent, hold_warehouse
+from dyda.warehouse.extents.extent import Comparison
+from dyda.warehouse.extents.lockless_staging import Stagings
+from dyda.warehouse.extents.set_comparison import SetComparison
+from dyda.warehouse.extents.staging import Staging
+from dyda.warehouse.extents.verification_snapshot import FrozenWarehouse
+from dyda.warehouse.installation import Installation, ViewChange
+from dyda.warehouse.states.combine import Combined
+from dyda.warehouse.states.install import StateChange
 from dyda.warehouse.warehouse import Warehouse
-from dyda.warehouse.worker import Worker
+from dyda.warehouse.writer import Worker
 
 __all__ = [
     "Blocker",

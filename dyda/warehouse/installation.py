@@ -28,21 +28,21 @@ from dyda.errors import (
 )
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
-from dyda.warehouse.brought import brought
-from dyda.warehouse.codec import (
+from dyda.warehouse.catalog.codec import (
     name_to_text,
     relation_to_json,
     states_to_json,
     view_columns_to_json,
 )
+from dyda.warehouse.catalog.records import RelationState, SourceState, UnitRecord, ViewVersion
+from dyda.warehouse.catalog.stored_views import KnownView, known_views
 from dyda.warehouse.connection import load, short
-from dyda.warehouse.extents import Extent, check_types
-from dyda.warehouse.known import KnownView, known_views
-from dyda.warehouse.reader import Publication, Reader, check_names, publish
-from dyda.warehouse.records import RelationState, SourceState, UnitRecord, ViewVersion
-from dyda.warehouse.staging import Staging
-from dyda.warehouse.state_changes import StateChange, StateInstaller
-from dyda.warehouse.states import StoredState
+from dyda.warehouse.extents.entries import brought
+from dyda.warehouse.extents.extent import Extent, check_types
+from dyda.warehouse.extents.published_view import Publication, Reader, check_names, publish
+from dyda.warehouse.extents.staging import Staging
+from dyda.warehouse.states.install import StateChange, StateInstaller
+from dyda.warehouse.states.tables import StoredState
 
 __all__ = ["STOPPED", "VIEW_STATES", "Installation", "ViewChange", "carry_out", "save_relation", "save_source"]
 

@@ -22,20 +22,8 @@ from sqlalchemy import Connection, create_engine, insert, select, text, update
 from dyda.errors import DydaError, ProjectBusy, RequestFailed, UnknownView, WarehouseUnreachable
 from dyda.model.operator_state import State
 from dyda.model.position import Position
-from dyda.warehouse import catalog, models
-from dyda.warehouse.connection import (
-    ADVISORY_CLASS,
-    PROJECT_LOCK,
-    connect,
-    load,
-    read_only,
-    short,
-    translated,
-    without_password,
-)
-from dyda.warehouse.extents import check_types
-from dyda.warehouse.frozen import FrozenWarehouse, frozen
-from dyda.warehouse.records import (
+from dyda.warehouse.catalog import queries, tables
+from dyda.warehouse.catalog.records import (
     AbortRecord,
     Blocker,
     DaemonRecord,
@@ -50,12 +38,24 @@ from dyda.warehouse.records import (
     ViewRecord,
     WaitingRecord,
 )
-from dyda.warehouse.sets import SetComparison, compare_sets
-from dyda.warehouse.staging import Staging, collect_garbage
-from dyda.warehouse.stagings import Stagings, own_stagings
-from dyda.warehouse.turn import Turn, waiting_turn
-from dyda.warehouse.upgrade import upgrade
-from dyda.warehouse.worker import Worker
+from dyda.warehouse.catalog.upgrade import upgrade
+from dyda.warehouse.connection import (
+    ADVISORY_CLASS,
+    PROJECT_LOCK,
+    connect,
+    load,
+    read_only,
+    short,
+    translated,
+    without_password,
+)
+from dyda.warehouse.extents.extent import check_types
+from dyda.warehouse.extents.lockless_staging import Stagings, own_stagings
+from dyda.warehouse.extents.set_comparison import SetComparison, compare_sets
+from dyda.warehouse.extents.staging import Staging, collect_garbage
+from dyda.warehouse.extents.verification_snapshot import FrozenWarehouse, frozen
+from dyda.warehouse.standby import Turn, waiting_turn
+from dyda.warehouse.writer import Worker
 
 __all__ = ["Warehouse"]
 
@@ -101,7 +101,7 @@ class Warehouse:
     @cached_property
     def project_id(self) -> uuid.UUID:
         with self._reading() as connection:
-            found: uuid.UUID = connection.execute(select(models.project.c.id)).scalar_one()
+            found: uuid.UUID = connection.execute(select(tables.project.c.id)).scalar_one()
             return found
 
     def check_types(self, view: str, types: Sequence[str]) -> None:
@@ -112,7 +112,7 @@ class Warehouse:
     def owner(self) -> tuple[str | None, dict[str, frozenset[str]]]:
         """The project that this warehouse belongs to (None: nobody's yet), and its views with the sources they read."""
         with self._reading() as connection:
-            owner = connection.execute(select(models.project.c.owner)).scalar_one()
+            owner = connection.execute(select(tables.project.c.owner)).scalar_one()
             found = connection.execute(
                 text(
                     "SELECT v.name, array_remove(array_agg(p.source), NULL) FROM dyda.view v"
@@ -124,7 +124,7 @@ class Warehouse:
     def claim(self, owner: str) -> str:
         """Let the warehouse belong to a project, unless it belongs to one already; whose it is."""
         with self._translated(), self._engine.begin() as connection:
-            table = models.project
+            table = tables.project
             connection.execute(update(table).where(table.c.owner.is_(None)).values(owner=owner))
             return str(connection.execute(select(table.c.owner)).scalar_one())
 
@@ -187,23 +187,23 @@ class Warehouse:
     def views(self, *, counted: bool = True) -> list[ViewRecord]:
         """Every view. Counting what each waits for takes longer the longer the queue is: who need not know says so."""
         with self._reading() as connection:
-            return catalog.views(connection, counted=counted)
+            return queries.views(connection, counted=counted)
 
     def view(self, name: str) -> ViewRecord:
         with self._reading() as connection:
-            found = catalog.views(connection, name)
+            found = queries.views(connection, name)
             if not found:
-                known = ", ".join(record.name for record in catalog.views(connection)) or "none yet"
+                known = ", ".join(record.name for record in queries.views(connection)) or "none yet"
                 raise UnknownView(f"there is no view {name!r}; this project has: {known}", "See: dyda views")
             return found[0]
 
     def versions(self, view: str) -> list[VersionRecord]:
         with self._reading() as connection:
-            return catalog.versions(connection, view)
+            return queries.versions(connection, view)
 
     def positions(self) -> dict[str, dict[str, Position]]:
         with self._reading() as connection:
-            return catalog.positions(connection)
+            return queries.positions(connection)
 
     def messages(
         self,
@@ -214,31 +214,31 @@ class Warehouse:
     ) -> list[MessageRecord]:
         """The queue in arrival order: all of it, or what is asked for."""
         with self._reading() as connection:
-            return catalog.messages(connection, source, limit, numbers, states)
+            return queries.messages(connection, source, limit, numbers, states)
 
     def message(self, number: int) -> MessageRecord:
         with self._reading() as connection:
-            found = catalog.message(connection, number)
+            found = queries.message(connection, number)
         if found is None:
             raise DydaError(f"there is no pending message {number}", "See: dyda pending")
         return found
 
     def sources(self) -> list[SourceRecord]:
         with self._reading() as connection:
-            return catalog.sources(connection)
+            return queries.sources(connection)
 
     def relations(self) -> list[RelationRecord]:
         with self._reading() as connection:
-            return catalog.relations(connection)
+            return queries.relations(connection)
 
     def knowledge(self) -> KnowledgeRecord:
         """What the sources mean to each other, as it has evolved since its file was applied."""
         with self._reading() as connection:
-            return catalog.knowledge(connection)
+            return queries.knowledge(connection)
 
     def units(self, limit: int = 20) -> list[UnitRecord]:
         with self._reading() as connection:
-            return catalog.units(connection, limit)
+            return queries.units(connection, limit)
 
     def aborts(self) -> tuple[int, float]:
         """How many units had to be given up so far, and the seconds they had cost."""
@@ -249,37 +249,37 @@ class Warehouse:
     def aborts_of_waiting(self) -> list[AbortRecord]:
         """The aborts of units whose messages are still in the queue."""
         with self._reading() as connection:
-            return catalog.aborts_of_waiting(connection)
+            return queries.aborts_of_waiting(connection)
 
     def holder(self) -> DaemonRecord:
         """Who works on the project now."""
         with self._reading() as connection:
-            return catalog.holder(connection)
+            return queries.holder(connection)
 
     def waiting(self) -> list[WaitingRecord]:
         """The daemons that wait for the one who works to end, in the order in which they came."""
         with self._reading() as connection:
-            return catalog.waiting(connection)
+            return queries.waiting(connection)
 
     def unshown(self) -> dict[str, str]:
         """Views whose rows readers do not see, and why."""
         with self._reading() as connection:
-            return catalog.unshown(connection, self.schema)
+            return queries.unshown(connection, self.schema)
 
     def blockers(self) -> list[Blocker]:
         """Whom the one who works waits for."""
         with self._reading() as connection:
-            return catalog.blockers(connection)
+            return queries.blockers(connection)
 
     def status(self) -> Status:
         """Everything at a glance, in one snapshot."""
         with self._reading() as connection:
             return Status(
-                catalog.holder(connection),
-                tuple(catalog.sources(connection)),
-                tuple(catalog.views(connection)),
-                tuple(catalog.blockers(connection)),
-                tuple(catalog.waiting(connection)),
+                queries.holder(connection),
+                tuple(queries.sources(connection)),
+                tuple(queries.views(connection)),
+                tuple(queries.blockers(connection)),
+                tuple(queries.waiting(connection)),
             )
 
     # --- verifying, beside a running daemon
@@ -325,17 +325,17 @@ class Warehouse:
         """Asks the process that holds the lock to do something; see `wait`."""
         with self._translated(), self._engine.begin() as connection:
             statement = (
-                insert(models.request).values(verb=verb, arguments=dict(arguments)).returning(models.request.c.id)
+                insert(tables.request).values(verb=verb, arguments=dict(arguments)).returning(tables.request.c.id)
             )
             return int(connection.execute(statement).scalar_one())
 
     def request(self, number: int) -> RequestRecord:
         with self._reading() as connection:
-            return catalog.requests(connection, number)[0]
+            return queries.requests(connection, number)[0]
 
     def requests(self) -> list[RequestRecord]:
         with self._reading() as connection:
-            return catalog.requests(connection)
+            return queries.requests(connection)
 
     def wait(
         self,
@@ -366,7 +366,7 @@ class Warehouse:
 
     def cancel(self, number: int) -> bool:
         """Takes a request back that is not finished."""
-        table = models.request
+        table = tables.request
         with self._translated(), self._engine.begin() as connection:
             statement = (
                 update(table)

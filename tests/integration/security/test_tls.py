@@ -20,7 +20,7 @@ from dyda.errors import DydaError, SourceUnreachable, WarehouseUnreachable
 from dyda.sources import PostgresSource, SourceSettings
 from dyda.sources.reading.copy import ReadFailed, ScanPartition, connect, read_partition
 from dyda.warehouse import Warehouse
-from dyda.warehouse.sink import StagingSink
+from dyda.warehouse.extents.copy_in import StagingSink
 from tests.integration.security.gate import Gate
 from tests.integration.sources.conftest import PROJECT
 from tests.town import Town

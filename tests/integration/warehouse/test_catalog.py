@@ -13,7 +13,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
 
 from dyda.errors import DydaError, WarehouseUnreachable
-from dyda.warehouse import Warehouse, models
+from dyda.warehouse import Warehouse
+from dyda.warehouse.catalog import tables
 from dyda.warehouse.connection import without_password
 
 Query = Callable[..., list[tuple[Any, ...]]]
@@ -47,7 +48,7 @@ def test_migrations_from_empty_equal_the_models(warehouse: Warehouse, url: str, 
                 "version_table_schema": "dyda",
             },
         )
-        assert compare_metadata(context, models.metadata) == []
+        assert compare_metadata(context, tables.metadata) == []
     # Alembic's comparison is blind to sequences, identity and partial indexes: let PostgreSQL print both.
     migrated = _catalog(query)
     query(
@@ -55,7 +56,7 @@ def test_migrations_from_empty_equal_the_models(warehouse: Warehouse, url: str, 
         " (version_num varchar(32) NOT NULL CONSTRAINT migration_pkc PRIMARY KEY)"
     )
     with engine.begin() as connection:
-        models.metadata.create_all(connection)
+        tables.metadata.create_all(connection)
     engine.dispose()
     assert _catalog(query) == migrated
 

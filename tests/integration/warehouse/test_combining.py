@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dyda.errors import EvaluationFailed, InvariantViolated
 from dyda.model.operator_state import Accumulator, Counted, Grouped, Kept, Rule, State
 from dyda.warehouse import Installation, StateChange, ViewChange, Worker
-from dyda.warehouse.grouping import needs_single_tag
-from dyda.warehouse.states import two_sided
+from dyda.warehouse.states.grouping_sql import needs_single_tag
+from dyda.warehouse.states.tables import two_sided
 from tests.integration.warehouse.conftest import entries
 from tests.integration.warehouse.state_entries import (
     EXTREMES,

@@ -19,7 +19,7 @@ from dyda.errors import ConfigurationError, DydaError, NotInstallable
 from dyda.model.operator_state import Kept
 from dyda.warehouse import Warehouse, Worker
 from dyda.warehouse.connection import connect
-from dyda.warehouse.sink import StagingSink
+from dyda.warehouse.extents.copy_in import StagingSink
 from tests.conftest import Server
 from tests.integration.sources.test_texts import HOSTILE, TEXTS
 from tests.integration.warehouse.conftest import add, create, entries, version

@@ -12,9 +12,9 @@ from dyda import faults
 from dyda.errors import DydaError, InvariantViolated
 from dyda.model.operator_state import Accumulator, Counted, Grouped, Kept, State
 from dyda.warehouse import Installation, StateChange, StateTable, ViewChange, Warehouse, Worker, hold_warehouse
-from dyda.warehouse.combining import combine
-from dyda.warehouse.known import known_state
-from dyda.warehouse.state_rows import state_rows
+from dyda.warehouse.catalog.stored_views import known_state
+from dyda.warehouse.states.combine import combine
+from dyda.warehouse.states.lookup import state_rows
 from tests.integration.warehouse.conftest import NEXT, START, entries, version
 from tests.integration.warehouse.state_entries import (
     EXTREMES,
@@ -152,7 +152,7 @@ def scanned(query: Query, warehouse: Warehouse, pieces: list[str], snapshot: str
 def test_states_are_scanned_in_pieces(
     warehouse: Warehouse, worker: Worker, query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dyda.warehouse.held.PAGES", 2)
+    monkeypatch.setattr("dyda.warehouse.extents.exported_snapshot.PAGES", 2)
     state = Counted(("integer", "text"), "except all")
     many = [(str(i), "x" * 100, 2, 0) for i in range(500)] + [("0", "x" * 100, 1, 1), ("1", "x" * 100, 2, 1)]
     batch = tagged(*(row[:3] for row in many), side=[row[3] for row in many])

@@ -23,7 +23,7 @@ from dyda.model.schema_change import (
     compare,
 )
 from dyda.model.types import PgType
-from dyda.warehouse.step_json import step_from_json, step_to_json
+from dyda.warehouse.catalog.schema_steps import step_from_json, step_to_json
 
 INT, TEXT = PgType("integer", "integer"), PgType("text", "text")
 A, B = Column("a", INT, 1), Column("b", TEXT, 2)

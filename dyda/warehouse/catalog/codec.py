@@ -11,8 +11,8 @@ from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, Upd
 from dyda.model.operator_state import Accumulator, Counted, Grouped, Kept, State
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
-from dyda.warehouse.records import StateTable, ViewColumn
-from dyda.warehouse.step_json import step_from_json, step_to_json
+from dyda.warehouse.catalog.records import StateTable, ViewColumn
+from dyda.warehouse.catalog.schema_steps import step_from_json, step_to_json
 
 __all__ = [
     "changes_from_json",

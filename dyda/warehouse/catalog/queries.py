@@ -11,16 +11,15 @@ from sqlalchemy.dialects.postgresql import array
 
 from dyda.model.message import UpdateMessage
 from dyda.model.position import Position
-from dyda.warehouse import models
-from dyda.warehouse.codec import (
+from dyda.warehouse.catalog import tables
+from dyda.warehouse.catalog.codec import (
     changes_from_json,
     name_from_text,
     relation_from_json,
     states_from_json,
     view_columns_from_json,
 )
-from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, WAITING_LOCK, load
-from dyda.warehouse.records import (
+from dyda.warehouse.catalog.records import (
     AbortRecord,
     Blocker,
     DaemonRecord,
@@ -35,6 +34,7 @@ from dyda.warehouse.records import (
     ViewRecord,
     WaitingRecord,
 )
+from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, WAITING_LOCK, load
 
 __all__ = [
     "blockers",
@@ -107,7 +107,7 @@ def _shown(row: Row[Any]) -> tuple[str, str | None]:
 
 
 def versions(connection: Connection, view: str) -> list[VersionRecord]:
-    table = models.view_version
+    table = tables.view_version
     rows = connection.execute(select(table).where(table.c.view == view).order_by(table.c.version))
     return [
         VersionRecord(
@@ -128,7 +128,7 @@ def versions(connection: Connection, view: str) -> list[VersionRecord]:
 def positions(connection: Connection) -> dict[str, dict[str, Position]]:
     """By view, then by source."""
     found: dict[str, dict[str, Position]] = {}
-    for row in connection.execute(select(models.position).order_by(models.position.c.view, models.position.c.source)):
+    for row in connection.execute(select(tables.position).order_by(tables.position.c.view, tables.position.c.source)):
         found.setdefault(row.view, {})[row.source] = Position.parse(row.position)
     return found
 
@@ -141,7 +141,7 @@ def messages(
     states: Collection[str] | None = None,
 ) -> list[MessageRecord]:
     """The queue in arrival order: all of it, or what is asked for."""
-    table = models.message
+    table = tables.message
     query = select(table).order_by(table.c.id).limit(limit)
     if source is not None:
         query = query.where(table.c.source == source)
@@ -153,7 +153,7 @@ def messages(
 
 
 def message(connection: Connection, number: int) -> MessageRecord | None:
-    row = connection.execute(select(models.message).where(models.message.c.id == number)).first()
+    row = connection.execute(select(tables.message).where(tables.message.c.id == number)).first()
     return None if row is None else _message(row)
 
 
@@ -184,7 +184,7 @@ def sources(connection: Connection) -> list[SourceRecord]:
 
 
 def relations(connection: Connection) -> list[RelationRecord]:
-    table = models.relation
+    table = tables.relation
     rows = connection.execute(select(table).order_by(table.c.source, table.c.schema, table.c.table))
     return [
         RelationRecord(
@@ -198,14 +198,14 @@ def relations(connection: Connection) -> list[RelationRecord]:
 
 
 def knowledge(connection: Connection) -> KnowledgeRecord:
-    table = models.project
+    table = tables.project
     row = connection.execute(select(table)).one()
     return KnowledgeRecord(row.knowledge, row.knowledge_file, tuple(row.knowledge_retired), row.knowledge_evolved)
 
 
 def units(connection: Connection, limit: int) -> list[UnitRecord]:
     """The last units, newest first."""
-    rows = connection.execute(select(models.unit).order_by(models.unit.c.id.desc()).limit(limit))
+    rows = connection.execute(select(tables.unit).order_by(tables.unit.c.id.desc()).limit(limit))
     return [UnitRecord(**row._mapping) for row in rows]
 
 
@@ -221,7 +221,7 @@ def aborts_of_waiting(connection: Connection) -> list[AbortRecord]:
 
 
 def requests(connection: Connection, number: int | None = None) -> list[RequestRecord]:
-    table = models.request
+    table = tables.request
     query = select(table).order_by(table.c.id)
     if number is not None:
         query = query.where(table.c.id == number)

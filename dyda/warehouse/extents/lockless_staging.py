@@ -9,9 +9,9 @@ from typing import Any
 import psycopg2
 
 from dyda.model.operator_state import State
-from dyda.warehouse.combining import combine_staging
 from dyda.warehouse.connection import connect, translated
-from dyda.warehouse.staging import Staging, create_staging, drop_staging
+from dyda.warehouse.extents.staging import Staging, create_staging, drop_staging
+from dyda.warehouse.states.combine import combine_staging
 
 __all__ = ["Stagings", "own_stagings"]
 

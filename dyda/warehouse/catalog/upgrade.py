@@ -14,8 +14,8 @@ from psycopg2 import sql
 from sqlalchemy import Connection, Engine, text
 
 from dyda.errors import DydaError
+from dyda.warehouse.catalog.tables import SCHEMA, VERSION_TABLE, metadata
 from dyda.warehouse.connection import ADVISORY_CLASS, UPGRADE_LOCK
-from dyda.warehouse.models import SCHEMA, VERSION_TABLE, metadata
 
 __all__ = ["upgrade"]
 
@@ -100,7 +100,7 @@ def _refuse_blind(connection: Connection, role: str) -> None:
 
 def _configuration() -> alembic.config.Config:
     configuration = alembic.config.Config()
-    configuration.set_main_option("script_location", str(resources.files("dyda.warehouse") / "migrations"))
+    configuration.set_main_option("script_location", str(resources.files("dyda.warehouse.catalog") / "migrations"))
     return configuration
 
 

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from dyda.warehouse.models import SCHEMA, VERSION_TABLE, metadata
+from dyda.warehouse.catalog.tables import SCHEMA, VERSION_TABLE, metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -12,9 +12,9 @@ from typing import Any
 import psycopg2
 from psycopg2 import sql
 
+from dyda.warehouse.catalog.tables import SCHEMA
 from dyda.warehouse.connection import STAGING_CLASS
-from dyda.warehouse.models import SCHEMA
-from dyda.warehouse.sink import StagingSink
+from dyda.warehouse.extents.copy_in import StagingSink
 
 __all__ = ["Staging", "collect_garbage", "create_staging", "drop_staging"]
 

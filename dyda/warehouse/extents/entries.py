@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 from psycopg2 import sql
 
-from dyda.warehouse.sink import copy_batches
-from dyda.warehouse.staging import Staging
+from dyda.warehouse.extents.copy_in import copy_batches
+from dyda.warehouse.extents.staging import Staging
 
 __all__ = ["brought", "temporary_entries"]
 

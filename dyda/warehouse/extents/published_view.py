@@ -16,7 +16,7 @@ from psycopg2 import sql
 
 from dyda.errors import ConfigurationError, InstallBlocked, NotInstallable, StoodOn
 from dyda.warehouse.connection import load, short
-from dyda.warehouse.extents import Extent
+from dyda.warehouse.extents.extent import Extent
 
 __all__ = ["Publication", "Reader", "check_names", "lock", "publish"]
 

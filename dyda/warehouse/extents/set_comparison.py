@@ -8,7 +8,7 @@ from typing import Any
 from psycopg2 import sql
 
 from dyda.warehouse.connection import load
-from dyda.warehouse.staging import Staging
+from dyda.warehouse.extents.staging import Staging
 
 __all__ = ["SetComparison", "compare_sets"]
 

@@ -18,11 +18,11 @@ from psycopg2 import sql
 
 from dyda.errors import DydaError
 from dyda.model.position import Position
+from dyda.warehouse.catalog.stored_views import known_extent, known_state
 from dyda.warehouse.connection import connect, translated
-from dyda.warehouse.extents import Comparison, Extent
-from dyda.warehouse.known import known_extent, known_state
-from dyda.warehouse.reader import Reader
-from dyda.warehouse.staging import Staging
+from dyda.warehouse.extents.extent import Comparison, Extent
+from dyda.warehouse.extents.published_view import Reader
+from dyda.warehouse.extents.staging import Staging
 
 __all__ = ["FrozenWarehouse", "frozen"]
 

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 from psycopg2 import sql
 
 from dyda.model.bag import COUNT, Bag
-from dyda.warehouse.combining import lookups_only
 from dyda.warehouse.connection import load
-from dyda.warehouse.fetch import fetch_texts
-from dyda.warehouse.sink import copy_batches
-from dyda.warehouse.states import StoredState, multiplicity, places
+from dyda.warehouse.extents.copy_in import copy_batches
+from dyda.warehouse.extents.copy_out import fetch_texts
+from dyda.warehouse.states.combine import lookups_only
+from dyda.warehouse.states.tables import StoredState, multiplicity, places
 
 __all__ = ["state_rows"]
 

@@ -28,19 +28,19 @@ from dyda.model.message import Change, UpdateMessage
 from dyda.model.operator_state import State
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
-from dyda.warehouse import combining
-from dyda.warehouse.codec import changes_to_json, name_to_text
-from dyda.warehouse.combining import Combined
+from dyda.warehouse.catalog.codec import changes_to_json, name_to_text
+from dyda.warehouse.catalog.records import RelationState, RequestRecord, SourceState
+from dyda.warehouse.catalog.stored_views import known_state
 from dyda.warehouse.connection import load, translated
-from dyda.warehouse.extents import Extent
+from dyda.warehouse.extents.extent import Extent
+from dyda.warehouse.extents.published_view import Reader, check_names
+from dyda.warehouse.extents.staging import Staging, create_staging, drop_staging
 from dyda.warehouse.installation import STOPPED, VIEW_STATES, Installation, carry_out, save_relation, save_source
-from dyda.warehouse.known import known_state
-from dyda.warehouse.reader import Reader, check_names
-from dyda.warehouse.records import RelationState, RequestRecord, SourceState
-from dyda.warehouse.regrouping import regroup
-from dyda.warehouse.staging import Staging, create_staging, drop_staging
-from dyda.warehouse.state_rows import state_rows
-from dyda.warehouse.states import StoredState
+from dyda.warehouse.states import combine
+from dyda.warehouse.states.combine import Combined
+from dyda.warehouse.states.lookup import state_rows
+from dyda.warehouse.states.regroup import regroup
+from dyda.warehouse.states.tables import StoredState
 
 __all__ = ["MESSAGE_STATES", "Worker"]
 
@@ -346,12 +346,12 @@ class Worker:
         Nothing is written. Several tags with an extreme or a recomputed aggregate are a ValueError.
         """
         with self._computing() as cursor:
-            return combining.combine(cursor, self._stored(cursor, view, number, state), entries)
+            return combine.combine(cursor, self._stored(cursor, view, number, state), entries)
 
     def recombine(self, view: str, number: int, state: State, entries: pa.Table, groups: pa.Table) -> Combined:
         """The change of `groups` (k1 …), of which `entries` are all rows that are there now. Nothing is written."""
         with self._computing() as cursor:
-            return combining.recombine(cursor, self._stored(cursor, view, number, state), entries, groups)
+            return combine.recombine(cursor, self._stored(cursor, view, number, state), entries, groups)
 
     def combine_staging(self, state: State, entries: Staging, *, view: str) -> Staging:
         """A new staging table with the state rows (c1 … as in `state.columns`, n) of all entries of a step.
@@ -362,7 +362,7 @@ class Worker:
         target = self.staging(len(state.columns))
         try:
             with self._writing() as cursor:
-                combining.combine_staging(cursor, view, state, entries, target)
+                combine.combine_staging(cursor, view, state, entries, target)
         except BaseException:
             with contextlib.suppress(DydaError):
                 self.drop_staging(target)

@@ -11,8 +11,8 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
+from dyda.warehouse.catalog.records import DaemonRecord
 from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, WAITING_LOCK, connect, load, translated
-from dyda.warehouse.records import DaemonRecord
 
 __all__ = ["Turn", "waiting_turn"]
 

@@ -14,11 +14,11 @@ from psycopg2 import sql
 
 from dyda.model.operator_state import Accumulator, Counted, Grouped, State
 from dyda.warehouse.connection import load
-from dyda.warehouse.extents import check_types
-from dyda.warehouse.grouping import key_of
-from dyda.warehouse.staging import Staging
-from dyda.warehouse.states import StoredState
-from dyda.warehouse.values import canonical, extreme, printed
+from dyda.warehouse.extents.extent import check_types
+from dyda.warehouse.extents.staging import Staging
+from dyda.warehouse.states.canonical_values import canonical, extreme, printed
+from dyda.warehouse.states.grouping_sql import key_of
+from dyda.warehouse.states.tables import StoredState
 
 __all__ = ["regroup"]
 

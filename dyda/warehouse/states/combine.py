@@ -23,12 +23,12 @@ from psycopg2 import sql
 from dyda.errors import EvaluationFailed, InvariantViolated
 from dyda.model.operator_state import Counted, Grouped, Kept, State
 from dyda.warehouse.connection import load, short
-from dyda.warehouse.extents import check_types
-from dyda.warehouse.fetch import fetch_texts
-from dyda.warehouse.grouping import Grouping, key_of, listed, needs_single_tag, texts
-from dyda.warehouse.sink import copy_batches
-from dyda.warehouse.staging import Staging
-from dyda.warehouse.states import MULTIPLICITIES, StoredState, two_sided
+from dyda.warehouse.extents.copy_in import copy_batches
+from dyda.warehouse.extents.copy_out import fetch_texts
+from dyda.warehouse.extents.extent import check_types
+from dyda.warehouse.extents.staging import Staging
+from dyda.warehouse.states.grouping_sql import Grouping, key_of, listed, needs_single_tag, texts
+from dyda.warehouse.states.tables import MULTIPLICITIES, StoredState, two_sided
 
 __all__ = ["Combined", "combine", "combine_staging", "lookups_only", "recombine"]
 

@@ -13,11 +13,11 @@ from typing import Any
 from psycopg2 import sql
 
 from dyda.model.operator_state import State
+from dyda.warehouse.catalog.stored_views import known_extent, known_state
 from dyda.warehouse.connection import connect, translated
-from dyda.warehouse.extents import Extent
-from dyda.warehouse.known import known_extent, known_state
-from dyda.warehouse.staging import Staging
-from dyda.warehouse.states import multiplicity, places
+from dyda.warehouse.extents.extent import Extent
+from dyda.warehouse.extents.staging import Staging
+from dyda.warehouse.states.tables import multiplicity, places
 
 __all__ = ["HeldExtent", "HeldState", "HeldWarehouse", "hold_extent", "hold_warehouse"]
 

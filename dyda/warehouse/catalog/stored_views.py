@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dyda.errors import UnknownView
-from dyda.warehouse.codec import view_columns_from_json
+from dyda.warehouse.catalog.codec import view_columns_from_json
+from dyda.warehouse.catalog.records import ViewColumn
 from dyda.warehouse.connection import load
-from dyda.warehouse.extents import Extent, stored_extent
-from dyda.warehouse.records import ViewColumn
-from dyda.warehouse.states import StoredState, stored_states
+from dyda.warehouse.extents.extent import Extent, stored_extent
+from dyda.warehouse.states.tables import StoredState, stored_states
 
 __all__ = ["KnownView", "known_extent", "known_state", "known_views"]
 

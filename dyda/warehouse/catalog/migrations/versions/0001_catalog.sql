@@ -1,4 +1,4 @@
--- catalog: the tables of schema dyda, as dyda.warehouse.models describes them.
+-- catalog: the tables of schema dyda, as dyda.warehouse.catalog.tables describes them.
 -- The schema itself is there: Alembic keeps its own table in it.
 
 CREATE SEQUENCE dyda.staging_number;

@@ -14,10 +14,10 @@ from typing import Any, assert_never
 from psycopg2 import sql
 
 from dyda.model.operator_state import Counted, Grouped, Kept, State
-from dyda.warehouse.codec import states_from_json
+from dyda.warehouse.catalog.codec import states_from_json
+from dyda.warehouse.catalog.records import StateTable
 from dyda.warehouse.connection import load
-from dyda.warehouse.extents import Extent
-from dyda.warehouse.records import StateTable
+from dyda.warehouse.extents.extent import Extent
 
 __all__ = ["MULTIPLICITIES", "StoredState", "multiplicity", "places", "stored_states", "two_sided"]
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 from psycopg2 import sql
 
 from dyda.errors import DydaError
-from dyda.warehouse.brought import brought
-from dyda.warehouse.extents import check_types
-from dyda.warehouse.records import StateTable
-from dyda.warehouse.staging import Staging
-from dyda.warehouse.states import StoredState
+from dyda.warehouse.catalog.records import StateTable
+from dyda.warehouse.extents.entries import brought
+from dyda.warehouse.extents.extent import check_types
+from dyda.warehouse.extents.staging import Staging
+from dyda.warehouse.states.tables import StoredState
 
 __all__ = ["StateChange", "StateInstaller"]
 

@@ -13,7 +13,7 @@ from psycopg2 import sql
 
 from dyda.model.operator_state import Accumulator, Grouped
 from dyda.warehouse.connection import load
-from dyda.warehouse.values import canonical, extreme, printed
+from dyda.warehouse.states.canonical_values import canonical, extreme, printed
 
 __all__ = ["Grouping", "key_of", "listed", "needs_single_tag", "texts"]
 

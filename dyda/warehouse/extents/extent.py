@@ -19,9 +19,9 @@ import psycopg2
 from psycopg2 import sql
 
 from dyda.errors import DydaError, EvaluationFailed, InvariantViolated
-from dyda.warehouse.codec import view_columns_from_json
+from dyda.warehouse.catalog.codec import view_columns_from_json
+from dyda.warehouse.catalog.tables import SCHEMA
 from dyda.warehouse.connection import load, short
-from dyda.warehouse.models import SCHEMA
 
 __all__ = ["Comparison", "Extent", "check_types", "stored_extent"]
 

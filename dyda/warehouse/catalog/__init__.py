@@ -1,0 +1,13 @@
+"""The catalog: DyDa's own tables in schema `dyda` of the warehouse.
+
+Always true here: migrations from an empty schema give exactly the tables of `tables` (tested); records are plain and
+frozen, never rows of an open transaction.
+
+    tables        the tables, for SQLAlchemy
+    records       what the catalog tells and is told
+    queries       one function per kind of record, each given a cursor, so that several can share a snapshot
+    stored_views  views as one transaction finds them: version, extent, columns, states
+    codec         model objects as JSON, and back
+    schema_steps  steps of schema changes as JSON, and back
+    upgrade       bringing the catalog to this program's version, with Alembic
+"""
