@@ -171,7 +171,7 @@ def _turn(follower: Follower, case: Case, number: int, counts: bool) -> tuple[fl
     town, maintainer = follower.town, follower.maintainer
     town.execute("shop", f"ALTER TABLE {case.table} {case.change(number)}")
     adapted = follower.follow(f"{case.name}/adapted" if counts else None)
-    version = maintainer.house.warehouse.versions(case.table)[-1]
+    version = maintainer.opened.warehouse.versions(case.table)[-1]
     kind = version.details.get("adaptation", {}).get("kind")
     if kind != case.kind:
         raise AssertionError(f"{case.name}: the plan was {kind}, not {case.kind}: {version.details}")

@@ -82,12 +82,12 @@ def _drain(town: Town, messages: int) -> Drained:
         if messages // 100 % 2:  # the next drain begins with `city`
             cursor.execute("ALTER TABLE customer RENAME COLUMN town TO city")
     with town.maintainer() as maintainer:
-        before = len(maintainer.house.warehouse.units(ALL))
+        before = len(maintainer.opened.warehouse.units(ALL))
         with Stopwatch() as watch:
             while (outcome := maintainer.cycle()) is not Outcome.IDLE:
                 if outcome is Outcome.BLOCKED:
                     raise maintainer.obstacle or AssertionError("blocked")
-        records = maintainer.house.warehouse.units(ALL)[:-before]
+        records = maintainer.opened.warehouse.units(ALL)[:-before]
     town.check_definitions("joined")
     return Drained(messages, watch.seconds, _spent(records), dict(Counter(record.kind for record in records)))
 

@@ -45,7 +45,7 @@ class Follower(AbstractContextManager["Follower"]):
                 raise self.maintainer.obstacle or AssertionError("blocked")
         if label is not None and units:
             spent: dict[str, float] = {}
-            for record in self.maintainer.house.warehouse.units(units):
+            for record in self.maintainer.opened.warehouse.units(units):
                 for phase, taken in record.phases.items():
                     spent[phase] = spent.get(phase, 0.0) + taken
             self._phases.setdefault(label, []).append(spent)

@@ -21,8 +21,8 @@ from benchmarks.relations import SOURCES, VIEW, created
 from benchmarks.servers import Server
 from dyda.engine import Engine
 from dyda.maintenance import Outcome
-from dyda.maintenance.planning import Planner
-from dyda.maintenance.poll import Poll
+from dyda.maintenance.observe.poll import Poll
+from dyda.maintenance.plan.next_unit import Planner
 from dyda.warehouse import UnitRecord
 from scheduler import Schedule
 from scheduler.deco import Plan
@@ -118,7 +118,7 @@ class Contender:
 
     def attend(self, writer: Writer) -> Cost:
         """What the writer commits, while it does, to the end; then PostgreSQL says whether it is right."""
-        maintainer, warehouse = self.follower.maintainer, self.follower.maintainer.house.warehouse
+        maintainer, warehouse = self.follower.maintainer, self.follower.maintainer.opened.warehouse
         installed = warehouse.units(1)[0].id or 0
         aborts, lost = warehouse.aborts()
         seconds = blocked = 0.0

@@ -16,8 +16,8 @@ import psycopg2
 
 from dyda import commands
 from dyda.engine import Engine
-from dyda.house import House
 from dyda.maintenance import Maintainer, Outcome
+from dyda.open_project import OpenProject
 from tests.judge import Judge, all_printed, printed
 
 
@@ -104,14 +104,14 @@ class Town:
             self.run("daemon", "--until-idle", timeout=600)
 
     @contextmanager
-    def house(self) -> Iterator[House]:
-        with House.open(self.folder, self.engine) as house:
-            yield house
+    def opened(self) -> Iterator[OpenProject]:
+        with OpenProject.open(self.folder, self.engine) as opened:
+            yield opened
 
     @contextmanager
     def maintainer(self) -> Iterator[Maintainer]:
-        with self.house() as house, house.warehouse.lock() as worker:
-            yield Maintainer(house, worker)
+        with self.opened() as opened, opened.warehouse.lock() as writer:
+            yield Maintainer(opened, writer)
 
     def settle(self, limit: int = 200) -> list[Outcome]:
         """Run cycles until nothing is left to do."""

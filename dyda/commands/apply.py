@@ -16,11 +16,11 @@ from dyda.commands.texts import readers_of
 from dyda.commands.work import attach, bring_about, hand_over, release
 from dyda.engine import Engine
 from dyda.errors import CaptureBlocked, DydaError, MissingRights, SourceBusy, SourceUnreachable
-from dyda.house import House
 from dyda.identity import claim
-from dyda.maintenance import Maintainer, Target
-from dyda.maintenance.live import Known, load
+from dyda.maintenance import BuildRequest, Maintainer
+from dyda.maintenance.catalog_state import CatalogState, load
 from dyda.model.algebra.nodes import scans
+from dyda.open_project import OpenProject
 from dyda.project import Project
 from dyda.warehouse import Warehouse
 
@@ -66,8 +66,8 @@ class ApplyPlan:
 
 def plan_apply(folder: Path) -> ApplyPlan:
     """Compare the files with the texts last applied."""
-    with House.open(folder) as house:
-        return _plan(house, house.project)
+    with OpenProject.open(folder) as opened:
+        return _plan(opened, opened.project)
 
 
 def apply(
@@ -81,37 +81,37 @@ def apply(
 
     `timeout`: seconds to wait for transactions that keep capture from being attached; None: as long as they last.
     """
-    with House.open(folder, engine) as house:
-        plan = _plan(house, house.project)
-        if plan.reads and hand_over(house, "check", {}, progress) is None:
-            _check(house, house.project, plan, load(house))
+    with OpenProject.open(folder, engine) as opened:
+        plan = _plan(opened, opened.project)
+        if plan.reads and hand_over(opened, "check", {}, progress) is None:
+            _check(opened, opened.project, plan, load(opened))
         if not plan.empty and not confirm(plan):
             return {"cancelled": True}
-        if (note := claim(house.project, house.warehouse)) is not None:
+        if (note := claim(opened.project, opened.warehouse)) is not None:
             progress(note, 1, 1)
         if plan.empty:
-            _bring_capture_up_to_date(house)
-            return _answer(house.warehouse, plan)
-        answer = hand_over(house, "apply", {"timeout": timeout}, progress)
+            _bring_capture_up_to_date(opened)
+            return _answer(opened.warehouse, plan)
+        answer = hand_over(opened, "apply", {"timeout": timeout}, progress)
         if answer is not None:
             return answer
-        with house.warehouse.lock(role="apply") as worker:
-            return execute_apply(Maintainer(house, worker), house.project, progress, Patience(progress, timeout))
+        with opened.warehouse.lock(role="apply") as writer:
+            return execute_apply(Maintainer(opened, writer), opened.project, progress, Patience(progress, timeout))
 
 
-def _bring_capture_up_to_date(house: House) -> None:
+def _bring_capture_up_to_date(opened: OpenProject) -> None:
     """At sources that an older DyDa has attached, or another role. Those that cannot be asked now get it next time."""
-    for name in sorted({record.relation.name.source for record in house.warehouse.relations() if record.captured}):
-        if name in house.sources:
+    for name in sorted({record.relation.name.source for record in opened.warehouse.relations() if record.captured}):
+        if name in opened.sources:
             with suppress(SourceUnreachable, SourceBusy, MissingRights):
-                house.source(name).attach([])
+                opened.source(name).attach([])
 
 
 def execute_apply(
     maintainer: Maintainer, project: Project, progress: Progress, patience: Patience | None = None
 ) -> dict[str, Any]:
     """Carry out what `project`'s files ask for. Every new text is checked before the first one is built."""
-    plan = _plan(maintainer.house, project)
+    plan = _plan(maintainer.opened, project)
     with given_up(_undone(plan)):
         return _carry_out(maintainer, project, plan, progress, patience or Patience(progress))
 
@@ -126,23 +126,24 @@ def _undone(plan: ApplyPlan) -> str:
 def _carry_out(
     maintainer: Maintainer, project: Project, plan: ApplyPlan, progress: Progress, patience: Patience
 ) -> dict[str, Any]:
-    house = maintainer.house
+    opened = maintainer.opened
     reasons = dict.fromkeys(plan.create, "created") | dict.fromkeys(plan.change, "its file changed")
-    files = _check(house, project, plan, maintainer.known)
+    files = _check(opened, project, plan, maintainer.known)
     definitions, knowledge = files.definitions, files.knowledge
     # What reads a source that the project no longer has cannot come along with a build: it goes first. The others go
     # when everything else has succeeded, so that a view that cannot be built costs nobody another one.
-    records = {record.name: record for record in house.warehouse.views()}
-    lost = [name for name in plan.drop if set(records[name].positions) - set(house.sources)]
+    records = {record.name: record for record in opened.warehouse.views()}
+    lost = [name for name in plan.drop if set(records[name].positions) - set(opened.sources)]
     _drop(maintainer, lost)
     read = [scan.relation for definition in definitions.values() for scan in scans(definition.tree)]
     with _given_back(maintainer, patience):
         attach(maintainer, [*read, *(knowledge.relations if knowledge else ())], progress, patience)
         if knowledge is not None:
-            knowledge.keep(maintainer.worker)
+            knowledge.keep(maintainer.writer)
             maintainer.reload()
         targets = [
-            Target(name, definitions[name].sql, project.view_files[name], reason) for name, reason in reasons.items()
+            BuildRequest(name, definitions[name].sql, project.view_files[name], reason)
+            for name, reason in reasons.items()
         ]
         for name in plan.recover:
             found = recover(maintainer, maintainer.known.frozen[name], project.view_files[name])
@@ -154,22 +155,22 @@ def _carry_out(
                 bring_about(maintainer, targets, progress)
     _drop(maintainer, [name for name in plan.drop if name not in lost])
     release(maintainer)
-    return _answer(house.warehouse, plan)
+    return _answer(opened.warehouse, plan)
 
 
 def execute_check(maintainer: Maintainer, project: Project) -> dict[str, Any]:
     """Read the files that `project` would have applied, and change nothing."""
-    _check(maintainer.house, project, _plan(maintainer.house, project), maintainer.known)
+    _check(maintainer.opened, project, _plan(maintainer.opened, project), maintainer.known)
     return {}
 
 
-def _check(house: House, project: Project, plan: ApplyPlan, known: Known) -> CheckedFiles:
-    return check_files(house, project, known, [*plan.create, *plan.change], plan.knowledge)
+def _check(opened: OpenProject, project: Project, plan: ApplyPlan, known: CatalogState) -> CheckedFiles:
+    return check_files(opened, project, known, [*plan.create, *plan.change], plan.knowledge)
 
 
 def _drop(maintainer: Maintainer, names: Iterable[str]) -> None:
     for name in names:
-        maintainer.worker.drop_view(name)
+        maintainer.writer.drop_view(name)
         maintainer.reload()
 
 
@@ -189,20 +190,20 @@ def _given_back(maintainer: Maintainer, patience: Patience) -> Iterator[None]:
 def _announced(maintainer: Maintainer, names: Iterable[str]) -> Iterator[None]:
     """New views are `building` until they are installed; one that cannot be built leaves no trace."""
     for name in names:
-        maintainer.worker.create_view(name)
+        maintainer.writer.create_view(name)
     maintainer.reload()
     try:
         yield
     except BaseException:
         for name in names:
             with suppress(DydaError):
-                maintainer.worker.drop_view(name)
+                maintainer.writer.drop_view(name)
         maintainer.reload()
         raise
 
 
-def _plan(house: House, project: Project) -> ApplyPlan:
-    records = {record.name: record for record in house.warehouse.views()}
+def _plan(opened: OpenProject, project: Project) -> ApplyPlan:
+    records = {record.name: record for record in opened.warehouse.views()}
     found: dict[str, list[str]] = {name: [] for name in VIEWS}
     files = project.view_files
     moved = {name for name, text in files.items() if name not in records or records[name].file_text != text}
@@ -220,7 +221,7 @@ def _plan(house: House, project: Project) -> ApplyPlan:
         else:
             found["unchanged"].append(name)
     found["drop"] = [name for name in records if name not in project.view_files]
-    return ApplyPlan(**{name: tuple(found[name]) for name in VIEWS}, knowledge=plan_knowledge(house, project))
+    return ApplyPlan(**{name: tuple(found[name]) for name in VIEWS}, knowledge=plan_knowledge(opened, project))
 
 
 def _answer(warehouse: Warehouse, plan: ApplyPlan) -> dict[str, Any]:

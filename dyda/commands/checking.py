@@ -19,10 +19,10 @@ from dyda.errors import (
     UnknownRelation,
     UnsupportedSql,
 )
-from dyda.house import House
-from dyda.maintenance.live import Known
+from dyda.maintenance.catalog_state import CatalogState
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.sql.positions import line_of
+from dyda.open_project import OpenProject
 from dyda.project import Project
 
 __all__ = ["CheckedFiles", "check_files"]
@@ -39,22 +39,24 @@ class CheckedFiles:
     knowledge: KnowledgeToApply | None
 
 
-def check_files(house: House, project: Project, known: Known, names: Iterable[str], knowledge: str) -> CheckedFiles:
+def check_files(
+    opened: OpenProject, project: Project, known: CatalogState, names: Iterable[str], knowledge: str
+) -> CheckedFiles:
     """Read knowledge.toml and the files of the views `names`; one error that tells all that is wrong with them."""
     errors: dict[str, DydaError] = {}
     definitions: dict[str, ViewDefinition] = {}
     read: KnowledgeToApply | None = None
-    with _noted(house, errors):
-        read = knowledge_to_apply(house, project, known, knowledge)
-    texts = ViewTexts(house, project.view_files)
+    with _noted(opened, errors):
+        read = knowledge_to_apply(opened, project, known, knowledge)
+    texts = ViewTexts(opened, project.view_files)
     for name in names:
-        with _noted(house, errors), rehearsed(name):
+        with _noted(opened, errors), rehearsed(name):
             definitions[name] = texts.read(name, project.view_files[name])
     for name, definition in definitions.items():
-        with _noted(house, errors), rehearsed(name), _placed(project.view_files[name]):
-            outputs = house.engine.analyse(definition)
-            house.warehouse.check_types(name, [output.warehouse_type for output in outputs])
-            read_as_rendered(definition, house.engine.numeric)
+        with _noted(opened, errors), rehearsed(name), _placed(project.view_files[name]):
+            outputs = opened.engine.analyse(definition)
+            opened.warehouse.check_types(name, [output.warehouse_type for output in outputs])
+            read_as_rendered(definition, opened.engine.numeric)
     if len(errors) > 1:
         raise RefusedFiles(list(errors.values()))
     for error in errors.values():
@@ -63,12 +65,12 @@ def check_files(house: House, project: Project, known: Known, names: Iterable[st
 
 
 @contextmanager
-def _noted(house: House, errors: dict[str, DydaError]) -> Iterator[None]:
+def _noted(opened: OpenProject, errors: dict[str, DydaError]) -> Iterator[None]:
     """Keep the error for later, once: a view above another one meets the other's errors, too."""
     try:
         yield
     except ABOUT_FILES as error:
-        told = with_renames(house, error)
+        told = with_renames(opened, error)
         errors.setdefault(str(told), told)
 
 

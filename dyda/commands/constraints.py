@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 from dyda.errors import BrokenUnit, DydaError
-from dyda.house import House
 from dyda.model.algebra.nodes import ColumnRef
 from dyda.model.knowledge.constraints import (
     Constraint,
@@ -29,6 +28,7 @@ from dyda.model.knowledge.constraints import (
 from dyda.model.relation import Relation, RelationName
 from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
+from dyda.open_project import OpenProject
 from dyda.sources import SourceSnapshot
 from dyda.sources.catalog import UNCAPTURED
 from dyda.sources.connection import translated
@@ -52,16 +52,16 @@ class Finding:
     samples: tuple[Mapping[str, Any], ...] = ()
 
 
-def examine(house: House, knowledge: Knowledge) -> list[Finding]:
+def examine(opened: OpenProject, knowledge: Knowledge) -> list[Finding]:
     """One finding for each constraint, in the knowledge's order."""
-    return [_test(house, constraint, knowledge) for constraint in knowledge.constraints]
+    return [_test(opened, constraint, knowledge) for constraint in knowledge.constraints]
 
 
-def _test(house: House, constraint: Constraint, knowledge: Knowledge) -> Finding:
+def _test(opened: OpenProject, constraint: Constraint, knowledge: Knowledge) -> Finding:
     for _ in range(ATTEMPTS):
         try:
             with ExitStack() as stack:
-                return _Test(house, constraint, stack).run(knowledge)
+                return _Test(opened, constraint, stack).run(knowledge)
         except BrokenUnit:
             continue  # a schema moved while it was read
         except DydaError as error:
@@ -73,7 +73,7 @@ def _test(house: House, constraint: Constraint, knowledge: Knowledge) -> Finding
 class _Test:
     """One constraint under one snapshot of each of its sources."""
 
-    house: House
+    opened: OpenProject
     constraint: Constraint
     stack: ExitStack
     relations: dict[RelationName, Relation] = field(default_factory=dict)
@@ -98,10 +98,10 @@ class _Test:
         self.relations = {name: self._described(name) for name in names}
         for source in sorted({name.source for name in names}):
             mine = [name for name in names if name.source == source]
-            self.snapshots[source] = self.stack.enter_context(self.house.source(source).open(mine))
+            self.snapshots[source] = self.stack.enter_context(self.opened.source(source).open(mine))
 
     def _described(self, name: RelationName) -> Relation:
-        return self.house.describe(name.source, name.schema, name.table)
+        return self.opened.describe(name.source, name.schema, name.table)
 
     def _check(self) -> None:
         """R2: what was read is what was described. A relation that is not captured has no lasting fingerprint."""
@@ -125,7 +125,7 @@ class _Test:
         ]
         left, right = self._staged_projection(of, types), self._staged_projection(within, types)
         missing, extra = constraint.is_ != "superset", constraint.is_ != "subset"
-        found = self.house.warehouse.compare_sets(left, right, (missing, extra))
+        found = self.opened.warehouse.compare_sets(left, right, (missing, extra))
         violations = found.left_alone * missing + found.right_alone * extra
         samples = tuple(
             {
@@ -155,7 +155,7 @@ class _Test:
             conditions = [condition.rendered(self._shown) for condition in join.on]
             staging = self._staged([one, other], names, [*conditions, f"NOT ({one} <=> ({other}))"])
             nothing = self._nothing(2)
-            found = self.house.warehouse.compare_sets(staging, nothing, (True, False))
+            found = self.opened.warehouse.compare_sets(staging, nothing, (True, False))
             violations += found.left_rows
             samples += [
                 {"attribute": texts[0], "equals": texts[1], "rows": number} for number, _, texts in found.samples
@@ -177,7 +177,7 @@ class _Test:
             self._staged(columns, [name], [f"{column} IS NOT NULL" for column in columns])
             for name, columns in sides.items()
         ]
-        found = self.house.warehouse.compare_sets(staged[0], staged[1], (False, False))
+        found = self.opened.warehouse.compare_sets(staged[0], staged[1], (False, False))
         meeting = found.left_rows - found.left_alone
         told = f"{meeting} of {found.left_rows} rows of {constraint.left} with a key meet {constraint.right}"
         return Finding("holds", rows=found.left_rows, reason=told)
@@ -198,18 +198,18 @@ class _Test:
         text = f"SELECT {items} FROM {tables}" + (f" WHERE {where}" if where else "")
         definition = parse_view("knowledge", text, self._resolve, plain_numeric=self._numeric)
         evaluation = build_evaluation(
-            self.house.engine.block(definition),
+            self.opened.engine.block(definition),
             lambda o: self.snapshots[o.relation.name.source].scan(o.relation, o.columns),
         )
         staging = self._nothing(len(values))
         try:
-            self.house.engine.build(evaluation, staging.sink(), read_partition)
+            self.opened.engine.build(evaluation, staging.sink(), read_partition)
         except ReadFailed as error:
             raise translated(error.source, [error.relation], error.sqlstate, error.what) from None
         return staging
 
     def _nothing(self, width: int) -> Staging:
-        return self.stack.enter_context(self.house.warehouse.staging(width))
+        return self.stack.enter_context(self.opened.warehouse.staging(width))
 
     def _resolve(self, source: str, schema: str | None, table: str) -> Relation:
         return self.relations[RelationName(source, schema or "", table)]
@@ -218,7 +218,7 @@ class _Test:
 
     @property
     def _numeric(self) -> str:
-        return self.house.project.settings.spark.numeric
+        return self.opened.project.settings.spark.numeric
 
     def _alias(self, name: RelationName) -> str:
         return f"r{sorted(self.relations).index(name)}"

@@ -18,12 +18,12 @@ from dyda.commands.waiting import PATIENCE, wait_for_turn
 from dyda.embedded import EmbeddedServer
 from dyda.engine import Engine
 from dyda.errors import DydaError, Fenced, ProjectBusy, WarehouseUnreachable
-from dyda.house import House
 from dyda.maintenance import Maintainer, Outcome
+from dyda.open_project import OpenProject
 from dyda.passwords import hidden
 from dyda.project import Project
 from dyda.settings import EMBEDDED, SparkSettings
-from dyda.warehouse import Worker
+from dyda.warehouse import Writer
 
 __all__ = ["run_daemon", "stop"]
 
@@ -56,10 +56,10 @@ def _run(folder: Path, until_idle: bool, log: Callable[[str], None], stopping: S
             try:
                 try:
                     engine = spark.engine(folder)
-                    with House.open(folder, engine) as house, house.warehouse.lock(role="daemon") as worker:
+                    with OpenProject.open(folder, engine) as opened, opened.warehouse.lock(role="daemon") as writer:
                         try:
                             _say_back(outage, seen_at, log)
-                            return _serve(folder, house, worker, until_idle, log, stopping)
+                            return _serve(folder, opened, writer, until_idle, log, stopping)
                         finally:
                             seen_at = time.monotonic()
                 except ProjectBusy:
@@ -108,10 +108,15 @@ class _Spark:
 
 
 def _serve(
-    folder: Path, house: House, worker: Worker, until_idle: bool, log: Callable[[str], None], stopping: threading.Event
+    folder: Path,
+    opened: OpenProject,
+    writer: Writer,
+    until_idle: bool,
+    log: Callable[[str], None],
+    stopping: threading.Event,
 ) -> int:
-    maintainer = Maintainer(house, worker, log)
-    settings = house.project.settings.maintenance
+    maintainer = Maintainer(opened, writer, log)
+    settings = opened.project.settings.maintenance
     log(f"maintaining {len(maintainer.known.views)} views, consistency {settings.consistency}")
     requests = Requests(folder, maintainer, log)
     pause, blocked_since = settings.poll_min, None
@@ -146,7 +151,7 @@ def _note_obstacle(maintainer: Maintainer, outcome: Outcome, log: Callable[[str]
     error = maintainer.obstacle if outcome is Outcome.BLOCKED else None
     what = None if error is None else f"{error.what} ({maintainer.waiting})"
     try:
-        maintainer.worker.note_obstacle(what)
+        maintainer.writer.note_obstacle(what)
     except (Fenced, WarehouseUnreachable):
         raise
     except DydaError as error:
@@ -187,16 +192,16 @@ def stop(folder: Path) -> dict[str, Any]:
     embedded = [name for name, url in urls.items() if url == EMBEDDED]
     stopped, waiting = False, 0
     if "warehouse" not in embedded or EmbeddedServer.running(project.server_folder("warehouse")):
-        with House.open(folder) as house:
-            waiting = _stop_waiting(house)  # first: otherwise one of them would take over
-            stopped = _stop_daemon(house)
+        with OpenProject.open(folder) as opened:
+            waiting = _stop_waiting(opened)  # first: otherwise one of them would take over
+            stopped = _stop_daemon(opened)
     servers = [name for name in embedded if EmbeddedServer.stop(project.server_folder(name))]
     return {"daemon": stopped, "waiting": waiting, "servers": servers}
 
 
-def _stop_waiting(house: House) -> int:
+def _stop_waiting(opened: OpenProject) -> int:
     """The number of those that were told to stop."""
-    waiting = house.warehouse.waiting()
+    waiting = opened.warehouse.waiting()
     away = [record for record in waiting if record.host != socket.gethostname()]
     if away:
         raise DydaError(
@@ -207,14 +212,14 @@ def _stop_waiting(house: House) -> int:
         with contextlib.suppress(ProcessLookupError):
             os.kill(record.pid, signal.SIGTERM)
     _until(
-        lambda: not {record.pid for record in house.warehouse.waiting()} & {record.pid for record in waiting},
+        lambda: not {record.pid for record in opened.warehouse.waiting()} & {record.pid for record in waiting},
         DydaError("daemons that wait did not stop within a minute", "End them: kill -9 (they have nothing to lose)."),
     )
     return len(waiting)
 
 
-def _stop_daemon(house: House) -> bool:
-    daemon = house.warehouse.holder()
+def _stop_daemon(opened: OpenProject) -> bool:
+    daemon = opened.warehouse.holder()
     if not daemon.running or daemon.pid is None:
         return False
     if daemon.host != socket.gethostname():
@@ -224,7 +229,7 @@ def _stop_daemon(house: House) -> bool:
     except ProcessLookupError:
         return False
     _until(
-        lambda: house.warehouse.holder().fence != daemon.fence,
+        lambda: opened.warehouse.holder().fence != daemon.fence,
         DydaError(
             f"the daemon (process {daemon.pid}) did not stop within a minute",
             f"It may be in a long build. Wait, or end it: kill -9 {daemon.pid} (nothing is lost by that).",

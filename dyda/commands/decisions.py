@@ -14,12 +14,12 @@ from typing import Any
 from dyda.commands.patience import Progress
 from dyda.commands.work import hand_over
 from dyda.errors import DydaError
-from dyda.house import House
 from dyda.maintenance import Maintainer
-from dyda.maintenance.approval import foresee_messages, waits_with
-from dyda.maintenance.installing import everywhere, positions_after
-from dyda.maintenance.reads import view_reads
-from dyda.maintenance.recovery import REJECTED
+from dyda.maintenance.install.installation import everywhere, positions_after
+from dyda.maintenance.observe.recovery import REJECTED
+from dyda.maintenance.plan.approval import foresee_messages, waits_with
+from dyda.maintenance.plan.view_reads import view_reads
+from dyda.open_project import OpenProject
 from dyda.warehouse import Installation, MessageRecord, ViewChange, ViewRecord
 from scheduler import Footprints
 from scheduler.footprint import shape_of
@@ -76,26 +76,26 @@ def pending_skip(folder: Path, message: int, reason: str) -> Answer:
 
 
 def _decide(folder: Path, verb: str, arguments: Mapping[str, Any], progress: Progress = lambda *news: None) -> Answer:
-    with House.open(folder) as house:
-        answer = hand_over(house, verb, arguments, progress)
+    with OpenProject.open(folder) as opened:
+        answer = hand_over(opened, verb, arguments, progress)
         if answer is not None:
             return answer
-        with house.warehouse.lock(wait=OTHERS_END, role=f"pending {verb}") as worker:
-            return DECISIONS[verb](Maintainer(house, worker), arguments)
+        with opened.warehouse.lock(wait=OTHERS_END, role=f"pending {verb}") as writer:
+            return DECISIONS[verb](Maintainer(opened, writer), arguments)
 
 
 def _hold(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     record = _find(maintainer, arguments)
     _must_be(record, ("waiting", "running", "held"), "held")
     # Views that wait for it show this as their reason.
-    maintainer.worker.mark_messages([record.id], "held", f"message {record.id} is held by an operator")
+    maintainer.writer.mark_messages([record.id], "held", f"message {record.id} is held by an operator")
     return _answer(maintainer, record)
 
 
 def _release(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     record = _find(maintainer, arguments)
     _must_be(record, ("held",), "released")
-    maintainer.worker.mark_messages([record.id], "waiting")
+    maintainer.writer.mark_messages([record.id], "waiting")
     return _answer(maintainer, record)
 
 
@@ -108,7 +108,7 @@ def _approve(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
         raise NotPossible(
             f"{record.reason}: there is nothing to approve", f"Approve that message: dyda pending approve {other}"
         )
-    maintainer.worker.approve_message(record.id)
+    maintainer.writer.approve_message(record.id)
     return _answer(maintainer, record, views)
 
 
@@ -128,17 +128,17 @@ def _reject(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     positions = positions_after(maintainer.known, broken)
     # The other views follow it in their turn; if there is none that lacks it, nobody waits for it any more.
     done = (record.id,) if everywhere(positions, record.source, record.xid) else ()
-    maintainer.worker.approve_message(record.id)
-    maintainer.worker.install(Installation(broken, done=done))
+    maintainer.writer.approve_message(record.id)
+    maintainer.writer.install(Installation(broken, done=done))
     maintainer.reload()
     return {"id": record.id, "state": "rejected", "reason": reason, "views": views}
 
 
 def _dangers(maintainer: Maintainer, record: MessageRecord) -> Sequence[Mapping[str, Any]]:
     """The views that the message would rewrite or break, with what it would do."""
-    records = maintainer.house.warehouse.messages()
+    records = maintainer.opened.warehouse.messages()
     queue = [(other.id, other.message) for other in records if other.id <= record.id and other.state != "skipped"]
-    return foresee_messages(maintainer.house, maintainer.known, queue)[record.id].dangerous
+    return foresee_messages(maintainer.opened, maintainer.known, queue)[record.id].dangerous
 
 
 def _retry(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
@@ -149,12 +149,12 @@ def _retry(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     together = {number for view in held for number in _held_by(view)}
     merged = [
         other.id
-        for other in maintainer.house.warehouse.messages()
+        for other in maintainer.opened.warehouse.messages()
         if other.id in together and other.state == "quarantined" and other.id != record.id
     ]
-    maintainer.worker.mark_messages([record.id, *merged], "waiting")
+    maintainer.writer.mark_messages([record.id, *merged], "waiting")
     for view in held:
-        maintainer.worker.set_state(view.name, "resync" if view.behind else "live")
+        maintainer.writer.set_state(view.name, "resync" if view.behind else "live")
     return _answer(maintainer, record, [view.name for view in held])
 
 
@@ -167,8 +167,8 @@ def _skip(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     why = f"message {record.id} was skipped: {reason}" + (f" ({row[1]})" if row else "")
     # The views first: if we die in between, they are rebuilt for nothing. The other way round they would stay wrong.
     for view in views:
-        maintainer.worker.set_state(view, "resync", why)
-    maintainer.worker.mark_messages([record.id], "skipped", reason)
+        maintainer.writer.set_state(view, "resync", why)
+    maintainer.writer.mark_messages([record.id], "skipped", reason)
     return _answer(maintainer, record, views)
 
 
@@ -184,7 +184,7 @@ DECISIONS: Mapping[str, Decision] = {
 
 def _find(maintainer: Maintainer, arguments: Mapping[str, Any]) -> MessageRecord:
     number = int(arguments["message"])
-    found = next((record for record in maintainer.house.warehouse.messages() if record.id == number), None)
+    found = next((record for record in maintainer.opened.warehouse.messages() if record.id == number), None)
     if found is None:
         raise NotPossible(
             f"message {number} is not in the queue: it is installed already, or there never was one",
@@ -216,7 +216,7 @@ def _given(reason: str) -> str:
 
 def _touched(maintainer: Maintainer, record: MessageRecord) -> list[str]:
     """The views that would have processed the message: it concerns them and is not in their extents yet."""
-    known, warehouse = maintainer.known, maintainer.house.warehouse
+    known, warehouse = maintainer.known, maintainer.opened.warehouse
     pending = [change for other in warehouse.messages() for change in other.message.changes]
     footprints = Footprints([view_reads(view) for view in known.views.values()], pending)
     concerned = footprints.of(shape_of(record.message)).views
@@ -245,5 +245,5 @@ def _held_by(view: ViewRecord) -> set[int]:
 def _answer(maintainer: Maintainer, record: MessageRecord, views: list[str] | None = None) -> Answer:
     """What became of the message; the catalog is to be read again."""
     maintainer.reload()
-    now = maintainer.house.warehouse.message(record.id)
+    now = maintainer.opened.warehouse.message(record.id)
     return {"id": now.id, "state": now.state, "reason": now.reason, "views": views or []}

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from dyda.commands.listing import time_text
 from dyda.errors import DydaError
-from dyda.house import House
+from dyda.open_project import OpenProject
 from dyda.warehouse import VersionRecord
 
 __all__ = ["views_diff", "views_history"]
@@ -21,16 +21,16 @@ __all__ = ["views_diff", "views_history"]
 
 def views_history(folder: Path, name: str) -> list[dict[str, Any]]:
     """Every version of the view, the oldest first: why it came, what it was chosen over, how its rows followed."""
-    with House.open(folder) as house:
-        house.warehouse.view(name)
-        return [_told(version) for version in house.warehouse.versions(name)]
+    with OpenProject.open(folder) as opened:
+        opened.warehouse.view(name)
+        return [_told(version) for version in opened.warehouse.versions(name)]
 
 
 def views_diff(folder: Path, name: str, before: int | None = None, after: int | None = None) -> dict[str, Any]:
     """What changed from version `before` to version `after`: by default from the last but one to the current one."""
-    with House.open(folder) as house:
-        house.warehouse.view(name)
-        versions = {version.version: version for version in house.warehouse.versions(name)}
+    with OpenProject.open(folder) as opened:
+        opened.warehouse.view(name)
+        versions = {version.version: version for version in opened.warehouse.versions(name)}
     if after is None:
         after = max(versions, default=0)
     if before is None:

@@ -7,12 +7,12 @@ from typing import Any
 
 from dyda.engine import Engine
 from dyda.errors import ConfigurationError, DydaError
-from dyda.house import House
-from dyda.maintenance.foresight import foresee
-from dyda.maintenance.live import load
+from dyda.maintenance.catalog_state import load
+from dyda.maintenance.plan.impact import foresee
 from dyda.model.ddl.schemas import Schemas
 from dyda.model.ddl.statements import apply_ddl
 from dyda.model.relation import RelationName
+from dyda.open_project import OpenProject
 
 __all__ = ["impact"]
 
@@ -22,27 +22,27 @@ def impact(folder: Path, ddl: str, source: str | None = None, engine: Engine | N
 
     `source` is whose DDL it is where its table names say no source. Spark starts only if types have to be judged.
     """
-    with House.open(folder, engine) as house:
+    with OpenProject.open(folder, engine) as opened:
         if source is not None:
-            house.source(source)
-        known = load(house)
+            opened.source(source)
+        known = load(opened)
         schemas = Schemas({name: record.relation for name, record in known.relations.items()})
-        named = _Names(house, source, {name.schema for name in known.relations if name.source == source})
+        named = _Names(opened, source, {name.schema for name in known.relations if name.source == source})
         if apply_ddl(ddl, schemas, named) == 0:
             raise DydaError("there is no statement to judge", "Write it as an argument, in a file, or to -.")
         notes = [f"no view and no constraint uses {name}" for name in schemas.unknown]
-        waiting = [record.id for record in house.warehouse.messages() if record.message.schema_changes]
+        waiting = [record.id for record in opened.warehouse.messages() if record.message.schema_changes]
         if waiting:
             told = ", ".join(map(str, waiting))
             notes.append(f"schema changes are pending (message {told}): the views are judged as they were before them")
-        return {"views": foresee(house, known, schemas), "notes": notes}
+        return {"views": foresee(opened, known, schemas), "notes": notes}
 
 
 class _Names:
     """What a table's written name means: `source.table`, `source.schema.table`, or of one source as it writes them."""
 
-    def __init__(self, house: House, source: str | None, schemas: set[str]) -> None:
-        self.house = house
+    def __init__(self, opened: OpenProject, source: str | None, schemas: set[str]) -> None:
+        self.opened = opened
         self.source = source
         self.schemas = schemas
 
@@ -61,10 +61,10 @@ class _Names:
         raise ConfigurationError(f"{written} does not say whose table it is", "Name the source: --source NAME")
 
     def _of(self, source: str, schema: str | None, table: str, written: str) -> RelationName:
-        if source not in self.house.sources:
-            known = ", ".join(self.house.sources) or "none"
+        if source not in self.opened.sources:
+            known = ", ".join(self.opened.sources) or "none"
             raise ConfigurationError(
                 f"{written}: there is no source {source!r}; this project has: {known}",
                 "Write source.table, or name the source of the whole text: --source NAME",
             )
-        return self.house.relation_name(source, schema, table)
+        return self.opened.relation_name(source, schema, table)

@@ -12,14 +12,14 @@ from dyda.commands.constraints import examine
 from dyda.commands.work import named_relations
 from dyda.engine import Engine
 from dyda.errors import ConfigurationError, UnknownRelation
-from dyda.house import House
-from dyda.maintenance.live import Known, load
+from dyda.maintenance.catalog_state import CatalogState, load
 from dyda.model.knowledge.constraints import Constraint
 from dyda.model.knowledge.document import document_of, read_document, retirement, single_entries
 from dyda.model.knowledge.file import parse_knowledge, render_knowledge
 from dyda.model.relation import Relation
+from dyda.open_project import OpenProject
 from dyda.project import Project
-from dyda.warehouse import Installation, Worker
+from dyda.warehouse import Installation, Writer
 
 __all__ = ["CHANGED", "KnowledgeToApply", "knowledge", "knowledge_check", "knowledge_to_apply", "plan_knowledge"]
 
@@ -31,8 +31,8 @@ CHANGED = ("create", "change", "drop", "recover")
 
 def knowledge(folder: Path) -> list[dict[str, Any]]:
     """The constraints that were applied: those in force, those that mean nothing now, and those that have ended."""
-    with House.open(folder) as house:
-        known = load(house)
+    with OpenProject.open(folder) as opened:
+        known = load(opened)
         listed = []
         for _, entry in single_entries(known.knowledge_record.document):
             reason = next((unread.reason for unread in known.unread if unread.document == entry), None)
@@ -45,13 +45,13 @@ def knowledge(folder: Path) -> list[dict[str, Any]]:
 
 def knowledge_check(folder: Path, engine: Engine | None = None) -> list[dict[str, Any]]:
     """Test each constraint against the live data: of the file if it is not applied yet, else as they have evolved."""
-    with House.open(folder, engine) as house:
-        record, text = house.warehouse.knowledge(), house.project.knowledge_file
+    with OpenProject.open(folder, engine) as opened:
+        record, text = opened.warehouse.knowledge(), opened.project.knowledge_file
         if text is not None and text != record.file_text:
-            tested, applied = parse_knowledge(house.project.knowledge_document(), _live(house)), False
+            tested, applied = parse_knowledge(opened.project.knowledge_document(), _live(opened)), False
         else:
-            tested, applied = load(house).knowledge, True
-        findings = examine(house, tested)
+            tested, applied = load(opened).knowledge, True
+        findings = examine(opened, tested)
         return [
             {**_described(constraint), "applied": applied, **asdict(finding), "samples": list(finding.samples)}
             for constraint, finding in zip(tested.constraints, findings, strict=True)
@@ -85,16 +85,16 @@ def _words(kind: str, entry: Mapping[str, Any]) -> str:
     return PLAIN.sub(r"\1", text)
 
 
-def plan_knowledge(house: House, project: Project) -> str:
+def plan_knowledge(opened: OpenProject, project: Project) -> str:
     """What `apply` does with knowledge.toml: compared, like a view file, with the text last applied."""
-    record = house.warehouse.knowledge()
+    record = opened.warehouse.knowledge()
     text = project.knowledge_file
     if text != record.file_text:
         return "create" if record.file_text is None else "drop" if text is None else "change"
     if text is None:
         return "none"
-    captured = {known.relation.name for known in house.warehouse.relations() if known.captured}
-    if not named_relations(house.project, record.document) <= captured:
+    captured = {known.relation.name for known in opened.warehouse.relations() if known.captured}
+    if not named_relations(opened.project, record.document) <= captured:
         return "recover"  # a source was detached
     return "evolved" if record.evolved else "unchanged"
 
@@ -104,10 +104,12 @@ class KnowledgeToApply:
     """A knowledge.toml that was found right: what is to be captured for it, and what the catalog is to keep."""
 
     relations: tuple[Relation, ...]
-    keep: Callable[[Worker], None]
+    keep: Callable[[Writer], None]
 
 
-def knowledge_to_apply(house: House, project: Project, known: Known, plan: str) -> KnowledgeToApply | None:
+def knowledge_to_apply(
+    opened: OpenProject, project: Project, known: CatalogState, plan: str
+) -> KnowledgeToApply | None:
     """The file checked against the relations; None if it is left alone, an error that names the entry if it is wrong.
 
     Relations that are captured are taken as the catalog knows them: the knowledge evolves with the messages that wait.
@@ -115,56 +117,56 @@ def knowledge_to_apply(house: House, project: Project, known: Known, plan: str) 
     if plan not in CHANGED:
         return None
     if plan == "recover":
-        return _recovered(house, known)
+        return _recovered(opened, known)
     text, document = project.knowledge_file, project.knowledge_document()
     found: dict[tuple[str, str | None, str], Relation] = {}
 
     def resolve(source: str, schema: str | None, table: str) -> Relation:
-        if source not in house.sources:
-            return _live(house)(source, schema, table)
-        name = house.relation_name(source, schema, table)
+        if source not in opened.sources:
+            return _live(opened)(source, schema, table)
+        name = opened.relation_name(source, schema, table)
         record = known.relations.get(name)
-        relation = record.relation if record and record.captured else _live(house)(source, schema, table)
+        relation = record.relation if record and record.captured else _live(opened)(source, schema, table)
         return found.setdefault((source, schema, table), relation)
 
     try:
         knowledge = parse_knowledge(document, resolve)
     except ConfigurationError:
-        _blame_the_queue(house, document)
+        _blame_the_queue(opened, document)
         raise
     kept = render_knowledge(knowledge)
-    return KnowledgeToApply(tuple(found.values()), lambda worker: worker.save_knowledge(kept, text))
+    return KnowledgeToApply(tuple(found.values()), lambda writer: writer.save_knowledge(kept, text))
 
 
-def _live(house: House) -> Resolve:
+def _live(opened: OpenProject) -> Resolve:
     """Relations as their sources describe them now. The error of an unknown source is told with its entry."""
 
     def resolve(source: str, schema: str | None, table: str) -> Relation:
-        if source not in house.sources:
-            raise UnknownRelation(f"there is no source {source!r}", f"This project has: {', '.join(house.sources)}.")
-        return house.describe(source, schema, table)
+        if source not in opened.sources:
+            raise UnknownRelation(f"there is no source {source!r}", f"This project has: {', '.join(opened.sources)}.")
+        return opened.describe(source, schema, table)
 
     return resolve
 
 
-def _recovered(house: House, known: Known) -> KnowledgeToApply:
+def _recovered(opened: OpenProject, known: CatalogState) -> KnowledgeToApply:
     """Capture for the knowledge as it has evolved; what has no meaning at the sources any more is retired."""
     found: dict[tuple[str, str | None, str], Relation] = {}
 
     def resolve(source: str, schema: str | None, table: str) -> Relation:
-        return found.setdefault((source, schema, table), house.describe(source, schema, table))
+        return found.setdefault((source, schema, table), opened.describe(source, schema, table))
 
     knowledge, unread = read_document(known.knowledge_record.document, resolve)
     retired = tuple({**entry.document, "reason": entry.reason} for entry in unread)
     relations = tuple(relation for relation in found.values() if relation.name in knowledge.relations)
     change = Installation(knowledge=document_of(knowledge), retired=retired)
-    return KnowledgeToApply(relations, lambda worker: worker.install(change))
+    return KnowledgeToApply(relations, lambda writer: writer.install(change))
 
 
-def _blame_the_queue(house: House, document: dict[str, Any]) -> None:
+def _blame_the_queue(opened: OpenProject, document: dict[str, Any]) -> None:
     """An error of its own if the file is right about the sources as they are: the catalog has not caught up."""
     try:
-        parse_knowledge(document, _live(house))
+        parse_knowledge(document, _live(opened))
     except ConfigurationError:
         return
     raise ConfigurationError(

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from dyda.errors import DydaError
-from dyda.house import House
-from dyda.maintenance.live import load
+from dyda.maintenance.catalog_state import load
 from dyda.model.preferences import Preference
+from dyda.open_project import OpenProject
 from dyda.settings import without_password
 from dyda.warehouse import SourceRecord, UnitRecord, ViewRecord
 from vs import effective_preferences
@@ -40,10 +40,10 @@ PHASES = (
 
 def status(folder: Path) -> dict[str, Any]:
     """Daemon, sources and views at a glance."""
-    with House.open(folder) as house:
-        now = house.warehouse.status()
-        aborted, seconds = house.warehouse.aborts()
-        unshown = house.warehouse.unshown()
+    with OpenProject.open(folder) as opened:
+        now = opened.warehouse.status()
+        aborted, seconds = opened.warehouse.aborts()
+        unshown = opened.warehouse.unshown()
         return {
             "daemon": {
                 "running": now.daemon.running and now.daemon.role == "daemon",
@@ -53,9 +53,9 @@ def status(folder: Path) -> dict[str, Any]:
                 "host": now.daemon.host,
                 "waiting": len(now.waiting),
             },
-            "sources": _sources(house, now.sources),
+            "sources": _sources(opened, now.sources),
             "aborts": {"units": aborted, "seconds": seconds},
-            "units": _where_time_goes(house.warehouse.units(RECENT)),
+            "units": _where_time_goes(opened.warehouse.units(RECENT)),
             "views": [_view(record, unshown.get(record.name)) for record in now.views],
             "blocked_by": [
                 {
@@ -72,11 +72,11 @@ def status(folder: Path) -> dict[str, Any]:
 
 def sources(folder: Path) -> list[dict[str, Any]]:
     """The sources of the project as they answer now."""
-    with House.open(folder) as house:
-        relations = house.warehouse.relations()
+    with OpenProject.open(folder) as opened:
+        relations = opened.warehouse.relations()
         answers = []
-        for name, source in house.sources.items():
-            settings = house.project.settings.sources[name]
+        for name, source in opened.sources.items():
+            settings = opened.project.settings.sources[name]
             answer: dict[str, Any] = {
                 "name": name,
                 "url": source.settings.url if settings.embedded else without_password(source.settings.url),
@@ -97,26 +97,26 @@ def sources(folder: Path) -> list[dict[str, Any]]:
 
 def views(folder: Path) -> list[dict[str, Any]]:
     """Every view, with its state."""
-    with House.open(folder) as house:
-        unshown = house.warehouse.unshown()
-        return [_view(record, unshown.get(record.name)) for record in house.warehouse.views()]
+    with OpenProject.open(folder) as opened:
+        unshown = opened.warehouse.unshown()
+        return [_view(record, unshown.get(record.name)) for record in opened.warehouse.views()]
 
 
 def views_show(folder: Path, name: str) -> dict[str, Any]:
     """One view: what it is, and the file it came from."""
-    with House.open(folder) as house:
-        record = house.warehouse.view(name)
+    with OpenProject.open(folder) as opened:
+        record = opened.warehouse.view(name)
         return {
-            **_view(record, house.warehouse.unshown().get(name)),
+            **_view(record, opened.warehouse.unshown().get(name)),
             "sql": record.sql,
             "file": record.file_text,
-            "preferences": _preferences(house, name),
+            "preferences": _preferences(opened, name),
         }
 
 
-def _preferences(house: House, name: str) -> dict[str, Any] | None:
+def _preferences(opened: OpenProject, name: str) -> dict[str, Any] | None:
     """What may happen to each component, and where the written preferences contradict. None for a broken view."""
-    known = load(house)
+    known = load(opened)
     view = known.views.get(name)
     if view is None:
         return None
@@ -147,9 +147,9 @@ def _where_time_goes(units: Sequence[UnitRecord]) -> dict[str, Any]:
     }
 
 
-def _sources(house: House, records: Sequence[SourceRecord]) -> list[dict[str, Any]]:
+def _sources(opened: OpenProject, records: Sequence[SourceRecord]) -> list[dict[str, Any]]:
     """What polls have found, and those of dyda.toml that nobody has polled yet."""
-    unpolled = [name for name in house.sources if name not in {record.name for record in records}]
+    unpolled = [name for name in opened.sources if name not in {record.name for record in records}]
     empty = dict.fromkeys(("reachable", "capture", "order", "pending", "lag_seconds", "error"))
     return [_source(record) for record in records] + [{"name": name, **empty} for name in unpolled]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from dyda.commands.work import named_relations
 from dyda.errors import DydaError
-from dyda.house import House, open_sources
 from dyda.maintenance import Maintainer
 from dyda.model.sql.parse import referenced_tables
+from dyda.open_project import OpenProject, open_sources
 from dyda.project import Project
 
 __all__ = ["init", "sources_check", "sources_detach"]
@@ -59,8 +59,8 @@ def sources_check(folder: Path) -> list[dict[str, Any]]:
 def _owner(folder: Path) -> tuple[str | None, list[dict[str, Any]]]:
     """As whom this project consumes its sources; None with the reason if the warehouse does not tell."""
     try:
-        with House.open(folder) as house:
-            return str(house.warehouse.project_id), []
+        with OpenProject.open(folder) as opened:
+            return str(opened.warehouse.project_id), []
     except DydaError as error:
         finding = _finding(error)
         return None, [{**finding, "what": f"{error.what}; not checked: whether captured sources are this project's"}]
@@ -72,13 +72,13 @@ def _finding(error: DydaError) -> dict[str, Any]:
 
 def sources_detach(folder: Path, name: str) -> dict[str, Any]:
     """Remove everything DyDa put into a source. Its views break with reason "detached" and keep their rows."""
-    with House.open(folder) as house:
-        source = house.source(name)
-        with house.warehouse.lock(role="detach") as worker:
-            known = Maintainer(house, worker).known
+    with OpenProject.open(folder) as opened:
+        source = opened.source(name)
+        with opened.warehouse.lock(role="detach") as writer:
+            known = Maintainer(opened, writer).known
             views = sorted(view.name for view in known.views.values() if name in view.positions)
             for view in views:
-                worker.set_state(view, "broken", "detached")
+                writer.set_state(view, "broken", "detached")
             source.detach()
-            worker.forget_source(name)
+            writer.forget_source(name)
         return {"source": name, "views": views}

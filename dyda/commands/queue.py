@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 
 from dyda.commands.listing import time_text
 from dyda.errors import DydaError
-from dyda.house import House
-from dyda.maintenance.approval import foresee_messages
-from dyda.maintenance.live import load
-from dyda.maintenance.reads import schedule_of
+from dyda.maintenance.catalog_state import load
+from dyda.maintenance.plan.approval import foresee_messages
+from dyda.maintenance.plan.view_reads import schedule_of
 from dyda.model.bag import COUNT
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation
 from dyda.model.relation import RelationName
+from dyda.open_project import OpenProject
 from dyda.warehouse import MessageRecord
 from scheduler import Consistency, Schedule, State, Unit
 from scheduler.drawing import Drawing, dot, text
@@ -47,10 +47,10 @@ class Queue:
     batch_rows: int
 
     @classmethod
-    def of(cls, house: House) -> Queue:
-        records = tuple(house.warehouse.messages())
-        settings = house.project.settings.maintenance
-        schedule = schedule_of(records, load(house))
+    def of(cls, opened: OpenProject) -> Queue:
+        records = tuple(opened.warehouse.messages())
+        settings = opened.project.settings.maintenance
+        schedule = schedule_of(records, load(opened))
         return cls(records, schedule, Consistency(settings.consistency), settings.batch_rows)
 
     @cached_property
@@ -91,26 +91,26 @@ class Queue:
 
 def pending(folder: Path) -> list[dict[str, Any]]:
     """The queue, in arrival order."""
-    with House.open(folder) as house:
-        queue = Queue.of(house)
+    with OpenProject.open(folder) as opened:
+        queue = Queue.of(opened)
         return [queue.as_dict(record) for record in queue.records]
 
 
 def pending_show(folder: Path, message: int) -> dict[str, Any]:
     """One message with the rows it moves (the first hundred), read from the source's log if that can be read now."""
-    with House.open(folder) as house:
-        queue = Queue.of(house)
+    with OpenProject.open(folder) as opened:
+        queue = Queue.of(opened)
         record = next((record for record in queue.records if record.id == message), None)
         if record is None:
             raise DydaError(f"there is no pending message {message}", "See what is pending: dyda pending")
         samples, unreadable = [], None
         try:
-            samples = _rows(house, record)
+            samples = _rows(opened, record)
         except DydaError as error:
             unreadable = error.what
         return {
             **queue.as_dict(record),
-            "plan": _plan(house, queue, record),
+            "plan": _plan(opened, queue, record),
             "changes": [_change(change) for change in record.message.changes],
             "samples": samples[:SHOWN_ROWS],
             "truncated": len(samples) > SHOWN_ROWS,
@@ -120,9 +120,9 @@ def pending_show(folder: Path, message: int) -> dict[str, Any]:
 
 def pending_plan(folder: Path) -> dict[str, Any]:
     """The order in which the queue will be processed, what is merged, what waits, and the reason for each."""
-    with House.open(folder) as house:
-        queue = Queue.of(house)
-        optimistic = house.project.settings.maintenance.detection == "optimistic"
+    with OpenProject.open(folder) as opened:
+        queue = Queue.of(opened)
+        optimistic = opened.project.settings.maintenance.detection == "optimistic"
         return {
             "units": [
                 {
@@ -141,8 +141,8 @@ def pending_plan(folder: Path) -> dict[str, Any]:
 
 def pending_graph(folder: Path) -> dict[str, Any]:
     """The dependency graph: messages, the edges between them with their reasons, and which are merged."""
-    with House.open(folder) as house:
-        queue = Queue.of(house)
+    with OpenProject.open(folder) as opened:
+        queue = Queue.of(opened)
         return {
             "messages": [queue.as_dict(record) for record in queue.records if record.id in queue.schedule],
             "edges": [
@@ -155,8 +155,8 @@ def pending_graph(folder: Path) -> dict[str, Any]:
 
 def pending_picture(folder: Path, format: str = "svg", limit: int | None = DRAWN) -> bytes:
     """The same graph as text, dot, svg or png. `limit`: the first so many messages in an svg or png."""
-    with House.open(folder) as house:
-        queue = Queue.of(house)
+    with OpenProject.open(folder) as opened:
+        queue = Queue.of(opened)
         if format == "text":
             return text(queue.drawing).encode()
         if format == "dot":
@@ -168,12 +168,12 @@ def pending_picture(folder: Path, format: str = "svg", limit: int | None = DRAWN
         return render(lay_out(picture_of(queue.drawing, queue.units, messages, limit)), format)
 
 
-def _plan(house: House, queue: Queue, record: MessageRecord) -> list[dict[str, Any]] | None:
+def _plan(opened: OpenProject, queue: Queue, record: MessageRecord) -> list[dict[str, Any]] | None:
     """What each view would become that a schema change concerns; None for a message that changes no schema."""
     if not record.message.schema_changes:
         return None
     messages = [(r.id, r.message) for r in queue.records if r.id <= record.id and r.state != "skipped"]
-    return [dict(view) for view in foresee_messages(house, load(house), messages)[record.id].views]
+    return [dict(view) for view in foresee_messages(opened, load(opened), messages)[record.id].views]
 
 
 def _waiting(queue: Queue) -> list[dict[str, Any]]:
@@ -197,8 +197,8 @@ def _waiting(queue: Queue) -> list[dict[str, Any]]:
     return sorted(answers, key=lambda answer: int(answer["id"]))
 
 
-def _rows(house: House, record: MessageRecord) -> list[dict[str, Any]]:
-    known = {found.relation.name: found.relation for found in house.warehouse.relations()}
+def _rows(opened: OpenProject, record: MessageRecord) -> list[dict[str, Any]]:
+    known = {found.relation.name: found.relation for found in opened.warehouse.relations()}
     columns = {
         change.relation: [column.name for column in known[change.relation].columns if column.generated != "v"]
         for change in record.message.changes
@@ -206,7 +206,7 @@ def _rows(house: House, record: MessageRecord) -> list[dict[str, Any]]:
     }
     if not columns:
         return []
-    with house.source(record.source).open(list(columns)) as snapshot:
+    with opened.source(record.source).open(list(columns)) as snapshot:
         tables = snapshot.changes(columns, None, xids=[record.xid])
         return [row for name, table in tables.items() for row in _samples(name, columns[name], table, record.xid)]
 

@@ -9,40 +9,40 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dyda.errors import DydaError, UnknownColumn, UnknownRelation
-from dyda.house import House
-from dyda.maintenance.story import Moved, changed
+from dyda.maintenance.plan.version_details import Moved, changed
 from dyda.model.message import SchemaChange
+from dyda.open_project import OpenProject
 
 __all__ = ["with_renames"]
 
 LONGEST_DDL = 200
 
 
-def with_renames(house: House, error: DydaError) -> DydaError:
+def with_renames(opened: OpenProject, error: DydaError) -> DydaError:
     """The same error, with the rename that explains it if one is known."""
     if isinstance(error, UnknownColumn) and error.relations:
         for relation, columns in error.relations.items():
-            remedy = _column(list(_changes(house)), relation, error.column, columns)
+            remedy = _column(list(_changes(opened)), relation, error.column, columns)
             if remedy is not None:
                 return UnknownColumn(error.what, remedy)
     if isinstance(error, UnknownRelation) and len(error.written) > 1:
         source, *schema, table = error.written
-        name = str(house.relation_name(source, schema[0] if schema else None, table))
-        remedy = _relation(list(_changes(house)), name)
+        name = str(opened.relation_name(source, schema[0] if schema else None, table))
+        remedy = _relation(list(_changes(opened)), name)
         if remedy is not None:
             return UnknownRelation(error.what, remedy)
     return error
 
 
-def _changes(house: House) -> Iterator[Mapping[str, Any]]:
+def _changes(opened: OpenProject) -> Iterator[Mapping[str, Any]]:
     """Every schema change that is told of, the oldest first."""
     told: dict[tuple[object, ...], Mapping[str, Any]] = {}
-    for record in house.warehouse.views():
-        for version in house.warehouse.versions(record.name):
+    for record in opened.warehouse.views():
+        for version in opened.warehouse.versions(record.name):
             for change in version.details.get("changes", ()):
                 if change.get("message") is not None:
                     told[change["message"], change["relation"], change["ddl"]] = change
-    for queued in house.warehouse.messages():
+    for queued in opened.warehouse.messages():
         for one in queued.message.changes:
             if isinstance(one, SchemaChange):
                 change = changed(Moved(one, queued.message.committed_at, queued.id))

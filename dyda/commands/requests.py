@@ -61,7 +61,7 @@ class Requests:
         due = [deferred for deferred in self._deferred.values() if deferred.next <= time.monotonic()]
         if due:
             return self._again(due[0])
-        request = self._maintainer.worker.take_request()
+        request = self._maintainer.writer.take_request()
         if request is None:
             return False
         self._log(f"request {request.id}: {request.verb}")
@@ -69,7 +69,7 @@ class Requests:
 
     def _again(self, deferred: _Deferred) -> bool:
         request = deferred.request
-        if self._maintainer.house.warehouse.request(request.id).state != "running":
+        if self._maintainer.opened.warehouse.request(request.id).state != "running":
             self._log(f"request {request.id}: {request.verb} was taken back")
             del self._deferred[request.id]
             release(self._maintainer)
@@ -77,19 +77,19 @@ class Requests:
         return self._carry_out(deferred)
 
     def _carry_out(self, deferred: _Deferred) -> bool:
-        worker, request = self._maintainer.worker, deferred.request
+        writer, request = self._maintainer.writer, deferred.request
         self._deferred.pop(request.id, None)
 
         def progress(text: str, done: int, total: int) -> None:
-            worker.progress(request.id, {"text": text, "done": done, "total": total})
+            writer.progress(request.id, {"text": text, "done": done, "total": total})
 
         patience = _attempt(deferred, progress)
         try:
-            worker.finish(request.id, result=self._result(request, progress, patience))
+            writer.finish(request.id, result=self._result(request, progress, patience))
         except CaptureBlocked as blocked:
             if patience.last:
                 self._log(f"request {request.id}: {request.verb} has given up. {blocked.in_one_line}")
-                worker.finish(request.id, error=blocked)
+                writer.finish(request.id, error=blocked)
             else:
                 deferred.reminders = deferred.reminders or Reminders(self._log)
                 deferred.reminders.say(f"request {request.id}: {request.verb} is {blocked.waiting}")
@@ -99,11 +99,11 @@ class Requests:
             self._maintainer.reload()
             return request.id not in self._deferred
         except DydaError as error:
-            worker.finish(request.id, error=error)
+            writer.finish(request.id, error=error)
             self._maintainer.reload()
         except Exception as error:
             what = hidden(f"unexpected {type(error).__name__}: {error}")
-            worker.finish(request.id, error={"what": what, "remedy": ""})
+            writer.finish(request.id, error={"what": what, "remedy": ""})
             raise
         return True
 
@@ -112,7 +112,7 @@ class Requests:
         match request.verb:
             case "apply" | "check":
                 project = Project.load(self._folder)
-                if project.settings != maintainer.house.project.settings:
+                if project.settings != maintainer.opened.project.settings:
                     raise DydaError(
                         "dyda.toml has changed since the daemon was started",
                         "Restart it, then apply: dyda stop, dyda daemon",

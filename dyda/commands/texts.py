@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from dyda.errors import ConfigurationError, DydaError, UnsupportedSql
-from dyda.house import House
 from dyda.model.algebra.nodes import ViewDefinition, in_place, scans
 from dyda.model.relation import Relation, RelationName
 from dyda.model.sql.parse import parse_view, referenced_views
 from dyda.model.sql.render import render_view
+from dyda.open_project import OpenProject
 from dyda.warehouse import ViewRecord
 
 __all__ = ["ViewTexts", "read_as_rendered", "readers_of", "rehearsed"]
@@ -25,10 +25,10 @@ __all__ = ["ViewTexts", "read_as_rendered", "readers_of", "rehearsed"]
 class ViewTexts:
     """The files of a project, read on demand. A view whose file is as it was last applied means what it has become."""
 
-    def __init__(self, house: House, files: Mapping[str, str]) -> None:
-        self._house = house
+    def __init__(self, opened: OpenProject, files: Mapping[str, str]) -> None:
+        self._house = opened
         self._files = files
-        self._records = {record.name: record for record in house.warehouse.views()}
+        self._records = {record.name: record for record in opened.warehouse.views()}
         self._reading: list[str] = []
 
     def read(self, name: str, text: str) -> ViewDefinition:

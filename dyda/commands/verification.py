@@ -13,11 +13,11 @@ from contextlib import ExitStack
 from typing import Any
 
 from dyda.errors import DydaError
-from dyda.house import House
-from dyda.maintenance.live import Known, LiveView, load
-from dyda.maintenance.poll import Poll
-from dyda.maintenance.refresh import Refresh
+from dyda.maintenance.catalog_state import CatalogState, MaintainedView, load
+from dyda.maintenance.execute.deltas import Refresh
+from dyda.maintenance.observe.poll import Poll
 from dyda.model.position import Position
+from dyda.open_project import OpenProject
 from dyda.warehouse import FrozenWarehouse
 from scheduler import Queued
 
@@ -26,7 +26,7 @@ __all__ = ["verify_view"]
 ATTEMPTS = 10
 
 
-def verify_view(house: House, name: str) -> dict[str, Any]:
+def verify_view(opened: OpenProject, name: str) -> dict[str, Any]:
     """`equal`, `different` (with the differing rows), `unverifiable` (with the reason) or `skipped`."""
     answer: dict[str, Any] = {
         "name": name,
@@ -38,7 +38,7 @@ def verify_view(house: House, name: str) -> dict[str, Any]:
     }
     try:
         for _ in range(ATTEMPTS):
-            known = load(house)
+            known = load(opened)
             if name in known.frozen:
                 record = known.frozen[name]
                 return {**answer, "reason": f"{record.stored_state}: {record.reason}"}
@@ -48,7 +48,7 @@ def verify_view(house: House, name: str) -> dict[str, Any]:
             if view.record.stored_state == "resync" or view.outdated is not None:
                 why = view.record.reason if view.record.stored_state == "resync" else view.outdated
                 return {**answer, "result": "unverifiable", "reason": f"it is to be built again: {why}"}
-            found = _verify_once(house, known, view)
+            found = _verify_once(opened, known, view)
             if found is not None:
                 return {**answer, **found}
         return {**answer, "result": "unverifiable", "reason": "the view keeps moving on while it is being verified"}
@@ -56,7 +56,7 @@ def verify_view(house: House, name: str) -> dict[str, Any]:
         return {**answer, "result": "unverifiable", "reason": error.what}
 
 
-def _verify_once(house: House, known: Known, view: LiveView) -> dict[str, Any] | None:
+def _verify_once(opened: OpenProject, known: CatalogState, view: MaintainedView) -> dict[str, Any] | None:
     """None if the view has moved past the snapshots or was redefined: try again."""
     with ExitStack() as stack:
         poll = Poll()
@@ -65,8 +65,8 @@ def _verify_once(house: House, known: Known, view: LiveView) -> dict[str, Any] |
             relations = {
                 name: known.relations[name].relation.oid for name in view.definition.relations if name.source == source
             }
-            poll.snapshots[source] = stack.enter_context(house.source(source).open(relations))
-        frozen = stack.enter_context(house.warehouse.frozen())
+            poll.snapshots[source] = stack.enter_context(opened.source(source).open(relations))
+        frozen = stack.enter_context(opened.warehouse.frozen())
         positions = frozen.positions(view.name)
         if frozen.version(view.name) != view.record.version or set(positions) != set(poll.snapshots):
             return None
@@ -75,10 +75,10 @@ def _verify_once(house: House, known: Known, view: LiveView) -> dict[str, Any] |
         obstacle = _read_queue(poll, known, view, positions)
         if obstacle is not None:
             return {"result": "unverifiable", "reason": obstacle}
-        return _compare(house, view, poll, frozen, positions)
+        return _compare(opened, view, poll, frozen, positions)
 
 
-def _read_queue(poll: Poll, known: Known, view: LiveView, positions: dict[str, Position]) -> str | None:
+def _read_queue(poll: Poll, known: CatalogState, view: MaintainedView, positions: dict[str, Position]) -> str | None:
     """Fill the poll's queue with what the view does not have; the reason if that cannot be taken away exactly."""
     for source, snapshot in poll.snapshots.items():
         poll.after[source] = positions[source]
@@ -98,12 +98,12 @@ def _read_queue(poll: Poll, known: Known, view: LiveView, positions: dict[str, P
 
 
 def _compare(
-    house: House, view: LiveView, poll: Poll, frozen: FrozenWarehouse, positions: dict[str, Position]
+    opened: OpenProject, view: MaintainedView, poll: Poll, frozen: FrozenWarehouse, positions: dict[str, Position]
 ) -> dict[str, Any]:
     """Build the view at the frozen positions and compare it with the frozen extent."""
-    refresh = Refresh(house, poll)
+    refresh = Refresh(opened, poll)
     refresh.read_images(view.program.blocks)
-    with house.warehouse.stagings() as stagings:
+    with opened.warehouse.stagings() as stagings:
         (*states, rows), _ = refresh.build(
             view.program,
             lambda one: positions.get(one.relation.name.source),
@@ -121,10 +121,9 @@ def _compare(
     if comparison.forged and not (comparison.missing or comparison.extra):
         reason = f"{comparison.forged} row(s) were changed by hand, so that later changes would miss them"
         return {"result": "different", "reason": reason}
-    if comparison.equal and not frozen.shows(view.name, house.warehouse.schema):
-        reason = (
-            f"its rows are right, but {house.warehouse.schema}.{view.name}, which readers query, is not as DyDa made it"
-        )
+    if comparison.equal and not frozen.shows(view.name, opened.warehouse.schema):
+        shown = f"{opened.warehouse.schema}.{view.name}"
+        reason = f"its rows are right, but {shown}, which readers query, is not as DyDa made it"
         return {"result": "different", "reason": reason}
     return {
         "result": "equal" if comparison.equal else "different",

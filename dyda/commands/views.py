@@ -19,11 +19,11 @@ from dyda.errors import (
     UnknownRelation,
     UnsupportedSql,
 )
-from dyda.house import House
-from dyda.maintenance import Maintainer, Target
-from dyda.maintenance.live import load
+from dyda.maintenance import BuildRequest, Maintainer
+from dyda.maintenance.catalog_state import load
 from dyda.model.algebra.nodes import scans
 from dyda.model.sql.parse import parse_view
+from dyda.open_project import OpenProject
 from vm import explain_program
 
 __all__ = ["execute_resync", "verify", "views_explain", "views_resync"]
@@ -31,9 +31,9 @@ __all__ = ["execute_resync", "verify", "views_explain", "views_resync"]
 
 def views_explain(folder: Path, name: str) -> dict[str, Any]:
     """How each operator of the view is maintained, and what an update costs its sources."""
-    with House.open(folder) as house:
-        record = house.warehouse.view(name)
-        view = load(house).views.get(name)
+    with OpenProject.open(folder) as opened:
+        record = opened.warehouse.view(name)
+        view = load(opened).views.get(name)
         if view is None:
             return {"name": name, "steps": [], "queries_per_update": {}, "notes": [f"not maintained: {record.reason}"]}
         rows = explain_program(view.program)
@@ -55,13 +55,13 @@ def views_resync(
     timeout: float | None = None,
 ) -> dict[str, Any]:
     """Build the view again from its sources; readers keep the old rows until the new ones are complete."""
-    with House.open(folder, engine) as house:
-        house.warehouse.view(name)
-        answer = hand_over(house, "resync", {"name": name, "timeout": timeout}, progress)
+    with OpenProject.open(folder, engine) as opened:
+        opened.warehouse.view(name)
+        answer = hand_over(opened, "resync", {"name": name, "timeout": timeout}, progress)
         if answer is not None:
             return answer
-        with house.warehouse.lock(role="resync") as worker:
-            return execute_resync(Maintainer(house, worker), name, progress, Patience(progress, timeout))
+        with opened.warehouse.lock(role="resync") as writer:
+            return execute_resync(Maintainer(opened, writer), name, progress, Patience(progress, timeout))
 
 
 def execute_resync(
@@ -72,16 +72,16 @@ def execute_resync(
 
 
 def _rebuild(maintainer: Maintainer, name: str, progress: Progress, patience: Patience) -> dict[str, Any]:
-    house = maintainer.house
-    record = house.warehouse.view(name)
+    opened = maintainer.opened
+    record = opened.warehouse.view(name)
     sql = record.sql or ""
     # Whatever was lost at the sources, triggers among it, is put there again first. Where the text means nothing any
     # more, the build says so, or follows a rename.
     with contextlib.suppress(UnknownRelation, UnknownColumn, UnsupportedSql, NotComputable, RelationRefused):
-        definition = parse_view(name, sql, house.describe, plain_numeric=_numeric(house))
+        definition = parse_view(name, sql, opened.describe, plain_numeric=_numeric(opened))
         attach(maintainer, [scan.relation for scan in scans(definition.tree)], progress, patience)
-    bring_about(maintainer, [Target(name, sql, None, "resync was asked for")], progress)
-    after = house.warehouse.view(name)
+    bring_about(maintainer, [BuildRequest(name, sql, None, "resync was asked for")], progress)
+    after = opened.warehouse.view(name)
     if after.stored_state == "broken":
         raise DydaError(
             f"view {name} stays broken: {after.reason}", "Correct the view's file or its source, then: dyda apply"
@@ -89,8 +89,8 @@ def _rebuild(maintainer: Maintainer, name: str, progress: Progress, patience: Pa
     return {"name": name, "rows": after.rows, "state": after.state, "reason": after.reason}
 
 
-def _numeric(house: House) -> str:
-    return house.project.settings.spark.numeric
+def _numeric(opened: OpenProject) -> str:
+    return opened.project.settings.spark.numeric
 
 
 def verify(
@@ -100,12 +100,12 @@ def verify(
     engine: Engine | None = None,
 ) -> list[dict[str, Any]]:
     """Recompute views at their committed positions and compare."""
-    with House.open(folder, engine) as house:
-        chosen = list(names) or [record.name for record in house.warehouse.views()]
+    with OpenProject.open(folder, engine) as opened:
+        chosen = list(names) or [record.name for record in opened.warehouse.views()]
         for name in chosen:
-            house.warehouse.view(name)
+            opened.warehouse.view(name)
         answers = []
         for name in chosen:
             progress(f"verifying {name}", 0, 1)
-            answers.append(verify_view(house, name))
+            answers.append(verify_view(opened, name))
         return answers

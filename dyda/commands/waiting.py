@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dyda.house import House
+from dyda.open_project import OpenProject
 from dyda.warehouse import DaemonRecord, Warehouse
 
 __all__ = ["PATIENCE", "wait_for_turn"]
@@ -25,8 +25,8 @@ def wait_for_turn(folder: Path, until_idle: bool, log: Callable[[str], None], st
 
     With `until_idle` there is nothing left to wait for when the daemon that works has done everything.
     """
-    with House.open(folder) as house, house.warehouse.turn() as turn:
-        others = _OthersWork(house.warehouse)
+    with OpenProject.open(folder) as opened, opened.warehouse.turn() as turn:
+        others = _OthersWork(opened.warehouse)
         told: str | None = None
         while not stopping.is_set():
             holder = turn.holder()

@@ -7,10 +7,10 @@ from typing import Any
 
 from dyda.commands.patience import Patience, Progress
 from dyda.errors import DydaError, MissingRights, SourceBusy, SourceUnreachable
-from dyda.house import House
-from dyda.maintenance import Maintainer, Outcome, Target
+from dyda.maintenance import BuildRequest, Maintainer, Outcome
 from dyda.model.knowledge.file import referenced_relations
 from dyda.model.relation import Relation, RelationName
+from dyda.open_project import OpenProject
 from dyda.project import Project
 from dyda.warehouse import Installation, RelationState
 
@@ -19,16 +19,18 @@ __all__ = ["Progress", "attach", "bring_about", "hand_over", "named_relations", 
 ATTEMPTS = 20
 
 
-def hand_over(house: House, verb: str, arguments: Mapping[str, Any], progress: Progress) -> dict[str, Any] | None:
+def hand_over(
+    opened: OpenProject, verb: str, arguments: Mapping[str, Any], progress: Progress
+) -> dict[str, Any] | None:
     """Let the running daemon do it and show its progress; None if no daemon runs."""
-    daemon = house.warehouse.holder()
+    daemon = opened.warehouse.holder()
     if not daemon.running or daemon.role != "daemon":
         return None
-    number = house.warehouse.submit(verb, arguments)
+    number = opened.warehouse.submit(verb, arguments)
     try:
-        return dict(house.warehouse.wait(number, lambda news: progress(news["text"], news["done"], news["total"])))
+        return dict(opened.warehouse.wait(number, lambda news: progress(news["text"], news["done"], news["total"])))
     except KeyboardInterrupt:
-        house.warehouse.cancel(number)  # what waits is not done then; what is being done is finished
+        opened.warehouse.cancel(number)  # what waits is not done then; what is being done is finished
         raise
 
 
@@ -41,7 +43,7 @@ def attach(
     `patience` decides how long open transactions are waited for that stand in the way, by default without an end.
     """
     patience = patience or Patience(progress)
-    house = maintainer.house
+    opened = maintainer.opened
     wanted: dict[str, dict[RelationName, Relation]] = {}
     for relation in relations:
         wanted.setdefault(relation.name.source, {})[relation.name] = relation
@@ -54,13 +56,13 @@ def attach(
                 nonlocal done
                 if relation.name not in known:
                     # Described again: what changed before capture was in place was not logged.
-                    found = house.source(relation.name.source).describe([(relation.name.schema, relation.name.table)])
-                    maintainer.worker.save_relations([RelationState(described) for described in found.values()])
+                    found = opened.source(relation.name.source).describe([(relation.name.schema, relation.name.table)])
+                    maintainer.writer.save_relations([RelationState(described) for described in found.values()])
                 done += 1
                 progress(f"attaching capture at {relation.name.source}", done, len(wanted[relation.name.source]))
 
             progress(f"attaching capture at {source}", 0, len(mine))
-            house.source(source).attach(mine.values(), patience.wait, attached)
+            opened.source(source).attach(mine.values(), patience.wait, attached)
     finally:
         maintainer.reload()
 
@@ -68,16 +70,16 @@ def attach(
 def release(maintainer: Maintainer) -> None:
     """Stop capturing what neither a view reads, broken and held ones included, nor the knowledge names."""
     known = maintainer.known
-    read = {name for record in maintainer.house.warehouse.views() for name in record.relations}
-    read |= named_relations(maintainer.house.project, known.knowledge_record.document)
+    read = {name for record in maintainer.opened.warehouse.views() for name in record.relations}
+    read |= named_relations(maintainer.opened.project, known.knowledge_record.document)
     unused = [record.relation for name, record in known.relations.items() if record.captured and name not in read]
-    for source in {relation.name.source for relation in unused} & set(maintainer.house.sources):
+    for source in {relation.name.source for relation in unused} & set(maintainer.opened.sources):
         mine = [relation for relation in unused if relation.name.source == source]
         try:
-            maintainer.house.source(source).release(mine)
+            maintainer.opened.source(source).release(mine)
         except (SourceUnreachable, SourceBusy, MissingRights):
             continue  # harmless meanwhile: its messages concern no view
-        maintainer.worker.install(Installation(forgotten=tuple(relation.name for relation in mine)))
+        maintainer.writer.install(Installation(forgotten=tuple(relation.name for relation in mine)))
     maintainer.reload()
 
 
@@ -87,7 +89,7 @@ def named_relations(project: Project, document: Mapping[str, Any]) -> set[Relati
     return {project.relation_name(*name) for name in names if name[0] in project.settings.sources}
 
 
-def bring_about(maintainer: Maintainer, targets: Sequence[Target], progress: Progress) -> None:
+def bring_about(maintainer: Maintainer, targets: Sequence[BuildRequest], progress: Progress) -> None:
     """Build the targets; a schema that moves meanwhile voids the attempt, and it is made again."""
     for _ in range(ATTEMPTS):
         match maintainer.cycle(targets, progress):

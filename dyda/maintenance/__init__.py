@@ -1,16 +1,19 @@
-"""One update through the house: poll the sources, choose a unit, compute it, check, install, acknowledge.
+"""How one update travels: observe the sources, plan a unit, execute it, install it, acknowledge.
 
-    poll.py        a snapshot of every source, and the queue between the extents and it
-    movement.py    which views must be read again because something moved that no row image shows
-    refresh.py     what a unit changes in each view: sweep, two worlds, Spark; or a whole build
-    building.py    views that are built, new or again
-    maintainer.py  one cycle of all this, ending in one warehouse transaction
+    observe ──▶ plan ──▶ execute ──▶ install ──▶ acknowledge
 
 Always true here: nothing is installed unless the schemas were the same before the snapshot and after the last read (R2)
 and the sources' WAL is on disk (P2); positions and extents move together or not at all.
+
+    loop           one cycle of all this, ending in one warehouse transaction
+    catalog_state  the catalog as one round knows it, and the views with their definitions resolved
+    observe/       what the sources show: polls, drift, who is out of reach, what comes back
+    plan/          which messages make the next unit, and what it means for relations, views and knowledge
+    execute/       rows: deltas, rebuilds, adaptation from the extent
+    install/       one installation, and the acknowledgement after it
 """
 
-from dyda.maintenance.live import LiveView, Target
-from dyda.maintenance.maintainer import Maintainer, Outcome
+from dyda.maintenance.catalog_state import BuildRequest, MaintainedView
+from dyda.maintenance.loop import Maintainer, Outcome
 
-__all__ = ["LiveView", "Maintainer", "Outcome", "Target"]
+__all__ = ["BuildRequest", "MaintainedView", "Maintainer", "Outcome"]

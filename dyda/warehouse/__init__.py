@@ -45,7 +45,7 @@ from dyda.warehouse.installation import Installation, ViewChange
 from dyda.warehouse.states.combine import Combined
 from dyda.warehouse.states.install import StateChange
 from dyda.warehouse.warehouse import Warehouse
-from dyda.warehouse.writer import Worker
+from dyda.warehouse.writer import Writer
 
 __all__ = [
     "Blocker",
@@ -80,7 +80,7 @@ __all__ = [
     "ViewVersion",
     "WaitingRecord",
     "Warehouse",
-    "Worker",
+    "Writer",
     "hold_extent",
     "hold_warehouse",
 ]

@@ -1,7 +1,7 @@
 """Installing a unit: extents, versions, DDL, positions and the fate of the messages, in one transaction.
 
-`Installation` says what; `carry_out` does it in a transaction that the worker has opened and fenced. It only raises or
-succeeds: the worker rolls back or commits.
+`Installation` says what; `carry_out` does it in a transaction that the writer has opened and fenced. It only raises or
+succeeds: the writer rolls back or commits.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The warehouse: the catalog for everyone to read, and the way to become the one who writes.
 
-Reading goes through SQLAlchemy in short transactions of their own; writing through a `Worker` (see worker.py), except
+Reading goes through SQLAlchemy in short transactions of their own; writing through a `Writer` (see writer.py), except
 for requests, which any command may leave for the process that holds the lock.
 """
 
@@ -55,7 +55,7 @@ from dyda.warehouse.extents.set_comparison import SetComparison, compare_sets
 from dyda.warehouse.extents.staging import Staging, collect_garbage
 from dyda.warehouse.extents.verification_snapshot import FrozenWarehouse, frozen
 from dyda.warehouse.standby import Turn, waiting_turn
-from dyda.warehouse.writer import Worker
+from dyda.warehouse.writer import Writer
 
 __all__ = ["Warehouse"]
 
@@ -130,15 +130,15 @@ class Warehouse:
 
     # --- becoming the one who writes
 
-    def lock(self, wait: float = 0, role: str = "command") -> Worker:
+    def lock(self, wait: float = 0, role: str = "command") -> Writer:
         """The project's lock, or ProjectBusy after `wait` seconds. `role` says who holds it: daemon, apply, …"""
         connection = connect(self.url, f"dyda {role}"[:63])
         try:
             with translated(self.url):
                 self._take_lock(connection, time.monotonic() + wait)
-                worker = Worker(connection, self.url, self.schema, _raise_fence(connection, role))
+                writer = Writer(connection, self.url, self.schema, _raise_fence(connection, role))
                 collect_garbage(connection)
-                return worker
+                return writer
         except BaseException:
             connection.close()
             raise
@@ -298,7 +298,7 @@ class Warehouse:
 
     @contextmanager
     def combined(self, state: State, entries: Staging, *, view: str) -> Iterator[Staging]:
-        """The state rows of all entries of a step, as `Worker.combine_staging` makes them."""
+        """The state rows of all entries of a step, as `Writer.combine_staging` makes them."""
         with self.stagings() as stagings:
             yield stagings.combine_staging(state, entries, view=view)
 

@@ -42,7 +42,7 @@ from dyda.warehouse.states.lookup import state_rows
 from dyda.warehouse.states.regroup import regroup
 from dyda.warehouse.states.tables import StoredState
 
-__all__ = ["MESSAGE_STATES", "Worker"]
+__all__ = ["MESSAGE_STATES", "Writer"]
 
 MESSAGE_STATES = ("waiting", "running", "held", "approval", "quarantined", "broken", "skipped")
 PATIENCE = 5.0
@@ -52,7 +52,7 @@ NOTE_AGAIN = 1.0
 """Seconds after which an unchanged poll is written down again; `fresh` needs one within ten."""
 
 
-class Worker:
+class Writer:
     """Made by `Warehouse.lock()`; a context manager that gives the lock back. Threads take turns."""
 
     def __init__(self, connection: Any, url: str, schema: str, fence: int) -> None:
@@ -71,7 +71,7 @@ class Worker:
         self.fence = fence
         self.patience = PATIENCE
 
-    def __enter__(self) -> Worker:
+    def __enter__(self) -> Writer:
         return self
 
     def __exit__(self, *details: object) -> None:

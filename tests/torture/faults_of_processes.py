@@ -99,7 +99,7 @@ class DriverKilled(Fault):
 
 
 class ExecutorKilled(Fault):
-    """On a real cluster, a master and a worker: their executor dies under the driver, and another one takes over."""
+    """On a real cluster, a master and a writer: their executor dies under the driver, and another one takes over."""
 
     kind = "Spark executor killed"
 

@@ -386,8 +386,8 @@ def stale_install(stage: Stage) -> None:
     _two_tables(stage)
     stage.begin()
     stage.do("one", "INSERT INTO r VALUES (5, 1)")
-    with stage.town.house() as house, house.warehouse.lock() as worker, stage.town.house() as other:
-        first, second = Maintainer(house, worker), Maintainer(other, worker)
+    with stage.town.opened() as opened, opened.warehouse.lock() as writer, stage.town.opened() as other:
+        first, second = Maintainer(opened, writer), Maintainer(other, writer)
         with stage.at("unit.checked", lambda: stage.settle(second)):
             stage.settle(first)
     stage.do("one", "INSERT INTO r VALUES (6, 1)")
@@ -400,8 +400,8 @@ def lost_lock(stage: Stage) -> None:
     _two_tables(stage)
     stage.begin()
     stage.do("one", "INSERT INTO r VALUES (5, 1)")
-    with stage.town.house() as house, house.warehouse.lock() as old:
-        asleep = Maintainer(house, old)
+    with stage.town.opened() as opened, opened.warehouse.lock() as old:
+        asleep = Maintainer(opened, old)
         with old._connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_unlock(%s, %s)", (ADVISORY_CLASS, PROJECT_LOCK))
         old._connection.commit()

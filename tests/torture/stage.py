@@ -83,10 +83,10 @@ class Stage:
     def settle(self, maintainer: Maintainer | None = None, seconds: float = 40) -> None:
         """Cycles until nothing is left to do; what is still left then, the history shows."""
         with ExitStack() as stack:
-            worker = maintainer or stack.enter_context(self.maintainer())
+            writer = maintainer or stack.enter_context(self.maintainer())
             deadline = time.monotonic() + seconds
             for _ in range(40):
-                outcome = worker.cycle()
+                outcome = writer.cycle()
                 if outcome is Outcome.IDLE or time.monotonic() > deadline:
                     return
                 if outcome is Outcome.BLOCKED:

@@ -1,4 +1,4 @@
-"""What a run costs while it runs: lag, pending transactions, memory and processor time of every part of the house."""
+"""What a run costs while it runs: lag, pending transactions, memory and processor time of every part of the product."""
 
 from __future__ import annotations
 

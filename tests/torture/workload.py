@@ -46,7 +46,7 @@ WIDER = {"k": ("bigint", "int"), "n": ("numeric(10,2)", "numeric(8,2)")}
 
 
 @dataclass
-class Known:
+class CatalogState:
     """What the workload knows of a table: what it and its columns are called now; None: dropped."""
 
     source: str
@@ -69,7 +69,7 @@ class Drawn:
     schema: bool = False
     commit: bool = True
     isolation: str = "READ COMMITTED"
-    after: tuple[Known, ...] = ()
+    after: tuple[CatalogState, ...] = ()
 
 
 class Tables:
@@ -77,7 +77,7 @@ class Tables:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.tables = {base: Known(source, base, base) for base in SOURCES[source]}
+        self.tables = {base: CatalogState(source, base, base) for base in SOURCES[source]}
         self.turn = threading.Lock()
 
     def done(self, drawn: Drawn) -> None:
@@ -96,7 +96,7 @@ class Tables:
                     yield f"ALTER TABLE {base} RENAME COLUMN {name} TO {column}"
             for column in sorted(table.wide):
                 yield f"ALTER TABLE {base} ALTER COLUMN {column} TYPE {WIDER[column][1]}"
-            self.tables[base] = Known(self.source, base, base)
+            self.tables[base] = CatalogState(self.source, base, base)
 
 
 class Workload:
@@ -135,10 +135,10 @@ class Workload:
         isolation = self.random.choice(["READ COMMITTED"] * 4 + ["REPEATABLE READ"])
         return Drawn(source, tuple(steps), commit=self.random.random() > 0.05, isolation=isolation)
 
-    def _table(self, source: str) -> Known:
+    def _table(self, source: str) -> CatalogState:
         return self.random.choice(list(self.tables[source].tables.values()))
 
-    def _statement(self, table: Known) -> str:
+    def _statement(self, table: CatalogState) -> str:
         names = table.present
         key, which = names["id"], self.random.randrange(self.rows)
         updated = sorted(set(names) - {"id"})
@@ -151,7 +151,7 @@ class Workload:
             case _:
                 return self._insert(table, self.random.randint(1, 2))
 
-    def _insert(self, table: Known, count: int) -> str:
+    def _insert(self, table: CatalogState, count: int) -> str:
         names = table.present
         rows = [f"({', '.join(self._value(base) for base in names)})" for _ in range(count)]
         return f"INSERT INTO {table.name} ({', '.join(names.values())}) VALUES {', '.join(rows)}"
@@ -181,30 +181,30 @@ class Workload:
         kinds += [self._drop_or_restore] if breaking else []
         return self.random.choice(kinds)(table)
 
-    def _copy(self, table: Known) -> Known:
-        return Known(table.source, table.base, table.name, dict(table.columns), set(table.wide))
+    def _copy(self, table: CatalogState) -> CatalogState:
+        return CatalogState(table.source, table.base, table.name, dict(table.columns), set(table.wide))
 
-    def _drawn(self, table: Known, after: Known, *steps: Step) -> Drawn:
+    def _drawn(self, table: CatalogState, after: CatalogState, *steps: Step) -> Drawn:
         return Drawn(table.source, steps, schema=True, after=(after,))
 
-    def _alter(self, table: Known, after: Known, change: str) -> Drawn:
+    def _alter(self, table: CatalogState, after: CatalogState, change: str) -> Drawn:
         return self._drawn(table, after, Change(f"ALTER TABLE {table.name} {change}", (table.name,)))
 
     def _fresh(self, base: str) -> str:
         return f"{base}_{self.random.randrange(10_000)}"
 
-    def _rename_column(self, table: Known) -> Drawn:
+    def _rename_column(self, table: CatalogState) -> Drawn:
         after = self._copy(table)
         base = self.random.choice(sorted(table.present))
         after.columns[base] = base if table.columns[base] != base else self._fresh(base)
         return self._alter(table, after, f"RENAME COLUMN {table.columns[base]} TO {after.columns[base]}")
 
-    def _rename_table(self, table: Known) -> Drawn:
+    def _rename_table(self, table: CatalogState) -> Drawn:
         after = self._copy(table)
         after.name = table.base if table.name != table.base else self._fresh(table.base)
         return self._alter(table, after, f"RENAME TO {after.name}")
 
-    def _retype(self, table: Known) -> Drawn:
+    def _retype(self, table: CatalogState) -> Drawn:
         after = self._copy(table)
         base = self.random.choice(sorted(WIDER))
         column = table.columns[base]
@@ -216,7 +216,7 @@ class Workload:
         type_ = wide if base in after.wide else narrow
         return self._alter(table, after, f"ALTER COLUMN {column} TYPE {type_} USING {using}")
 
-    def _add_or_drop_extra(self, table: Known) -> Drawn:
+    def _add_or_drop_extra(self, table: CatalogState) -> Drawn:
         """The column that no view reads goes, or comes back with a value for every row."""
         after = self._copy(table)
         if table.columns["spare"] is None:
@@ -225,7 +225,7 @@ class Workload:
         after.columns["spare"] = None
         return self._alter(table, after, f"DROP COLUMN {table.columns['spare']}")
 
-    def _drop_or_restore(self, table: Known) -> Drawn:
+    def _drop_or_restore(self, table: CatalogState) -> Drawn:
         """A column that views read goes, or comes back under its name, filled."""
         after = self._copy(table)
         gone = sorted(base for base in ("t", "n") if table.columns[base] is None)
@@ -238,7 +238,7 @@ class Workload:
         after.wide.discard(base)
         return self._alter(table, after, f"DROP COLUMN {table.columns[base]}")
 
-    def _swap(self, table: Known) -> Drawn:
+    def _swap(self, table: CatalogState) -> Drawn:
         """The table is rebuilt beside itself and takes the old one's name, as online schema changers do it."""
         new = self._fresh("fresh")
         gone = (
@@ -256,11 +256,11 @@ class Workload:
             Change(f"ALTER TABLE {new} RENAME TO {table.name}", (new,)),
         )
 
-    def _truncate(self, table: Known) -> Drawn:
+    def _truncate(self, table: CatalogState) -> Drawn:
         refill = [Data(self._insert(table, 6))] if self.random.random() < 0.8 else []
         return self._drawn(table, table, Change(f"TRUNCATE {table.name}", (table.name,)), *refill)
 
-    def _mixed(self, table: Known) -> Drawn:
+    def _mixed(self, table: CatalogState) -> Drawn:
         """Data before and after a rename, in one transaction."""
         renamed = self._rename_column(table)
         return self._drawn(

@@ -32,7 +32,7 @@ class Stagings:
         return made
 
     def combine_staging(self, state: State, entries: Staging, *, view: str) -> Staging:
-        """As `Worker.combine_staging`."""
+        """As `Writer.combine_staging`."""
         target = self.staging(len(state.columns))
         with self._connection.cursor() as cursor:
             combine_staging(cursor, view, state, entries, target)

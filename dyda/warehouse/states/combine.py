@@ -92,7 +92,7 @@ def recombine(cursor: Any, stored: StoredState, entries: pa.Table, groups: pa.Ta
 
 
 def combine_staging(cursor: Any, view: str, state: State, entries: Staging, target: Staging) -> None:
-    """All entries of a step as its state rows, into `target`. See Worker.combine_staging for the layout."""
+    """All entries of a step as its state rows, into `target`. See Writer.combine_staging for the layout."""
     width = len(state.entries) + two_sided(state)
     if (entries.width, target.width) != (width, len(state.columns)):
         raise ValueError(f"view {view}: {width} columns in and {len(state.columns)} out were expected")

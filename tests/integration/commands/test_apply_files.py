@@ -63,12 +63,12 @@ def test_everything_that_is_wrong_is_told_at_once_and_before_the_question(crm: T
     assert told.endswith("7 errors. Nothing was changed.")
     assert commands.views(crm.folder) == []
     with crm.maintainer() as maintainer:  # the same through a daemon, which has a Spark
-        number = maintainer.house.warehouse.submit("check", {})
+        number = maintainer.opened.warehouse.submit("check", {})
         assert Requests(crm.folder, maintainer, lambda text: None).serve()
-        answer = maintainer.house.warehouse.request(number)
+        answer = maintainer.opened.warehouse.request(number)
         assert (answer.state, answer.error["what"], answer.error["remedy"]) == ("failed", error.what, error.remedy)
         with pytest.raises(Exception, match="7 errors") as failed:
-            maintainer.house.warehouse.wait(number)
+            maintainer.opened.warehouse.wait(number)
         assert str(failed.value) == told, "however long it is"
     for name in WRONG:
         (crm.folder / "views" / f"{name}.sql").unlink()

@@ -8,7 +8,7 @@ import pytest
 
 from dyda import commands
 from dyda.errors import ConfigurationError, DydaError
-from dyda.maintenance.live import load
+from dyda.maintenance.catalog_state import load
 from dyda.model.preferences import Preference
 from dyda.warehouse import Installation
 from tests.town import Town
@@ -49,8 +49,8 @@ def captured(town: Town) -> dict[str, list[str]]:
 
 
 def knowledge(town: Town) -> Any:
-    with town.house() as house:
-        return load(house).knowledge
+    with town.opened() as opened:
+        return load(opened).knowledge
 
 
 def test_P5_relations_of_the_knowledge_are_captured_from_apply_on(travel: Town) -> None:
@@ -63,7 +63,10 @@ def test_P5_relations_of_the_knowledge_are_captured_from_apply_on(travel: Town) 
     assert captured(travel) == {"booking": ["booking.public.flight_res"], "tours": ["tours.public.tour"]}
     assert [len(found) for found in (knowledge(travel).joins, knowledge(travel).functions)] == [1, 1]
     travel.execute("tours", "INSERT INTO tour VALUES ('Ann', 7)")
-    with travel.house() as house, house.source("tours").open([next(iter(load(house).knowledge.relations))]) as snapshot:
+    with (
+        travel.opened() as opened,
+        opened.source("tours").open([next(iter(load(opened).knowledge.relations))]) as snapshot,
+    ):
         assert len(snapshot.messages(None)) == 1, "its rows are logged although no view reads them"
     travel.settle()
 
@@ -82,10 +85,10 @@ def test_it_is_compared_with_the_text_last_applied(travel: Town) -> None:
 def test_an_evolved_knowledge_with_an_untouched_file_is_left_alone(travel: Town) -> None:
     write(travel, KNOWLEDGE)
     travel.apply()
-    with travel.house() as house, house.warehouse.lock() as worker:
-        document = dict(house.warehouse.knowledge().document)
+    with travel.opened() as opened, opened.warehouse.lock() as writer:
+        document = dict(opened.warehouse.knowledge().document)
         gone = {"function": document.pop("function"), "reason": "tours.public.tour.age was dropped"}
-        worker.install(Installation(knowledge=document, retired=(gone,)))
+        writer.install(Installation(knowledge=document, retired=(gone,)))
     assert commands.plan_apply(travel.folder).knowledge == "evolved"
     assert commands.plan_apply(travel.folder).empty
     assert travel.apply()["knowledge"] == "evolved"
@@ -93,8 +96,8 @@ def test_an_evolved_knowledge_with_an_untouched_file_is_left_alone(travel: Town)
     write(travel, KNOWLEDGE + "\n# the same again\n")
     travel.apply()
     assert len(knowledge(travel).functions) == 1, "a touched file is read again"
-    with travel.house() as house:
-        assert house.warehouse.knowledge().retired == ()
+    with travel.opened() as opened:
+        assert opened.warehouse.knowledge().retired == ()
 
 
 def test_the_knowledge_follows_the_schemas_and_says_what_has_ended(travel: Town) -> None:
@@ -147,8 +150,8 @@ def test_a_constraint_over_what_went_while_its_source_was_detached_is_retired(tr
     commands.sources_detach(travel.folder, "tours")
     travel.execute("tours", "ALTER TABLE tour DROP COLUMN age")
     travel.apply()
-    with travel.house() as house:
-        (retired,) = house.warehouse.knowledge().retired
+    with travel.opened() as opened:
+        (retired,) = opened.warehouse.knowledge().retired
     assert "function" in retired
     assert "age" in retired["reason"]
     assert commands.plan_apply(travel.folder).knowledge == "evolved"
@@ -175,8 +178,8 @@ def test_a_wrong_file_changes_nothing(travel: Town, text: str, said: str) -> Non
         travel.apply()
     assert said in raised.value.what
     assert raised.value.remedy
-    with travel.house() as house:
-        assert house.warehouse.knowledge().file_text is None
+    with travel.opened() as opened:
+        assert opened.warehouse.knowledge().file_text is None
     assert captured(travel) == {"booking": ["booking.public.flight_res"], "tours": []}
     assert [view["name"] for view in commands.views(travel.folder)] == ["asia"]
     assert commands.status(travel.folder)["views"], "other commands do not care"
@@ -208,5 +211,5 @@ def test_an_unreachable_source_is_no_fault_of_the_file(travel: Town) -> None:
 def test_the_defaults_of_preferences_take_effect(travel: Town) -> None:
     file = travel.folder / "dyda.toml"
     file.write_text(file.read_text() + '\n[preferences]\nextent = "any"\nnew_columns = "append"\nreplaceable = true\n')
-    with travel.house() as house:
-        assert load(house).defaults == Defaults(Preference(dispensable=False, replaceable=True), "any", "append")
+    with travel.opened() as opened:
+        assert load(opened).defaults == Defaults(Preference(dispensable=False, replaceable=True), "any", "append")

@@ -115,7 +115,7 @@ def test_a_view_that_cannot_be_built_leaves_no_trace(crm: Town) -> None:
         crm.apply()
     assert [view["name"] for view in commands.views(crm.folder)] == ["v"]
     with crm.maintainer() as maintainer:
-        maintainer.worker.create_view("w")  # as a build leaves it that was killed
+        maintainer.writer.create_view("w")  # as a build leaves it that was killed
     assert crm.state("w")["state"] == "building"
     assert crm.run("views", "show", "w").returncode == 0
     assert commands.plan_apply(crm.folder).create == ("w",)

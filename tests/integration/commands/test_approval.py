@@ -285,10 +285,10 @@ def test_what_is_not_for_approval_is_refused(travel: Town) -> None:
             decide(travel.folder, 999)
     travel.execute("booking", "INSERT INTO flight_res VALUES ('X', 1, 'y')")
     with travel.maintainer() as maintainer:
-        source = maintainer.house.source("booking")
+        source = maintainer.opened.source("booking")
         with source.open(maintainer.known.captured["booking"]) as snapshot:
             after = maintainer.known.views["ages"].positions["booking"]
-            (number,) = maintainer.worker.receive("booking", snapshot.messages(after)).values()
+            (number,) = maintainer.writer.receive("booking", snapshot.messages(after)).values()
     with pytest.raises(DydaError, match=f"message {number} is waiting: it cannot be approved"):
         commands.pending_approve(travel.folder, number)
     assert travel.run("pending", "approve", "one", check=False).returncode == 2

@@ -114,9 +114,9 @@ def test_a_table_that_nobody_uses_is_told(travel: Town) -> None:
 
 
 def test_a_broken_view_cannot_break_again(travel: Town) -> None:
-    with travel.house() as house, house.warehouse.lock() as worker:
-        worker.set_state("flights", "broken", "it broke")
-        worker.set_state("names", "held", "message 7 is quarantined")
+    with travel.opened() as opened, opened.warehouse.lock() as writer:
+        writer.set_state("flights", "broken", "it broke")
+        writer.set_state("names", "held", "message 7 is quarantined")
     answer = commands.impact(travel.folder, "DROP TABLE crm.customer")
     views = {view["name"]: view for view in answer["views"]}
     assert (views["flights"]["effect"], views["flights"]["reason"]) == ("none", "it is broken already: it broke")

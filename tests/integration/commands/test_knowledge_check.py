@@ -141,10 +141,10 @@ def test_a_wrong_file_is_an_error(travel: Town) -> None:
 def test_listing_tells_what_is_in_force_and_what_has_ended(travel: Town) -> None:
     assert commands.knowledge(travel.folder) == []
     travel.apply()
-    with travel.house() as house, house.warehouse.lock() as worker:
-        document = dict(house.warehouse.knowledge().document)
+    with travel.opened() as opened, opened.warehouse.lock() as writer:
+        document = dict(opened.warehouse.knowledge().document)
         retired = {"function": document.pop("function"), "reason": "column age of tours.public.tour was dropped"}
-        worker.install(Installation(knowledge=document, retired=(retired,)))
+        writer.install(Installation(knowledge=document, retired=(retired,)))
     listed = commands.knowledge(travel.folder)
     assert [(entry["kind"], entry["state"], entry["reason"]) for entry in listed] == [
         ("join", "active", None),

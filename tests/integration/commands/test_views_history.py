@@ -71,7 +71,7 @@ def test_a_rewriting_is_told_with_its_runners_up(crm: Town) -> None:
         record = maintainer.known.views["v"].record
         version = ViewVersion("SELECT p.name FROM …", record.columns, record.relations, "rewritten", details=details)
         positions = {source: (at, at) for source, at in record.positions.items()}
-        maintainer.worker.install(Installation((ViewChange("v", version=version, positions=positions),)))
+        maintainer.writer.install(Installation((ViewChange("v", version=version, positions=positions),)))
     told = commands.views_history(crm.folder, "v")[1]
     assert {key: told[key] for key in details} == details
     shown = crm.run("views", "history", "v").stdout

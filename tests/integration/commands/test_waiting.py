@@ -122,8 +122,8 @@ def test_a_prepared_transaction_is_named_too(shop: Town) -> None:
 def test_the_daemon_waits_for_a_request_and_goes_on_meanwhile(shop: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "FIRST", 3600.0)
     log: list[str] = []
-    with shop.house() as house, house.warehouse.lock(role="daemon") as worker, _open_writer(shop) as (writer, pid):
-        maintainer = Maintainer(house, worker, log.append)
+    with shop.opened() as opened, opened.warehouse.lock(role="daemon") as worker, _open_writer(shop) as (writer, pid):
+        maintainer = Maintainer(opened, worker, log.append)
         requests = Requests(shop.folder, maintainer, log.append)
 
         def work() -> None:
@@ -137,9 +137,9 @@ def test_the_daemon_waits_for_a_request_and_goes_on_meanwhile(shop: Town, monkey
         assert any("has given up" in line and f"pid {pid}" in line for line in log)
 
         # Taken back: nobody wants it any more.
-        number = house.warehouse.submit("apply", {})
+        number = opened.warehouse.submit("apply", {})
         late.until(lambda: bool(requests._deferred), work)
-        house.warehouse.cancel(number)
+        opened.warehouse.cancel(number)
         late.until(lambda: not requests._deferred, work)
 
         log.clear()

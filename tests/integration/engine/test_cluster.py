@@ -82,11 +82,11 @@ class Cluster:
         self._start("master", "org.apache.spark.deploy.master.Master", "--port", str(self.port))
         self._wait("master", "Starting Spark master")
         for number in range(workers):
-            name = f"worker{number}"
+            name = f"writer{number}"
             arguments = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / name), self.url]
             self._start(name, "org.apache.spark.deploy.worker.Worker", *arguments)
         for number in range(workers):
-            self._wait(f"worker{number}", "Successfully registered with master")
+            self._wait(f"writer{number}", "Successfully registered with master")
 
     def _start(self, name: str, main: str, *arguments: str) -> None:
         environment = {

@@ -121,8 +121,8 @@ def play(town: Town, case: Case, asked: list[str]) -> list[str]:
     else:
         town.settle()
     state, questions = town.state("v"), Counter(asked)
-    with town.house() as house:
-        versions = house.warehouse.versions("v")
+    with town.opened() as opened:
+        versions = opened.warehouse.versions("v")
     details = versions[-1].details
     chosen = details.get("adaptation", {})
     wrong: list[str] = []

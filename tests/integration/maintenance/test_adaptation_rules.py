@@ -84,8 +84,8 @@ def receive(town: Town) -> int:
 
 
 def history(town: Town, view: str = "v") -> list[Any]:
-    with town.house() as house:
-        return house.warehouse.versions(view)
+    with town.opened() as opened:
+        return opened.warehouse.versions(view)
 
 
 def test_I2_an_older_reader_of_a_view_with_other_columns_is_told_to_try_again(travel: Town) -> None:
@@ -165,8 +165,8 @@ def test_the_knowledge_follows_a_source_that_no_view_reads(travel: Town) -> None
 def test_a_constraint_ends_with_what_it_speaks_of_and_the_view_says_what_is_missing(travel: Town) -> None:
     travel.execute("tours", "DROP TABLE tour")
     travel.settle()
-    with travel.house() as house:
-        knowledge = house.warehouse.knowledge()
+    with travel.opened() as opened:
+        knowledge = opened.warehouse.knowledge()
     assert "function" not in knowledge.document
     assert {entry["reason"] for entry in knowledge.retired} == {"tours.public.tour was dropped"}
     travel.execute("booking", "ALTER TABLE flight DROP COLUMN age")

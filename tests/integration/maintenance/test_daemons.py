@@ -126,8 +126,8 @@ def terminate_the_workers_session(town: Town) -> None:
 
 def data_units(town: Town) -> list[int]:
     """How many messages each unit of data had, oldest first."""
-    with town.house() as house:
-        return [unit.messages for unit in reversed(house.warehouse.units(1000)) if unit.kind == "data"]
+    with town.opened() as opened:
+        return [unit.messages for unit in reversed(opened.warehouse.units(1000)) if unit.kind == "data"]
 
 
 def installed(town: Town, row: str) -> Callable[[], bool]:
@@ -220,11 +220,11 @@ def test_one_works_the_others_wait_and_take_over(travel: Town, start: Callable[.
         cursor.execute("UPDATE dyda.project SET fence = fence + 1")
     first.says("another process has taken over this project")
     until(lambda: commands.status(travel.folder)["daemon"]["running"], "somebody works")
-    worker, other = (first, second) if TAKES_OVER not in second.log else (second, first)
+    writer, other = (first, second) if TAKES_OVER not in second.log else (second, first)
     other.says(WAITS)
     until(lambda: commands.status(travel.folder)["daemon"]["waiting"] == 1, "the other one waits")
 
-    worker.process.kill()
+    writer.process.kill()
     killed_at = time.monotonic()
     other.says(TAKES_OVER)
     assert time.monotonic() - killed_at < 20, "within seconds"

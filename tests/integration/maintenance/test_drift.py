@@ -135,8 +135,8 @@ def is_right(town: Town) -> None:
 
 
 def built(town: Town) -> int:
-    with town.house() as house:
-        return sum(unit.kind == "build" for unit in house.warehouse.units(1000))
+    with town.opened() as opened:
+        return sum(unit.kind == "build" for unit in opened.warehouse.units(1000))
 
 
 class Interrupted(Exception):

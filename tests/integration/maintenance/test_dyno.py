@@ -12,8 +12,8 @@ import pytest
 
 from dyda import commands, faults
 from dyda.maintenance import Outcome
-from dyda.maintenance.live import Target, load
-from dyda.maintenance.poll import poll
+from dyda.maintenance.catalog_state import BuildRequest, load
+from dyda.maintenance.observe.poll import poll
 from dyda.model.position import Position
 from tests.judge import printed
 from tests.town import Town
@@ -116,9 +116,9 @@ def test_termination_locks_end_starvation(new_town: Callable[..., Town]) -> None
 def test_termination_locks_end_the_starvation_of_a_build(new_town: Callable[..., Town]) -> None:
     town = joined(new_town("max_aborts = 3"))
     done: list[bool] = []
-    with town.house() as house, town.maintainer() as maintainer:
-        record = house.warehouse.view("joined")
-        target = Target("joined", record.sql or "", None, "somebody asked for it", anew=True)
+    with town.opened() as opened, town.maintainer() as maintainer:
+        record = opened.warehouse.view("joined")
+        target = BuildRequest("joined", record.sql or "", None, "somebody asked for it", anew=True)
         with faults.on("unit.evaluated", rewrite(town, done)):
             outcomes = [maintainer.cycle([target])]
             while outcomes[-1] is Outcome.BROKEN and len(outcomes) < 10:
@@ -151,9 +151,9 @@ def test_termination_although_the_schema_changes_wait_in_line(new_town: Callable
                         break
             waited.append(thread.is_alive())
 
-        with town.house() as house, town.maintainer() as maintainer:
-            sql = house.warehouse.view("joined").sql or ""
-            targets = [Target("joined", sql, None, "somebody asked for it", anew=True)] if built else []
+        with town.opened() as opened, town.maintainer() as maintainer:
+            sql = opened.warehouse.view("joined").sql or ""
+            targets = [BuildRequest("joined", sql, None, "somebody asked for it", anew=True)] if built else []
             with faults.on("unit.snapshots-open", alter):
                 outcomes = [maintainer.cycle(targets)]
                 while outcomes[-1] is Outcome.BROKEN and len(outcomes) < 10:
@@ -227,7 +227,7 @@ def test_an_operators_view_of_the_plan_is_the_daemons_where_a_message_is_quarant
     town.settle()
     assert town.state("bad")["state"] == "held"
     town.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
-    with town.house() as house, house.warehouse.lock() as worker, poll(house, worker, load(house)):
+    with town.opened() as opened, opened.warehouse.lock() as writer, poll(opened, writer, load(opened)):
         pass
     quarantined, later = (message["id"] for message in commands.pending(town.folder))
     plan = commands.pending_plan(town.folder)
@@ -246,12 +246,12 @@ def test_the_kind_of_every_unit_is_recorded_and_a_void_build_is_an_abort(town: T
     town.execute("crm", "ALTER TABLE customer ALTER COLUMN name TYPE text USING name || ''")
     town.execute("booking", "ALTER TABLE flight ALTER COLUMN no TYPE int USING no + 1")
     town.settle()
-    with town.house() as house:
-        assert [unit.kind for unit in reversed(house.warehouse.units())] == ["build", "data", "schema", "merged"]
+    with town.opened() as opened:
+        assert [unit.kind for unit in reversed(opened.warehouse.units())] == ["build", "data", "schema", "merged"]
         phases = {"capture", "plan", "check", "install", "acknowledge"}
-        assert all(phases <= set(unit.phases) for unit in house.warehouse.units()[:3])
-    with town.house() as house, house.warehouse.lock() as worker:
-        worker.set_state("joined", "resync", "a test asks for it")
+        assert all(phases <= set(unit.phases) for unit in opened.warehouse.units()[:3])
+    with town.opened() as opened, opened.warehouse.lock() as writer:
+        writer.set_state("joined", "resync", "a test asks for it")
     done: list[bool] = []
     alter = rewrite(town, done)
     with faults.on("unit.evaluated", lambda: None if done else alter()):
@@ -268,7 +268,7 @@ def test_P3_a_held_message_holds_what_depends_on_it_and_nothing_else(town: Town)
     town.apply()
     town.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
     # The message is received without being processed, as if the daemon had just polled.
-    with town.house() as house, house.warehouse.lock() as worker, poll(house, worker, load(house)) as polled:
+    with town.opened() as opened, opened.warehouse.lock() as writer, poll(opened, writer, load(opened)) as polled:
         (held,) = polled.queue
     commands.pending_hold(town.folder, held.number)
     later = town.execute("crm", "INSERT INTO customer VALUES ('Ann', 'Bonn')")
@@ -291,7 +291,7 @@ def test_P3_a_position_does_not_list_all_that_waits_behind_it(town: Town) -> Non
     town.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
     before = town.execute("crm", "INSERT INTO customer VALUES ('Eve', 'Rome')")
     waiting = [town.execute("crm", f"INSERT INTO customer VALUES ('Ann{n}', 'Bonn')") for n in range(20)]
-    with town.house() as house, house.warehouse.lock() as worker, poll(house, worker, load(house)) as polled:
+    with town.opened() as opened, opened.warehouse.lock() as writer, poll(opened, writer, load(opened)) as polled:
         (held,) = [queued.number for queued in polled.queue if queued.message.xid == waiting[0]]
     commands.pending_hold(town.folder, held)
     town.settle()
@@ -314,13 +314,13 @@ def test_detection_costs_nothing_while_no_schema_change_is_pending(new_town: Cal
     for detection in ("pessimistic", "optimistic"):
         town = joined(new_town(f'detection = "{detection}"'))
         town.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
-        with town.house() as house, house.warehouse.lock() as worker:
+        with town.opened() as opened, opened.warehouse.lock() as writer:
             from dyda.maintenance import Maintainer
 
-            maintainer = Maintainer(house, worker)
+            maintainer = Maintainer(opened, writer)
             while maintainer.cycle() is not Outcome.IDLE:
                 pass
-            unit = house.warehouse.units(1)[0]
+            unit = opened.warehouse.units(1)[0]
             costs.append((unit.queries, unit.jobs))
     assert costs[0] == costs[1]
 
@@ -417,8 +417,8 @@ def test_a_merged_unit_with_rows_of_a_table_that_it_renames_knows_the_table_by_i
         town.execute("crm", f"ALTER TABLE customer ALTER COLUMN n TYPE {kind}")
         town.execute("booking", f"INSERT INTO {new} VALUES ('Ann', 2{number})")
         town.settle()
-        with town.house() as house:
-            assert [unit.kind for unit in reversed(house.warehouse.units(2))] == ["merged", "data"]
-            known = {record.relation.name.table for record in house.warehouse.relations()}
+        with town.opened() as opened:
+            assert [unit.kind for unit in reversed(opened.warehouse.units(2))] == ["merged", "data"]
+            known = {record.relation.name.table for record in opened.warehouse.relations()}
         assert known == {"customer", new}
         town.check_definitions("joined")

@@ -129,7 +129,7 @@ def test_a_reader_that_stays_stops_only_the_sources_of_the_view_it_reads(two: To
     reader.cursor().execute("SELECT count(*) FROM public.plain")
     two.execute("one", "ALTER TABLE r ALTER COLUMN k TYPE bigint")
     with two.maintainer() as maintainer:
-        maintainer.worker.patience = 0.2
+        maintainer.writer.patience = 0.2
         assert maintainer.cycle() is Outcome.BLOCKED
         two.execute("two", "INSERT INTO s VALUES (5)")
         maintainer.cycle()

@@ -8,14 +8,14 @@ import pytest
 
 from dyda import commands
 from dyda.maintenance import Outcome
-from dyda.maintenance.live import Known, load
+from dyda.maintenance.catalog_state import CatalogState, load
 from tests.town import Town
 
 PASSING = {"state", "rows", "fresh_at", "lag_seconds", "pending", "polled_at", "reachable", "error"}
 """What is told to people and no unit goes by."""
 
 
-def told(known: Known) -> dict[str, object]:
+def told(known: CatalogState) -> dict[str, object]:
     views = {name: asdict(view.record) for name, view in known.views.items()}
     sources = {name: asdict(record) for name, record in known.sources.items()}
     kept = {
@@ -42,8 +42,8 @@ def test_what_is_known_is_what_is_written(tmp_path, database, engine, consistenc
             if number == 2:
                 town.execute("crm", "ALTER TABLE customer RENAME COLUMN name TO called")
             while maintainer.cycle() is not Outcome.IDLE:
-                assert told(maintainer.known) == told(load(maintainer.house))
-            assert told(maintainer.known) == told(load(maintainer.house))
+                assert told(maintainer.known) == told(load(maintainer.opened))
+            assert told(maintainer.known) == told(load(maintainer.opened))
 
 
 def test_rows_alone_do_not_make_the_catalog_be_read_again(tmp_path, database, engine):

@@ -226,8 +226,8 @@ def test_rows_of_what_the_relation_was_wait_while_it_becomes(town: Town, how: st
     assert town.extent("late") == before
 
     def look() -> None:
-        with town.house() as house:
-            at = house.warehouse.view("late").positions["b"]
+        with town.opened() as opened:
+            at = opened.warehouse.view("late").positions["b"]
         if not at.includes(change):
             rows = {"name1\t99": 1, "name2\t40": 1} if at.includes(update) else before
             assert town.extent("late") == rows, "the rows are where the position says"

@@ -15,7 +15,8 @@ import pytest
 
 from dyda import commands
 from dyda.engine import Engine
-from dyda.maintenance import Outcome, barred
+from dyda.maintenance import Outcome
+from dyda.maintenance.observe import missing_rights
 from tests.conftest import Server
 from tests.integration.sources.conftest import as_role
 from tests.judge import printed
@@ -97,8 +98,8 @@ def settled(machine: Server, tmp_path_factory: pytest.TempPathFactory, engine: E
         town.view(f"{source}_alone", f"SELECT u.k FROM {source}.u")
     town.apply()
     assert [entry["capture"] for entry in commands.sources(town.folder)] == ["attached", "polling"]
-    with town.house() as house:
-        place.run("seen", house.source("seen").grants("reader", [("public", table) for table in "rsu"]))
+    with town.opened() as opened:
+        place.run("seen", opened.source("seen").grants("reader", [("public", table) for table in "rsu"]))
     yield place
     town.close()
 
@@ -222,7 +223,7 @@ RIGHTS = {
 def test_R3_a_table_that_may_not_be_read_stops_its_readers_alone(
     place: Place, case: tuple[str, str, str], source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(barred, "PAUSE", 0.2)
+    monkeypatch.setattr(missing_rights, "PAUSE", 0.2)
     role = {"seen": "reader", "polled": "keeper"}[source]
     readers = printed(
         place.urls[source],

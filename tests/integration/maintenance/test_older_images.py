@@ -10,7 +10,7 @@ import pytest
 
 from dyda.errors import BrokenUnit
 from dyda.maintenance import Outcome
-from dyda.maintenance.refresh import Refresh
+from dyda.maintenance.execute.deltas import Refresh
 from dyda.model.bag import COUNT
 from dyda.model.position import Position
 from dyda.sources.log.row_images import LACKS, XID

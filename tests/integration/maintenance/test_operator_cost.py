@@ -35,10 +35,10 @@ def build(town: Town, *views: str) -> None:
 def asked(town: Town) -> int:
     """Run until idle; how many queries that put to the sources."""
     with town.maintainer() as maintainer:
-        before = {unit.id for unit in maintainer.house.warehouse.units()}
+        before = {unit.id for unit in maintainer.opened.warehouse.units()}
         while maintainer.cycle() is not Outcome.IDLE:
             pass
-        return sum(unit.queries for unit in maintainer.house.warehouse.units() if unit.id not in before)
+        return sum(unit.queries for unit in maintainer.opened.warehouse.units() if unit.id not in before)
 
 
 def test_each_operator_asks_at_most_what_explain_says(town: Town) -> None:

@@ -36,10 +36,10 @@ def moved(town: Town, *, queries: int | None = None) -> tuple[Counter[str], Coun
     """(Δv, ∇v) of the next batch; with `queries`, that it cost so many source queries."""
     before = town.extent("v")
     with town.maintainer() as maintainer:
-        known = {unit.id for unit in maintainer.house.warehouse.units()}
+        known = {unit.id for unit in maintainer.opened.warehouse.units()}
         while maintainer.cycle() is not Outcome.IDLE:
             pass
-        asked = sum(unit.queries for unit in maintainer.house.warehouse.units() if unit.id not in known)
+        asked = sum(unit.queries for unit in maintainer.opened.warehouse.units() if unit.id not in known)
     after = town.extent("v")
     town.check("v")
     if queries is not None:

@@ -13,10 +13,10 @@ from tests.town import Town
 def cost(town: Town) -> int:
     """Run until idle; how many queries that put to the sources."""
     with town.maintainer() as maintainer:
-        before = {unit.id for unit in maintainer.house.warehouse.units()}
+        before = {unit.id for unit in maintainer.opened.warehouse.units()}
         while maintainer.cycle() is not Outcome.IDLE:
             pass
-        return sum(unit.queries for unit in maintainer.house.warehouse.units() if unit.id not in before)
+        return sum(unit.queries for unit in maintainer.opened.warehouse.units() if unit.id not in before)
 
 
 # K1: the touched keys are known only after the input's delta.

@@ -117,9 +117,9 @@ def test_a_view_that_stays_broken_is_judged_once_and_not_at_every_poll(
     joined.execute("booking", "ALTER TABLE flight DROP COLUMN no")
     joined.settle()
     with joined.maintainer() as maintainer:
-        describe: Callable[..., object] = maintainer.house.describe
+        describe: Callable[..., object] = maintainer.opened.describe
         asked: list[object] = []
-        monkeypatch.setattr(maintainer.house, "describe", lambda *name: asked.append(name) or describe(*name))
+        monkeypatch.setattr(maintainer.opened, "describe", lambda *name: asked.append(name) or describe(*name))
         maintainer.cycle()
         first = len(asked)
         for _ in range(3):

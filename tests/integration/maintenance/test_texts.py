@@ -11,7 +11,7 @@ from psycopg2 import sql
 
 from dyda import commands
 from dyda.errors import DydaError, SameDatabase, SourceInUse, UnsupportedSql
-from dyda.maintenance.poll import poll
+from dyda.maintenance.observe.poll import poll
 from dyda.model.relation import RelationName
 from dyda.warehouse import RelationState
 from tests.integration.sources.test_texts import MARKED, TEXTS
@@ -116,12 +116,12 @@ def test_one_database_that_an_older_version_attached_as_two_sources_is_found(tow
     town.execute("crm", "UPDATE dyda.consumer SET project = split_part(project, '/', 1)")
     with town.maintainer() as maintainer:
         copied = maintainer.known.relations
-        worker = maintainer.worker
+        writer = maintainer.writer
         for name, record in copied.items():
             twin = replace(record.relation, name=RelationName("shop", name.schema, name.table))
-            worker.save_relations([RelationState(twin)])
+            writer.save_relations([RelationState(twin)])
     town.execute("crm", "INSERT INTO a VALUES (1)")
-    with town.maintainer() as maintainer, poll(maintainer.house, maintainer.worker, maintainer.known) as polled:
+    with town.maintainer() as maintainer, poll(maintainer.opened, maintainer.writer, maintainer.known) as polled:
         assert not polled.snapshots
         assert polled.unreachable == dict.fromkeys(
             ("crm", "shop"), "sources crm and shop are one database, which is attached as both"

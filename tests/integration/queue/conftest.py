@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from dyda.commands.requests import Requests
-from dyda.house import House
 from dyda.maintenance import Maintainer
 from dyda.model.message import Change, DataUpdate, SchemaChange, UpdateMessage
 from dyda.model.position import Position
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
-from dyda.warehouse import Installation, RelationState, ViewChange, ViewColumn, ViewVersion, Worker
+from dyda.open_project import OpenProject
+from dyda.warehouse import Installation, RelationState, ViewChange, ViewColumn, ViewVersion, Writer
 
 START = Position(10, 10)
 TEXT = PgType("text", "text", True)
@@ -54,11 +54,11 @@ class Project:
         ]
         (folder / "views").mkdir(parents=True)
         (folder / "dyda.toml").write_text("\n".join([*lines, f"[maintenance]\n{maintenance}\n"]))
-        with self.worker() as worker:
+        with self.writer() as writer:
             tables = ("crm.customer", "crm.address", "booking.flight_res", "people.friend")
-            worker.save_relations([RelationState(self._described(name)) for name in tables])
+            writer.save_relations([RelationState(self._described(name)) for name in tables])
             for view, text in VIEWS.items():
-                self._create(worker, view, text)
+                self._create(writer, view, text)
 
     @staticmethod
     def _described(name: str) -> Relation:
@@ -66,7 +66,7 @@ class Project:
         return Relation(relation(name), 1, columns)
 
     @staticmethod
-    def _create(worker: Worker, view: str, text: str) -> None:
+    def _create(writer: Writer, view: str, text: str) -> None:
         width = 2 if "dest FROM" in text else 1
         names = [relation(name) for name in ("crm.customer", "booking.flight_res", "people.friend") if name in text]
         columns = tuple(ViewColumn(column, "text") for column in ("name", "dest")[:width])
@@ -76,28 +76,28 @@ class Project:
         version = ViewVersion(text, columns, tuple(names), file_text=text)
         positions = dict.fromkeys(sorted({name.source for name in names}), (None, START))
         change = ViewChange(view, delta=empty, mode="replace", version=version, positions=positions)
-        worker.install(Installation((change,)))
+        writer.install(Installation((change,)))
 
     @contextmanager
-    def worker(self) -> Iterator[Worker]:
-        with House.open(self.folder) as house, house.warehouse.lock() as worker:
-            yield worker
+    def writer(self) -> Iterator[Writer]:
+        with OpenProject.open(self.folder) as opened, opened.warehouse.lock() as writer:
+            yield writer
 
     def receive(self, *changes: Change | tuple[Change, ...]) -> list[int]:
         """One transaction per argument, received in this order."""
         numbers = []
-        with self.worker() as worker:
+        with self.writer() as writer:
             for found in changes:
                 of_message = found if isinstance(found, tuple) else (found,)
                 self._xid += 1
                 source = of_message[0].relation.source
                 message = UpdateMessage(source, self._xid, self._xid, of_message)
-                numbers.append(worker.receive(source, [message])[self._xid])
+                numbers.append(writer.receive(source, [message])[self._xid])
         return numbers
 
     def mark(self, number: int, state: str, reason: str) -> None:
-        with self.worker() as worker:
-            worker.mark_messages([number], state, reason)
+        with self.writer() as writer:
+            writer.mark_messages([number], state, reason)
 
     @contextmanager
     def daemon(self) -> Iterator[list[str]]:
@@ -106,8 +106,8 @@ class Project:
         ended, ready = threading.Event(), threading.Event()
 
         def serve() -> None:
-            with House.open(self.folder) as house, house.warehouse.lock(role="daemon") as worker:
-                requests = Requests(self.folder, Maintainer(house, worker), said.append)
+            with OpenProject.open(self.folder) as opened, opened.warehouse.lock(role="daemon") as writer:
+                requests = Requests(self.folder, Maintainer(opened, writer), said.append)
                 ready.set()
                 while not ended.is_set():
                     if not requests.serve():

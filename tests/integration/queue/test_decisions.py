@@ -8,7 +8,7 @@ import pytest
 
 from dyda import commands
 from dyda.errors import DydaError, ProjectBusy
-from dyda.house import House
+from dyda.open_project import OpenProject
 from tests.integration.queue.conftest import Project, altered, rows
 
 
@@ -96,21 +96,21 @@ def test_decisions_survive_the_death_of_who_made_them(project: Project) -> None:
     held, skipped, running = project.receive(rows("crm.customer"), rows("people.friend"), rows("people.friend"))
     commands.pending_hold(project.folder, held)
     commands.pending_skip(project.folder, skipped, "a test row")
-    with House.open(project.folder) as house:
-        dying = house.warehouse.lock(role="daemon")
+    with OpenProject.open(project.folder) as opened:
+        dying = opened.warehouse.lock(role="daemon")
         dying.mark_messages([running], "running", unit=1)
         dying._connection.close()
-    with project.worker():
+    with project.writer():
         assert states(project) == {held: "held", skipped: "skipped", running: "waiting"}
 
 
 def test_receiving_again_does_not_undo_a_decision(project: Project) -> None:
     (number,) = project.receive(rows("crm.customer"))
     commands.pending_hold(project.folder, number)
-    with House.open(project.folder) as house:
-        messages = [record.message for record in house.warehouse.messages()]
-        with house.warehouse.lock() as worker:
-            worker.receive("crm", messages)
+    with OpenProject.open(project.folder) as opened:
+        messages = [record.message for record in opened.warehouse.messages()]
+        with opened.warehouse.lock() as writer:
+            writer.receive("crm", messages)
     assert states(project) == {number: "held"}
 
 
@@ -118,9 +118,9 @@ class TestRetry:
     def test_a_quarantined_message_and_the_views_held_for_it_are_tried_again(self, project: Project) -> None:
         bad, later = project.receive(rows("crm.customer"), rows("crm.customer"))
         project.mark(bad, "quarantined", "crm.customer.name: the value …")
-        with project.worker() as worker:
-            worker.set_state("asia_customer", "held", f"message {bad} is quarantined: the value …")
-            worker.set_state("pairs", "held", f"message {bad}0 is quarantined: another one")
+        with project.writer() as writer:
+            writer.set_state("asia_customer", "held", f"message {bad} is quarantined: the value …")
+            writer.set_state("pairs", "held", f"message {bad}0 is quarantined: another one")
         answer = commands.pending_retry(project.folder, bad)
         assert answer == {"id": bad, "state": "waiting", "reason": None, "views": ["asia_customer"]}
         assert view(project, "asia_customer")["state"] == "stale"
@@ -131,8 +131,8 @@ class TestRetry:
         first, second, alone = project.receive(*[rows("crm.customer")] * 3)
         for number in (first, second, alone):
             project.mark(number, "quarantined", "crm.customer.name: the value …")
-        with project.worker() as worker:
-            worker.set_state("asia_customer", "held", f"messages {first}, {second} are quarantined: the value …")
+        with project.writer() as writer:
+            writer.set_state("asia_customer", "held", f"messages {first}, {second} are quarantined: the value …")
         answer = commands.pending_retry(project.folder, second)
         assert answer["views"] == ["asia_customer"]
         assert states(project) == {first: "waiting", second: "waiting", alone: "quarantined"}
@@ -155,8 +155,8 @@ class TestSkip:
     def test_a_view_that_is_held_for_it_is_marked_too(self, project: Project) -> None:
         (bad,) = project.receive(rows("crm.customer"))
         project.mark(bad, "quarantined", "a value")
-        with project.worker() as worker:
-            worker.set_state("asia_customer", "held", f"message {bad} is quarantined: a value")
+        with project.writer() as writer:
+            writer.set_state("asia_customer", "held", f"message {bad} is quarantined: a value")
         assert commands.pending_skip(project.folder, bad, "wrong")["views"] == ["asia_customer"]
         assert view(project, "asia_customer")["state"] == "resync"
 
@@ -166,8 +166,8 @@ class TestSkip:
 
     def test_a_broken_view_is_left_alone(self, project: Project) -> None:
         (number,) = project.receive(altered("crm.customer"))
-        with project.worker() as worker:
-            worker.set_state("asia_customer", "broken", "its definition no longer holds")
+        with project.writer() as writer:
+            writer.set_state("asia_customer", "broken", "its definition no longer holds")
         assert commands.pending_skip(project.folder, number, "wrong")["views"] == []
         assert view(project, "asia_customer")["state"] == "broken"
 
@@ -187,8 +187,8 @@ class TestApproval:
         assert view(project, "asia_customer")["state"] == "held"
         answer = commands.pending_approve(project.folder, bad)
         assert answer == {"id": bad, "state": "waiting", "reason": None, "views": ["asia_customer"]}
-        with House.open(project.folder) as house:
-            assert [record.approved for record in house.warehouse.messages()] == [True, False, False]
+        with OpenProject.open(project.folder) as opened:
+            assert [record.approved for record in opened.warehouse.messages()] == [True, False, False]
         assert units(project) == [[bad], [later, other]]
 
     def test_rejected_its_views_break_and_the_message_is_gone(self, project: Project) -> None:
@@ -251,8 +251,8 @@ class TestWhileADaemonRuns:
         monkeypatch.setattr("dyda.commands.decisions.OTHERS_END", 0.2)
         (number,) = project.receive(rows("crm.customer"))
         with (
-            House.open(project.folder) as house,
-            house.warehouse.lock(role="apply"),
+            OpenProject.open(project.folder) as opened,
+            opened.warehouse.lock(role="apply"),
             pytest.raises(ProjectBusy, match="dyda apply"),
         ):
             commands.pending_hold(project.folder, number)

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from dyda import commands
-from dyda.house import House
-from dyda.maintenance.live import load
-from dyda.maintenance.reads import schedule_of, view_reads
+from dyda.maintenance.catalog_state import load
+from dyda.maintenance.plan.view_reads import schedule_of, view_reads
+from dyda.open_project import OpenProject
 from scheduler import State
 from tests.integration.queue.conftest import Project, altered, relation, rows
 
 
 def test_S4_a_view_reads_the_columns_it_uses_and_rereads_what_it_joins_with_itself(project: Project) -> None:
-    with House.open(project.folder) as house:
-        reads = {name: view_reads(view) for name, view in load(house).views.items()}
+    with OpenProject.open(project.folder) as opened:
+        reads = {name: view_reads(view) for name, view in load(opened).views.items()}
     asia = reads["asia_customer"]
     assert asia.reads == {
         relation("crm.customer"): frozenset({"name"}),
@@ -33,8 +33,8 @@ def test_states_in_the_catalog_are_states_of_the_schedule(project: Project) -> N
     numbers = project.receive(*[rows("crm.customer")] * 6)
     for number, state in zip(numbers, ("held", "approval", "quarantined", "broken", "skipped"), strict=False):
         project.mark(number, state, "because")
-    with House.open(project.folder) as house:
-        schedule = schedule_of(house.warehouse.messages(), load(house))
+    with OpenProject.open(project.folder) as opened:
+        schedule = schedule_of(opened.warehouse.messages(), load(opened))
     assert len(schedule) == 5
     assert numbers[4] not in schedule, "a skipped message holds nobody"
     states = [waiting.state for waiting in schedule.waiting()]

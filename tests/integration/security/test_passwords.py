@@ -230,12 +230,12 @@ def test_a_password_is_found_nowhere(life: Life) -> None:
 
 
 FAULT = """
-import dyda.commands, dyda.house
+import dyda.commands, dyda.open_project
 from dyda.cli.main import main
 
 def status(folder):
-    with dyda.house.House.open(folder) as house:
-        raise RuntimeError(house.warehouse.url)
+    with dyda.open_project.OpenProject.open(folder) as opened:
+        raise RuntimeError(opened.warehouse.url)
 
 dyda.commands.status = status
 main()

@@ -1,4 +1,4 @@
-"""A warehouse on a fresh database, a worker that holds its lock, and short ways to say what a test installs."""
+"""A warehouse on a fresh database, a writer that holds its lock, and short ways to say what a test installs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
-from dyda.warehouse import Installation, ViewChange, ViewColumn, ViewVersion, Warehouse, Worker
+from dyda.warehouse import Installation, ViewChange, ViewColumn, ViewVersion, Warehouse, Writer
 
 START = Position(10, 10)
 NEXT = Position(20, 20)
@@ -32,7 +32,7 @@ def warehouse(url: str) -> Iterator[Warehouse]:
 
 
 @pytest.fixture
-def worker(warehouse: Warehouse) -> Iterator[Worker]:
+def writer(warehouse: Warehouse) -> Iterator[Writer]:
     with warehouse.lock() as held:
         yield held
 
@@ -60,16 +60,16 @@ def version(*columns: tuple[str, str], sql: str = "SELECT …", **more: Any) -> 
     return ViewVersion(sql, tuple(ViewColumn(name, type_) for name, type_ in columns), (PEOPLE,), **more)
 
 
-def create(worker: Worker, view: str, defined: ViewVersion, rows: pa.Table | None = None) -> None:
+def create(writer: Writer, view: str, defined: ViewVersion, rows: pa.Table | None = None) -> None:
     """A new view with these rows, at START of source crm."""
     width = len(defined.columns)
     empty = pa.table({**{f"c{i + 1}": pa.array([], pa.string()) for i in range(width)}, "n": pa.array([], pa.int64())})
-    staging = worker.staging(width)
+    staging = writer.staging(width)
     staging.sink()((empty if rows is None else rows).to_batches())
     change = ViewChange(view, staging=staging, mode="replace", version=defined, positions={"crm": (None, START)})
-    worker.install(Installation((change,)))
+    writer.install(Installation((change,)))
 
 
-def add(worker: Worker, view: str, rows: pa.Table, before: Position = START, after: Position = NEXT) -> None:
+def add(writer: Writer, view: str, rows: pa.Table, before: Position = START, after: Position = NEXT) -> None:
     """A delta for one view."""
-    worker.install(Installation((ViewChange(view, delta=rows, positions={"crm": (before, after)}),)))
+    writer.install(Installation((ViewChange(view, delta=rows, positions={"crm": (before, after)}),)))

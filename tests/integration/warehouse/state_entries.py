@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from dyda.model.operator_state import Accumulator, Counted, Grouped, State
-from dyda.warehouse import Combined, Installation, Staging, Stagings, StateChange, StateTable, ViewChange, Worker
+from dyda.warehouse import Combined, Installation, Staging, Stagings, StateChange, StateTable, ViewChange, Writer
 from tests.integration.warehouse.conftest import START, entries, version
 
 Query = Callable[..., list[tuple[Any, ...]]]
@@ -52,7 +52,7 @@ def entry_width(state: State) -> int:
     return len(state.keys) + len(state.arguments) if isinstance(state, Grouped) else len(state.types)
 
 
-def staged(worker: Worker | Stagings, state: State, rows: pa.Table | None) -> Staging:
+def staged(writer: Writer | Stagings, state: State, rows: pa.Table | None) -> Staging:
     """All entries of a step, as a build stages them."""
     width = entry_width(state)
     rows = nothing(width) if rows is None else rows
@@ -60,16 +60,16 @@ def staged(worker: Worker | Stagings, state: State, rows: pa.Table | None) -> St
     if isinstance(state, Counted) and state.rule != "distinct":
         side = rows["side"] if "side" in rows.column_names else pa.array([0] * rows.num_rows)
         columns.append(side.cast(pa.string()))
-    staging = worker.staging(len(columns))
+    staging = writer.staging(len(columns))
     names = [*(f"c{i + 1}" for i in range(len(columns))), "n"]
     staging.sink()(pa.Table.from_arrays([*columns, rows["n"]], names=names).to_batches())
     return staging
 
 
-def build(worker: Worker, state: State, rows: pa.Table | None = None, indexed: tuple[str, ...] = ()) -> None:
+def build(writer: Writer, state: State, rows: pa.Table | None = None, indexed: tuple[str, ...] = ()) -> None:
     """A view with this one state, built from entries."""
-    first = worker.staging(1)
-    made = worker.combine_staging(state, staged(worker, state, rows), view=VIEW)
+    first = writer.staging(1)
+    made = writer.combine_staging(state, staged(writer, state, rows), view=VIEW)
     defined = version(("x", "text"), states=(StateTable(state, indexed),))
     change = ViewChange(
         VIEW,
@@ -79,11 +79,11 @@ def build(worker: Worker, state: State, rows: pa.Table | None = None, indexed: t
         positions={"crm": (None, START)},
         states=(StateChange(0, staging=made),),
     )
-    worker.install(Installation((change,)))
+    writer.install(Installation((change,)))
 
 
-def install(worker: Worker, combined: Combined) -> None:
-    worker.install(Installation((ViewChange(VIEW, states=(StateChange(0, combined.state),)),)))
+def install(writer: Writer, combined: Combined) -> None:
+    writer.install(Installation((ViewChange(VIEW, states=(StateChange(0, combined.state),)),)))
 
 
 def rows(table: pa.Table) -> Counter[tuple[Any, ...]]:

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from dyda import faults
 from dyda.errors import DydaError, InvariantViolated, PositionMoved, UnknownView, WarehouseUnreachable
 from dyda.model.position import Position
-from dyda.warehouse import Installation, UnitRecord, ViewChange, Warehouse, Worker
+from dyda.warehouse import Installation, UnitRecord, ViewChange, Warehouse, Writer
 from tests.integration.warehouse.conftest import NEXT, START, add, create, entries, version
 
 Query = Callable[..., list[tuple[Any, ...]]]
 
 
-def test_a_view_is_created_by_its_first_installation(warehouse: Warehouse, worker: Worker, query: Query) -> None:
-    create(worker, "people", version(("name", "text"), ("age", "integer")), entries(("Ann", "7", 2), ("Bob", None, 1)))
+def test_a_view_is_created_by_its_first_installation(warehouse: Warehouse, writer: Writer, query: Query) -> None:
+    create(writer, "people", version(("name", "text"), ("age", "integer")), entries(("Ann", "7", 2), ("Bob", None, 1)))
     assert sorted(query("SELECT * FROM people"), key=str) == [("Ann", 7), ("Ann", 7), ("Bob", None)]
     record = warehouse.view("people")
     assert (record.version, record.rows, record.stored_state) == (1, 3, "live")
@@ -29,40 +29,40 @@ def test_a_view_is_created_by_its_first_installation(warehouse: Warehouse, worke
     assert [column.type for column in record.columns] == ["text", "integer"]
 
 
-def test_a_delta_adds_and_removes(warehouse: Warehouse, worker: Worker, query: Query) -> None:
-    create(worker, "people", version(("name", "text")), entries(("Ann", 2), ("Bob", 1)))
-    add(worker, "people", entries(("Ann", -1), ("Bob", -1), ("Cid", 2), ("Cid", -1), ("Dan", 1), ("Dan", -1)))
+def test_a_delta_adds_and_removes(warehouse: Warehouse, writer: Writer, query: Query) -> None:
+    create(writer, "people", version(("name", "text")), entries(("Ann", 2), ("Bob", 1)))
+    add(writer, "people", entries(("Ann", -1), ("Bob", -1), ("Cid", 2), ("Cid", -1), ("Dan", 1), ("Dan", -1)))
     assert sorted(query("SELECT * FROM people")) == [("Ann",), ("Cid",)]
     assert warehouse.view("people").rows == 2
     assert warehouse.positions() == {"people": {"crm": NEXT}}
 
 
-def test_a_large_delta_comes_from_staging(warehouse: Warehouse, worker: Worker, query: Query) -> None:
-    create(worker, "people", version(("name", "text")), entries(("Ann", 1)))
-    staging = worker.staging(["name"])
+def test_a_large_delta_comes_from_staging(warehouse: Warehouse, writer: Writer, query: Query) -> None:
+    create(writer, "people", version(("name", "text")), entries(("Ann", 1)))
+    staging = writer.staging(["name"])
     staging.sink()(entries(("Ann", -1), ("Bob", 1), ("Bob", 1)).to_batches())
-    worker.install(Installation((ViewChange("people", staging=staging, positions={"crm": (START, NEXT)}),)))
+    writer.install(Installation((ViewChange("people", staging=staging, positions={"crm": (START, NEXT)}),)))
     assert query("SELECT * FROM people") == [("Bob",), ("Bob",)]
     assert query("SELECT count(*) FROM pg_class WHERE relname LIKE 'staging\\_%%' AND relkind = 'r'") == [(0,)]
 
 
-def test_several_views_of_one_width_in_one_installation(worker: Worker, query: Query) -> None:
+def test_several_views_of_one_width_in_one_installation(writer: Writer, query: Query) -> None:
     for view in ("one", "two"):
-        create(worker, view, version(("name", "text")))
+        create(writer, view, version(("name", "text")))
     moved = {"crm": (START, NEXT)}
     changes = [ViewChange(view, delta=entries((view, 1)), positions=moved) for view in ("one", "two")]
-    worker.install(Installation(tuple(changes)))
+    writer.install(Installation(tuple(changes)))
     assert query("SELECT * FROM one") == [("one",)]
     assert query("SELECT * FROM two") == [("two",)]
 
 
 @pytest.mark.parametrize("expected", [NEXT, None])
 def test_I1_the_position_moves_by_compare_and_set(
-    warehouse: Warehouse, worker: Worker, query: Query, expected: Position | None
+    warehouse: Warehouse, writer: Writer, query: Query, expected: Position | None
 ) -> None:
-    create(worker, "people", version(("name", "text")), entries(("Ann", 1)))
+    create(writer, "people", version(("name", "text")), entries(("Ann", 1)))
     with pytest.raises(PositionMoved, match="stands at 10:10: of source crm"):
-        worker.install(
+        writer.install(
             Installation(
                 (ViewChange("people", delta=entries(("Bob", 1)), positions={"crm": (expected, Position(30, 30))}),)
             )
@@ -72,14 +72,14 @@ def test_I1_the_position_moves_by_compare_and_set(
 
 
 def test_a_negative_count_is_refused_and_nothing_of_the_unit_stays(
-    warehouse: Warehouse, worker: Worker, query: Query
+    warehouse: Warehouse, writer: Writer, query: Query
 ) -> None:
-    create(worker, "one", version(("name", "text")), entries(("Ann", 1)))
-    create(worker, "two", version(("name", "text")), entries(("Ann", 1)))
+    create(writer, "one", version(("name", "text")), entries(("Ann", 1)))
+    create(writer, "two", version(("name", "text")), entries(("Ann", 1)))
     moved = {"crm": (START, NEXT)}
     for bad in (entries(("Ann", -2)), entries(("nobody", -1))):
         with pytest.raises(InvariantViolated, match="view two: 1 row"):
-            worker.install(
+            writer.install(
                 Installation(
                     (
                         ViewChange("one", delta=entries(("Bob", 1)), positions=moved),
@@ -92,21 +92,21 @@ def test_a_negative_count_is_refused_and_nothing_of_the_unit_stays(
     assert warehouse.view("one").rows == 1
 
 
-def test_a_build_with_a_negative_count_creates_nothing(warehouse: Warehouse, worker: Worker, query: Query) -> None:
+def test_a_build_with_a_negative_count_creates_nothing(warehouse: Warehouse, writer: Writer, query: Query) -> None:
     with pytest.raises(InvariantViolated):
-        create(worker, "people", version(("name", "text")), entries(("Ann", -1)))
+        create(writer, "people", version(("name", "text")), entries(("Ann", -1)))
     assert warehouse.views() == []
     assert query("SELECT count(*) FROM pg_class WHERE relname LIKE 'extent\\_%%'  AND relkind = 'r'") == [(0,)]
     assert query("SELECT to_regclass('people') IS NULL") == [(True,)]
 
 
-def test_a_replacement_writes_only_what_differs(warehouse: Warehouse, worker: Worker, query: Query) -> None:
-    create(worker, "people", version(("name", "text")), entries(("Ann", 2), ("Bob", 1), ("Cid", 1)))
+def test_a_replacement_writes_only_what_differs(warehouse: Warehouse, writer: Writer, query: Query) -> None:
+    create(writer, "people", version(("name", "text")), entries(("Ann", 2), ("Bob", 1), ("Cid", 1)))
     before = dict(query("SELECT c1, xmin::text FROM dyda.extent_1"))
-    staging = worker.staging(1)
+    staging = writer.staging(1)
     staging.sink()(entries(("Ann", 2), ("Bob", 3), ("Dan", 1)).to_batches())
     change = ViewChange("people", staging=staging, mode="replace", positions={"crm": (START, NEXT)})
-    worker.install(Installation((change,)))
+    writer.install(Installation((change,)))
     after = dict(query("SELECT c1, xmin::text FROM dyda.extent_1"))
     assert Counter(query("SELECT * FROM people")) == Counter({("Ann",): 2, ("Bob",): 3, ("Dan",): 1})
     assert after["Ann"] == before["Ann"]
@@ -114,10 +114,10 @@ def test_a_replacement_writes_only_what_differs(warehouse: Warehouse, worker: Wo
     assert (warehouse.view("people").rows, warehouse.view("people").version) == (6, 1)
 
 
-def test_a_version_with_the_same_types_keeps_the_extent(warehouse: Warehouse, worker: Worker, query: Query) -> None:
-    create(worker, "people", version(("name", "text")), entries(("Ann", 1)))
+def test_a_version_with_the_same_types_keeps_the_extent(warehouse: Warehouse, writer: Writer, query: Query) -> None:
+    create(writer, "people", version(("name", "text")), entries(("Ann", 1)))
     renamed = version(("who", "text"), cause="renamed", file_text="SELECT 2")
-    worker.install(Installation((ViewChange("people", version=renamed, positions={"crm": (START, START)}),)))
+    writer.install(Installation((ViewChange("people", version=renamed, positions={"crm": (START, START)}),)))
     assert query("SELECT who FROM people") == [("Ann",)]
     history = warehouse.versions("people")
     assert [(v.version, v.extent, v.cause) for v in history] == [(1, 1, "apply"), (2, 1, "renamed")]
@@ -125,10 +125,10 @@ def test_a_version_with_the_same_types_keeps_the_extent(warehouse: Warehouse, wo
 
 
 def test_a_version_with_other_types_gets_an_extent_of_its_own(
-    warehouse: Warehouse, worker: Worker, query: Query
+    warehouse: Warehouse, writer: Writer, query: Query
 ) -> None:
-    create(worker, "people", version(("name", "text")), entries(("1", 1)))
-    staging = worker.staging(2)
+    create(writer, "people", version(("name", "text")), entries(("1", 1)))
+    staging = writer.staging(2)
     staging.sink()(entries(("1", "x", 2)).to_batches())
     other = ViewChange(
         "people",
@@ -137,7 +137,7 @@ def test_a_version_with_other_types_gets_an_extent_of_its_own(
         version=version(("name", "integer"), ("more", "text")),
         positions={"shop": (None, START)},
     )
-    worker.install(Installation((other,)))
+    writer.install(Installation((other,)))
     assert query("SELECT name, more FROM people") == [(1, "x"), (1, "x")]
     assert query("SELECT to_regclass('dyda.extent_1') IS NULL, count(*) FROM dyda.extent") == [(True, 1)]
     record = warehouse.view("people")
@@ -147,18 +147,18 @@ def test_a_version_with_other_types_gets_an_extent_of_its_own(
 
 @pytest.mark.parametrize("point", ["install.begun", "install.merged", "install.before-commit"])
 def test_a_crash_at_any_point_of_install_leaves_nothing(
-    warehouse: Warehouse, worker: Worker, query: Query, point: str
+    warehouse: Warehouse, writer: Writer, query: Query, point: str
 ) -> None:
-    create(worker, "old", version(("name", "text")), entries(("Ann", 1)))
+    create(writer, "old", version(("name", "text")), entries(("Ann", 1)))
     before = _everything(query)
 
     def die() -> None:
         query("SELECT pg_terminate_backend(backend) FROM dyda.daemon")
 
-    staging = worker.staging(1)
+    staging = writer.staging(1)
     staging.sink()(entries(("x", 1)).to_batches())
     with faults.on(point, die), pytest.raises(WarehouseUnreachable):
-        worker.install(
+        writer.install(
             Installation(
                 (
                     ViewChange("old", delta=entries(("Bob", 1)), positions={"crm": (START, NEXT)}),
@@ -185,39 +185,39 @@ def _everything(query: Query) -> list[Any]:
     return [query(relations), *(sorted(query(f"SELECT t::text FROM dyda.{table} t")) for table in tables)]
 
 
-def test_rows_need_a_view(worker: Worker) -> None:
+def test_rows_need_a_view(writer: Writer) -> None:
     with pytest.raises(UnknownView):
-        add(worker, "nobody", entries(("Ann", 1)))
-    worker.create_view("announced")
+        add(writer, "nobody", entries(("Ann", 1)))
+    writer.create_view("announced")
     with pytest.raises(DydaError, match="no extent yet"):
-        worker.install(Installation((ViewChange("announced", delta=entries(("Ann", 1))),)))
+        writer.install(Installation((ViewChange("announced", delta=entries(("Ann", 1))),)))
 
 
-def test_an_announced_view_is_building_until_it_is_installed(warehouse: Warehouse, worker: Worker) -> None:
-    worker.create_view("people")
+def test_an_announced_view_is_building_until_it_is_installed(warehouse: Warehouse, writer: Writer) -> None:
+    writer.create_view("people")
     assert (warehouse.view("people").state, warehouse.view("people").version) == ("building", None)
-    create(worker, "people", version(("name", "text")))
+    create(writer, "people", version(("name", "text")))
     assert warehouse.view("people").stored_state == "live"
 
 
-def test_a_broken_view_keeps_its_rows_and_says_why(warehouse: Warehouse, worker: Worker, query: Query) -> None:
-    create(worker, "people", version(("name", "text")), entries(("Ann", 1)))
-    worker.install(Installation((ViewChange("people", state="broken", reason="column gone"),)))
+def test_a_broken_view_keeps_its_rows_and_says_why(warehouse: Warehouse, writer: Writer, query: Query) -> None:
+    create(writer, "people", version(("name", "text")), entries(("Ann", 1)))
+    writer.install(Installation((ViewChange("people", state="broken", reason="column gone"),)))
     record = warehouse.view("people")
     assert (record.state, record.reason, record.rows) == ("broken", "column gone", 1)
     assert query("SELECT * FROM people") == [("Ann",)]
 
 
-def test_an_unknown_type_is_refused_by_name(worker: Worker) -> None:
+def test_an_unknown_type_is_refused_by_name(writer: Writer) -> None:
     for odd in ("mood", "integer); DROP TABLE dyda.view; --"):
         with pytest.raises(DydaError, match="has no type"):
-            create(worker, "people", version(("name", odd)))
+            create(writer, "people", version(("name", odd)))
 
 
-def test_units_are_remembered(warehouse: Warehouse, worker: Worker) -> None:
+def test_units_are_remembered(warehouse: Warehouse, writer: Writer) -> None:
     started = datetime.datetime(2024, 5, 6, 7, 8, 9, tzinfo=datetime.UTC)
-    worker.install(Installation(unit=UnitRecord("strong", 3, 4, 5, 1, {"sweep": 0.5}, started)))
-    worker.install(Installation(unit=UnitRecord("complete")))
+    writer.install(Installation(unit=UnitRecord("strong", 3, 4, 5, 1, {"sweep": 0.5}, started)))
+    writer.install(Installation(unit=UnitRecord("complete")))
     last, first = warehouse.units()
     assert (first.mode, first.queries, first.phases, first.started_at) == (
         "strong",
@@ -231,35 +231,35 @@ def test_units_are_remembered(warehouse: Warehouse, worker: Worker) -> None:
     assert last.installed_at is not None
 
 
-def test_what_a_unit_took_after_its_record_was_written_is_added_later(warehouse: Warehouse, worker: Worker) -> None:
-    worker.install(Installation(unit=UnitRecord("strong", phases={"sweep": 0.5})))
-    first = worker.last_unit
-    worker.note_phases(first, {"install": 0.25, "acknowledge": 0.125})
+def test_what_a_unit_took_after_its_record_was_written_is_added_later(warehouse: Warehouse, writer: Writer) -> None:
+    writer.install(Installation(unit=UnitRecord("strong", phases={"sweep": 0.5})))
+    first = writer.last_unit
+    writer.note_phases(first, {"install": 0.25, "acknowledge": 0.125})
     assert [unit.phases for unit in warehouse.units()] == [{"sweep": 0.5}]
-    worker.install(Installation(unit=UnitRecord("strong")))
-    assert worker.last_unit != first
+    writer.install(Installation(unit=UnitRecord("strong")))
+    assert writer.last_unit != first
     assert [unit.phases for unit in warehouse.units()] == [{}, {"sweep": 0.5, "install": 0.25, "acknowledge": 0.125}]
-    worker.note_phases(worker.last_unit, {"install": 1.0})
-    worker.write_phases()
+    writer.note_phases(writer.last_unit, {"install": 1.0})
+    writer.write_phases()
     assert warehouse.units()[0].phases == {"install": 1.0}
 
 
-def test_dropping_a_view_leaves_no_trace(warehouse: Warehouse, worker: Worker, query: Query) -> None:
-    create(worker, "people", version(("name", "text")), entries(("Ann", 1)))
-    worker.drop_view("people")
+def test_dropping_a_view_leaves_no_trace(warehouse: Warehouse, writer: Writer, query: Query) -> None:
+    create(writer, "people", version(("name", "text")), entries(("Ann", 1)))
+    writer.drop_view("people")
     assert warehouse.views() == []
     assert query("SELECT to_regclass('people') IS NULL, to_regclass('dyda.extent_1') IS NULL") == [(True, True)]
     for table in ("extent", "view_version", "position"):
         assert query(f"SELECT count(*) FROM dyda.{table}") == [(0,)]
     with pytest.raises(UnknownView):
-        worker.drop_view("people")
+        writer.drop_view("people")
 
 
 def test_merging_does_not_read_the_extent(warehouse: Warehouse) -> None:
     """Merge costs what the delta costs, whatever the extent's size: index look-ups only, as many as entries."""
     large = entries(*((f"name {i}", 1) for i in range(20_000)))
-    with warehouse.lock() as worker:
-        create(worker, "people", version(("name", "text")), large)
+    with warehouse.lock() as writer:
+        create(writer, "people", version(("name", "text")), large)
     seen: list[tuple[int, int, int]] = []
 
     def look() -> None:
@@ -283,12 +283,12 @@ ROWS = st.tuples(st.sampled_from([None, "", "a", "b"]), st.sampled_from([None, "
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(ROWS, min_size=1, max_size=8), min_size=1, max_size=5))
 def test_extents_follow_a_model(
-    warehouse: Warehouse, worker: Worker, query: Query, deltas: list[list[tuple[Any, ...]]]
+    warehouse: Warehouse, writer: Writer, query: Query, deltas: list[list[tuple[Any, ...]]]
 ) -> None:
     """Random deltas against a plain counter: the same bag, or the same refusal."""
     for record in warehouse.views():
-        worker.drop_view(record.name)
-    create(worker, "model", version(("x", "text"), ("y", "integer")))
+        writer.drop_view(record.name)
+    create(writer, "model", version(("x", "text"), ("y", "integer")))
     model: Counter[tuple[Any, ...]] = Counter()
     for delta in deltas:
         after = model.copy()
@@ -296,9 +296,9 @@ def test_extents_follow_a_model(
             after[x, None if y is None else int(y)] += n
         if min(after.values()) < 0:
             with pytest.raises(InvariantViolated):
-                add(worker, "model", entries(*delta), START, START)
+                add(writer, "model", entries(*delta), START, START)
         else:
-            add(worker, "model", entries(*delta), START, START)
+            add(writer, "model", entries(*delta), START, START)
             model = +after
         assert Counter(query("SELECT * FROM model")) == model
         assert warehouse.view("model").rows == model.total()

@@ -8,7 +8,7 @@ import pytest
 
 from dyda import faults
 from dyda.errors import PositionMoved
-from dyda.warehouse import Installation, KnowledgeRecord, ViewChange, Warehouse, Worker
+from dyda.warehouse import Installation, KnowledgeRecord, ViewChange, Warehouse, Writer
 from tests.integration.warehouse.conftest import NEXT, START, create, entries, version
 
 JOIN: dict[str, Any] = {"between": ["a.public.r", "b.public.s"], "on": "`a.public.r`.`k` = `b.public.s`.`k`"}
@@ -19,31 +19,31 @@ def test_a_new_catalog_knows_nothing(warehouse: Warehouse) -> None:
     assert warehouse.knowledge() == KnowledgeRecord({}, None, ())
 
 
-def test_an_installation_replaces_the_knowledge_and_keeps_the_file(warehouse: Warehouse, worker: Worker) -> None:
-    worker.save_knowledge({"join": [JOIN]}, "the file")
-    worker.install(Installation(knowledge={"join": [JOIN]}))
+def test_an_installation_replaces_the_knowledge_and_keeps_the_file(warehouse: Warehouse, writer: Writer) -> None:
+    writer.save_knowledge({"join": [JOIN]}, "the file")
+    writer.install(Installation(knowledge={"join": [JOIN]}))
     assert not warehouse.knowledge().evolved, "it is as it was"
     first, second = ({"join": [JOIN], "reason": f"{name} was dropped"} for name in ("s", "s2"))
-    worker.install(Installation(knowledge={"join": [MOVED]}, retired=(first,)))
+    writer.install(Installation(knowledge={"join": [MOVED]}, retired=(first,)))
     assert warehouse.knowledge() == KnowledgeRecord({"join": [MOVED]}, "the file", (first,), evolved=True)
-    worker.install(Installation(knowledge={}, retired=(second,)))
+    writer.install(Installation(knowledge={}, retired=(second,)))
     assert warehouse.knowledge() == KnowledgeRecord({}, "the file", (first, second), evolved=True)
-    worker.install(Installation())
+    writer.install(Installation())
     assert warehouse.knowledge().retired == (first, second), "a unit that says nothing leaves it alone"
-    worker.save_knowledge({"join": [JOIN]}, "another file")
+    writer.save_knowledge({"join": [JOIN]}, "another file")
     assert warehouse.knowledge() == KnowledgeRecord({"join": [JOIN]}, "another file", ())
 
 
-def test_a_unit_that_is_not_installed_leaves_the_knowledge_alone(warehouse: Warehouse, worker: Worker) -> None:
-    worker.save_knowledge({"join": [JOIN]}, "the file")
-    create(worker, "people", version(("name", "text")))
+def test_a_unit_that_is_not_installed_leaves_the_knowledge_alone(warehouse: Warehouse, writer: Writer) -> None:
+    writer.save_knowledge({"join": [JOIN]}, "the file")
+    create(writer, "people", version(("name", "text")))
     change = ViewChange("people", delta=entries(("Ann", 1)), positions={"crm": (NEXT, START)})
     with pytest.raises(PositionMoved):
-        worker.install(Installation((change,), knowledge={}))
+        writer.install(Installation((change,), knowledge={}))
 
     def fail() -> None:
         raise RuntimeError
 
     with faults.on("install.before-commit", fail), pytest.raises(RuntimeError):
-        worker.install(Installation(knowledge={}))
+        writer.install(Installation(knowledge={}))
     assert warehouse.knowledge().document == {"join": [JOIN]}

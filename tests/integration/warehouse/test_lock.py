@@ -14,7 +14,7 @@ import pytest
 
 from dyda import faults
 from dyda.errors import Fenced, ProjectBusy, WarehouseUnreachable
-from dyda.warehouse import Installation, SourceState, ViewChange, Warehouse, Worker
+from dyda.warehouse import Installation, SourceState, ViewChange, Warehouse, Writer
 from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, connect
 from tests.conftest import Server
 from tests.integration.warehouse.conftest import NEXT, START, add, create, entries, version
@@ -22,12 +22,12 @@ from tests.integration.warehouse.conftest import NEXT, START, add, create, entri
 Query = Callable[..., list[tuple[Any, ...]]]
 
 
-def lose_lock(worker: Worker) -> None:
-    """The session's lock goes without the worker's knowledge, as through a pooler that resets sessions."""
-    with worker._connection.cursor() as cursor:
+def lose_lock(writer: Writer) -> None:
+    """The session's lock goes without the writer's knowledge, as through a pooler that resets sessions."""
+    with writer._connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_unlock(%s, %s)", (ADVISORY_CLASS, PROJECT_LOCK))
         assert cursor.fetchone() == (True,)
-    worker._connection.commit()
+    writer._connection.commit()
 
 
 def test_a_second_process_is_refused_and_told_who_works(warehouse: Warehouse) -> None:
@@ -43,12 +43,12 @@ def test_a_second_process_is_refused_and_told_who_works(warehouse: Warehouse) ->
 
 
 def test_whoever_works_says_what_stands_in_the_way(warehouse: Warehouse) -> None:
-    with warehouse.lock(role="daemon") as worker:
-        worker.note_obstacle("the disk is full")
+    with warehouse.lock(role="daemon") as writer:
+        writer.note_obstacle("the disk is full")
         assert warehouse.status().daemon.obstacle == "the disk is full"
-        worker.note_obstacle(None)
+        writer.note_obstacle(None)
         assert warehouse.status().daemon.obstacle is None
-        worker.note_obstacle("Spark failed")
+        writer.note_obstacle("Spark failed")
     with warehouse.lock(role="daemon"):
         assert warehouse.holder().obstacle is None, "it was the last one's"
 
@@ -96,7 +96,7 @@ def test_a_new_process_waits_for_an_installation_in_flight(warehouse: Warehouse,
     """The old backend may still commit after its process was killed: the new holder sees all of it, or nothing."""
     old = warehouse.lock()
     create(old, "people", version(("name", "text")))
-    taken: list[Worker] = []
+    taken: list[Writer] = []
     takeover = threading.Thread(target=lambda: taken.append(warehouse.lock(wait=20)))
 
     def interfere() -> None:
@@ -151,8 +151,8 @@ def test_a_straggling_task_delays_neither_installation_nor_the_next_process(
     url: str, warehouse: Warehouse, query: Query
 ) -> None:
     with closing(psycopg2.connect(url)) as straggler, straggler.cursor() as cursor:
-        with warehouse.lock() as worker:
-            staging = worker.staging(1)
+        with warehouse.lock() as writer:
+            staging = writer.staging(1)
             staging.sink()(entries(("Ann", 1)).to_batches())
             cursor.execute(f"INSERT INTO dyda.{staging.table} VALUES ('late', 1)")
             change = ViewChange(
@@ -162,7 +162,7 @@ def test_a_straggling_task_delays_neither_installation_nor_the_next_process(
                 version=version(("name", "text")),
                 positions={"crm": (None, START)},
             )
-            worker.install(Installation((change,)))
+            writer.install(Installation((change,)))
         with warehouse.lock():
             assert query("SELECT * FROM people") == [("Ann",)]
             assert query("SELECT to_regclass(%s) IS NULL", (f"dyda.{staging.table}",)) == [(False,)]
@@ -171,10 +171,10 @@ def test_a_straggling_task_delays_neither_installation_nor_the_next_process(
         assert query("SELECT count(*) FROM pg_class WHERE relname LIKE 'staging\\_%' AND relkind = 'r'") == [(0,)]
 
 
-def test_abandoned_units_leave_no_staging_tables(worker: Worker, query: Query) -> None:
+def test_abandoned_units_leave_no_staging_tables(writer: Writer, query: Query) -> None:
     for _ in range(3):
-        worker.staging(1)
-    worker.discard_stagings()
+        writer.staging(1)
+    writer.discard_stagings()
     assert query("SELECT count(*) FROM pg_class WHERE relname LIKE 'staging\\_%' AND relkind = 'r'") == [(0,)]
 
 
@@ -206,9 +206,9 @@ def test_a_command_waits_for_the_daemon_that_is_about_to_take_over(warehouse: Wa
 
 
 def _do(warehouse: Warehouse, request: int) -> None:
-    with warehouse.lock(wait=20) as worker:
-        assert worker.take_request() is not None
-        worker.finish(request, "done")
+    with warehouse.lock(wait=20) as writer:
+        assert writer.take_request() is not None
+        writer.finish(request, "done")
 
 
 def answers(address: str) -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 from dyda.errors import InstallBlocked, InvariantViolated
 from dyda.model.position import Position
-from dyda.warehouse import Installation, ViewChange, Warehouse, Worker, hold_extent
+from dyda.warehouse import Installation, ViewChange, Warehouse, Writer, hold_extent
 from tests.integration.warehouse.conftest import NEXT, START, add, create, entries, version
 
 Query = Callable[..., list[tuple[Any, ...]]]
@@ -25,21 +25,21 @@ LATER = Position(30, 30)
 
 
 @pytest.fixture
-def narrowed(worker: Worker) -> Worker:
+def narrowed(writer: Writer) -> Writer:
     """A view `people` that has lost its column `age`."""
-    create(worker, "people", WHOLE, ROWS)
-    narrow(worker, (0, 2), NARROW)
-    return worker
+    create(writer, "people", WHOLE, ROWS)
+    narrow(writer, (0, 2), NARROW)
+    return writer
 
 
-def narrow(worker: Worker, places: tuple[int, ...], defined: Any, delta: pa.Table | None = None) -> None:
+def narrow(writer: Writer, places: tuple[int, ...], defined: Any, delta: pa.Table | None = None) -> None:
     positions = {"crm": (START, START if delta is None else NEXT)}
     change = ViewChange("people", delta, projection=places, mode="replace", version=defined, positions=positions)
-    worker.install(Installation((change,)))
+    writer.install(Installation((change,)))
 
 
 def test_the_table_stays_and_readers_see_the_other_columns(
-    warehouse: Warehouse, narrowed: Worker, query: Query
+    warehouse: Warehouse, narrowed: Writer, query: Query
 ) -> None:
     assert Counter(query("SELECT * FROM people")) == LEFT
     assert query("SELECT extent, places FROM dyda.view_version ORDER BY version") == [(1, None), (2, [0, 2])]
@@ -49,7 +49,7 @@ def test_the_table_stays_and_readers_see_the_other_columns(
     assert warehouse.view("people").rows == 5
 
 
-def test_rows_that_come_later_find_those_that_are_there(warehouse: Warehouse, narrowed: Worker, query: Query) -> None:
+def test_rows_that_come_later_find_those_that_are_there(warehouse: Warehouse, narrowed: Writer, query: Query) -> None:
     add(narrowed, "people", entries(("Ann", "Rome", -2), ("Bob", "Oslo", -1), ("Cid", None, 1), ("Dan", "Rome", 1)))
     assert Counter(query("SELECT * FROM people")) == Counter({("Ann", "Rome"): 1, ("Cid", None): 2, ("Dan", "Rome"): 1})
     assert warehouse.view("people").rows == 4
@@ -60,18 +60,18 @@ def test_rows_that_come_later_find_those_that_are_there(warehouse: Warehouse, na
     assert query("SELECT extent FROM dyda.view_version WHERE version = 2") == [(extent,)], "once is enough"
 
 
-def test_a_row_too_many_taken_away_is_refused(narrowed: Worker, query: Query) -> None:
+def test_a_row_too_many_taken_away_is_refused(narrowed: Writer, query: Query) -> None:
     with pytest.raises(InvariantViolated, match="view people: 1 row"):
         add(narrowed, "people", entries(("Ann", "Rome", -4)))
     assert Counter(query("SELECT * FROM people")) == LEFT
 
 
-def test_a_unit_that_brings_nothing_leaves_the_table_alone(narrowed: Worker, query: Query) -> None:
+def test_a_unit_that_brings_nothing_leaves_the_table_alone(narrowed: Writer, query: Query) -> None:
     add(narrowed, "people", entries(("Ann", "Rome", 1)).slice(0, 0))
     assert query("SELECT extent, places FROM dyda.view_version WHERE version = 2") == [(2, [0, 2])]
 
 
-def test_columns_go_one_after_the_other_and_names_change(narrowed: Worker, query: Query) -> None:
+def test_columns_go_one_after_the_other_and_names_change(narrowed: Writer, query: Query) -> None:
     narrow(narrowed, (1,), version(("town", "text")))
     assert query("SELECT places FROM dyda.view_version WHERE version = 3") == [([2],)]
     renamed = version(("city", "text"))
@@ -81,7 +81,7 @@ def test_columns_go_one_after_the_other_and_names_change(narrowed: Worker, query
     assert Counter(query("SELECT city FROM people")) == Counter({("Oslo",): 1, (None,): 2})
 
 
-def test_a_new_version_and_rows_at_once(narrowed: Worker, query: Query) -> None:
+def test_a_new_version_and_rows_at_once(narrowed: Writer, query: Query) -> None:
     renamed = version(("who", "text"), ("town", "text"))
     change = ViewChange("people", delta=entries(("Ann", "Rome", -3)), version=renamed, positions={"crm": (START, NEXT)})
     narrowed.install(Installation((change,)))
@@ -89,27 +89,27 @@ def test_a_new_version_and_rows_at_once(narrowed: Worker, query: Query) -> None:
     assert query("SELECT places FROM dyda.view_version WHERE version > 1") == [(None,), (None,)]
 
 
-def test_rows_that_come_with_the_drop_are_merged_at_once(worker: Worker, query: Query) -> None:
-    create(worker, "people", WHOLE, ROWS)
-    narrow(worker, (0, 2), NARROW, entries(("Ann", "Rome", -3)))
+def test_rows_that_come_with_the_drop_are_merged_at_once(writer: Writer, query: Query) -> None:
+    create(writer, "people", WHOLE, ROWS)
+    narrow(writer, (0, 2), NARROW, entries(("Ann", "Rome", -3)))
     assert Counter(query("SELECT * FROM people")) == Counter({("Bob", "Oslo"): 1, ("Cid", None): 1})
     assert query("SELECT extent, places FROM dyda.view_version WHERE version = 2") == [(2, None)]
 
 
-def test_a_view_without_columns_that_rows_can_be_told_apart_by(worker: Worker, query: Query) -> None:
+def test_a_view_without_columns_that_rows_can_be_told_apart_by(writer: Writer, query: Query) -> None:
     """As many rows as before, all alike."""
-    create(worker, "people", WHOLE, ROWS)
-    narrow(worker, (1,), version(("age", "integer")))
+    create(writer, "people", WHOLE, ROWS)
+    narrow(writer, (1,), version(("age", "integer")))
     assert Counter(query("SELECT * FROM people")) == Counter({(7,): 3, (8,): 1, (None,): 1})
 
 
-def test_all_rows_anew(narrowed: Worker, query: Query) -> None:
+def test_all_rows_anew(narrowed: Writer, query: Query) -> None:
     change = ViewChange("people", delta=entries(("Eve", "Bonn", 2)), mode="replace", positions={"crm": (START, NEXT)})
     narrowed.install(Installation((change,)))
     assert query("SELECT * FROM people") == [("Eve", "Bonn"), ("Eve", "Bonn")]
 
 
-def test_verify_compares_what_is_shown(warehouse: Warehouse, narrowed: Worker, query: Query) -> None:
+def test_verify_compares_what_is_shown(warehouse: Warehouse, narrowed: Writer, query: Query) -> None:
     with warehouse.staging(2) as staging:
         staging.sink()(entries(*((*row, count) for row, count in LEFT.items())).to_batches())
         with warehouse.frozen() as frozen:
@@ -127,30 +127,30 @@ def test_verify_compares_what_is_shown(warehouse: Warehouse, narrowed: Worker, q
         assert set(found.samples) == {(1, ("Bob", "Oslo")), (-1, ("Bob", "Lima"))}
 
 
-def test_adaptation_reads_what_is_shown(url: str, narrowed: Worker, query: Query) -> None:
+def test_adaptation_reads_what_is_shown(url: str, narrowed: Writer, query: Query) -> None:
     with hold_extent(url, "people") as held:
         (piece,) = held.pieces([1, 0])
         assert Counter(query(piece)) == Counter({(town, name): count for (name, town), count in LEFT.items()})
         assert set(query(held.distinct([0, 1], [1]))) == {("Rome",), ("Oslo",), (None,)}
 
 
-def test_I2_an_older_reader_is_told_to_try_again_and_an_open_cursor_is_waited_for(url: str, worker: Worker) -> None:
-    create(worker, "people", WHOLE, ROWS)
+def test_I2_an_older_reader_is_told_to_try_again_and_an_open_cursor_is_waited_for(url: str, writer: Writer) -> None:
+    create(writer, "people", WHOLE, ROWS)
     connection = psycopg2.connect(url)
     try:
         connection.set_session(isolation_level="REPEATABLE READ")
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
-            narrow(worker, (0, 2), NARROW)
+            narrow(writer, (0, 2), NARROW)
             with pytest.raises(psycopg2.errors.SerializationFailure, match="has changed since the transaction began"):
                 cursor.execute("SELECT * FROM people")
             connection.rollback()
             cursor.execute("SELECT * FROM people")
             assert Counter(cursor.fetchall()) == LEFT
-            worker.patience = 0.2
+            writer.patience = 0.2
             with pytest.raises(InstallBlocked):
-                narrow(worker, (1,), version(("town", "text")))
+                narrow(writer, (1,), version(("town", "text")))
             connection.rollback()
-        narrow(worker, (1,), version(("town", "text")))
+        narrow(writer, (1,), version(("town", "text")))
     finally:
         connection.close()

@@ -13,7 +13,7 @@ import pytest
 
 from dyda import faults
 from dyda.errors import ConfigurationError, DydaError, InstallBlocked
-from dyda.warehouse import Installation, ViewChange, ViewVersion, Warehouse, Worker
+from dyda.warehouse import Installation, ViewChange, ViewVersion, Warehouse, Writer
 from tests.integration.warehouse.conftest import NEXT, START, add, create, entries, version
 
 Query = Callable[..., list[tuple[Any, ...]]]
@@ -34,33 +34,33 @@ def reader(url: str, isolation: str) -> Iterator[Query]:
         connection.rollback()
 
 
-def replace(worker: Worker, view: str, rows: Any, defined: ViewVersion | None = None) -> None:
-    staging = worker.staging(rows.num_columns - 1)
+def replace(writer: Writer, view: str, rows: Any, defined: ViewVersion | None = None) -> None:
+    staging = writer.staging(rows.num_columns - 1)
     staging.sink()(rows.to_batches())
     positions = {"crm": (START, START)}
     change = ViewChange(view, staging=staging, mode="replace", version=defined, positions=positions)
-    worker.install(Installation((change,)))
+    writer.install(Installation((change,)))
 
 
 BOTH = "SELECT (SELECT min(name) FROM one), (SELECT min(name) FROM two)"
 
 
-def test_I3_all_views_are_in_one_state_per_transaction_from_repeatable_read_up(url: str, worker: Worker) -> None:
+def test_I3_all_views_are_in_one_state_per_transaction_from_repeatable_read_up(url: str, writer: Writer) -> None:
     for view in ("one", "two"):
-        create(worker, view, version(("name", "text")), entries(("old", 1)))
+        create(writer, view, version(("name", "text")), entries(("old", 1)))
     moved = {"crm": (START, NEXT)}
     delta = entries(("old", -1), ("new", 1))
     with reader(url, "REPEATABLE READ") as older, reader(url, "SERIALIZABLE") as strict:
         assert older("SELECT * FROM one") == strict("SELECT * FROM one") == [("old",)]
-        worker.install(Installation(tuple(ViewChange(view, delta=delta, positions=moved) for view in ("one", "two"))))
+        writer.install(Installation(tuple(ViewChange(view, delta=delta, positions=moved) for view in ("one", "two"))))
         assert older("SELECT * FROM two") == strict("SELECT * FROM two") == [("old",)]
     with reader(url, "REPEATABLE READ") as newer:
         assert newer(BOTH) == [("new", "new")]
 
 
-def test_I3_all_views_are_in_one_state_per_statement(url: str, worker: Worker) -> None:
+def test_I3_all_views_are_in_one_state_per_statement(url: str, writer: Writer) -> None:
     for view in ("one", "two"):
-        create(worker, view, version(("name", "text")), entries(("old", 1)))
+        create(writer, view, version(("name", "text")), entries(("old", 1)))
     seen = []
     delta, moved = entries(("old", -1), ("new", 1)), {"crm": (START, NEXT)}
     changes = tuple(ViewChange(view, delta=delta, positions=moved) for view in ("one", "two"))
@@ -69,68 +69,68 @@ def test_I3_all_views_are_in_one_state_per_statement(url: str, worker: Worker) -
             faults.on("install.merged", lambda: seen.extend(any_time(BOTH))),
             faults.on("install.before-commit", lambda: seen.extend(any_time(BOTH))),
         ):
-            worker.install(Installation(changes))
+            writer.install(Installation(changes))
         assert seen == [("old", "old"), ("old", "old")]
         assert any_time(BOTH) == [("new", "new")]
 
 
-def test_I2_an_older_reader_keeps_its_rows_when_all_rows_are_replaced(url: str, worker: Worker) -> None:
-    create(worker, "people", version(("name", "text")), entries(("Ann", 2), ("Bob", 1)))
+def test_I2_an_older_reader_keeps_its_rows_when_all_rows_are_replaced(url: str, writer: Writer) -> None:
+    create(writer, "people", version(("name", "text")), entries(("Ann", 2), ("Bob", 1)))
     with reader(url, "REPEATABLE READ") as first, reader(url, "REPEATABLE READ") as second:
         first("SELECT 1")  # the snapshot is taken, the view has not been touched
-        replace(worker, "people", entries(("Ann", 1), ("Cid", 1)))
+        replace(writer, "people", entries(("Ann", 1), ("Cid", 1)))
         second("SELECT 1")
-        replace(worker, "people", entries(("Dan", 1)))
+        replace(writer, "people", entries(("Dan", 1)))
         assert sorted(first("SELECT * FROM people")) == [("Ann",), ("Ann",), ("Bob",)]
         assert sorted(second("SELECT * FROM people")) == [("Ann",), ("Cid",)]
 
 
-def test_I2_an_older_reader_gets_a_serialization_error_where_the_columns_changed(url: str, worker: Worker) -> None:
-    create(worker, "people", version(("name", "text")), entries(("1", 1)))
+def test_I2_an_older_reader_gets_a_serialization_error_where_the_columns_changed(url: str, writer: Writer) -> None:
+    create(writer, "people", version(("name", "text")), entries(("1", 1)))
     with reader(url, "REPEATABLE READ") as older:
         older("SELECT 1")
-        replace(worker, "people", entries(("1", 1)), version(("name", "integer")))
+        replace(writer, "people", entries(("1", 1)), version(("name", "integer")))
         with reader(url, "REPEATABLE READ") as newer:
             assert newer("SELECT * FROM people") == [(1,)]
         with pytest.raises(psycopg2.errors.SerializationFailure, match="has changed since the transaction began"):
             older("SELECT count(*) FROM people")
 
 
-def test_the_check_of_the_extent_costs_a_query_nothing_per_row(worker: Worker, query: Query) -> None:
-    create(worker, "people", version(("name", "text")), entries(("Ann", 1)))
+def test_the_check_of_the_extent_costs_a_query_nothing_per_row(writer: Writer, query: Query) -> None:
+    create(writer, "people", version(("name", "text")), entries(("Ann", 1)))
     plan = "\n".join(line for (line,) in query("EXPLAIN SELECT * FROM people WHERE name = 'Ann'"))
     assert "One-Time Filter: dyda.extent_visible" in plan
 
 
 def test_a_reader_in_the_way_is_named_and_nothing_changes(
-    url: str, warehouse: Warehouse, worker: Worker, query: Query
+    url: str, warehouse: Warehouse, writer: Writer, query: Query
 ) -> None:
-    create(worker, "people", version(("name", "text")), entries(("1", 1)))
-    worker.patience = 0.0
+    create(writer, "people", version(("name", "text")), entries(("1", 1)))
+    writer.patience = 0.0
     with reader(url, "READ COMMITTED") as slow:
         slow("SELECT * FROM people")
         ((session,),) = slow("SELECT pg_backend_pid()")
         with pytest.raises(InstallBlocked, match=f"session {session}") as raised:
-            replace(worker, "people", entries(("1", 1)), version(("name", "integer")))
+            replace(writer, "people", entries(("1", 1)), version(("name", "integer")))
         assert raised.value.sessions == [session]
         with pytest.raises(InstallBlocked):
-            worker.drop_view("people")
+            writer.drop_view("people")
         # Rows alone never wait for readers.
-        add(worker, "people", entries(("2", 1)), START, START)
+        add(writer, "people", entries(("2", 1)), START, START)
     assert warehouse.view("people").version == 1
-    replace(worker, "people", entries(("1", 1)), version(("name", "integer")))
+    replace(writer, "people", entries(("1", 1)), version(("name", "integer")))
     assert query("SELECT * FROM people") == [(1,)]
 
 
 def test_status_names_the_reader_that_an_installation_waits_for(
-    url: str, warehouse: Warehouse, worker: Worker, query: Query
+    url: str, warehouse: Warehouse, writer: Writer, query: Query
 ) -> None:
-    create(worker, "people", version(("name", "text")), entries(("1", 1)))
+    create(writer, "people", version(("name", "text")), entries(("1", 1)))
     with reader(url, "READ COMMITTED") as slow:
         slow("SELECT * FROM people")
         ((session,),) = slow("SELECT pg_backend_pid()")
         install = threading.Thread(
-            target=replace, args=(worker, "people", entries(("1", 1)), version(("name", "integer")))
+            target=replace, args=(writer, "people", entries(("1", 1)), version(("name", "integer")))
         )
         install.start()
         blockers: list[int] = []
@@ -149,8 +149,8 @@ def role(query: Query) -> Iterator[str]:
     query(f'DROP OWNED BY "{name}"; DROP ROLE "{name}"'.replace("%", "%%"), ())
 
 
-def test_grants_and_comments_survive_versions(worker: Worker, query: Query, role: str) -> None:
-    create(worker, "people", version(("name", "text"), ("age", "text")), entries(("Ann", "7", 1)))
+def test_grants_and_comments_survive_versions(writer: Writer, query: Query, role: str) -> None:
+    create(writer, "people", version(("name", "text"), ("age", "text")), entries(("Ann", "7", 1)))
     quoted = f'"{role}"'
     query(f"GRANT SELECT ON people TO {quoted} WITH GRANT OPTION; GRANT SELECT (age) ON people TO PUBLIC")
     query("COMMENT ON VIEW people IS 'who''s who'; COMMENT ON COLUMN people.age IS 'years'")
@@ -161,7 +161,7 @@ def test_grants_and_comments_survive_versions(worker: Worker, query: Query, role
     )
     before = query(acl), query(column)
     query(f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON TABLES TO {quoted}")
-    replace(worker, "people", entries(("7", "Ann", 1)), version(("age", "integer"), ("name", "text")))
+    replace(writer, "people", entries(("7", "Ann", 1)), version(("age", "integer"), ("name", "text")))
     assert (query(acl), query(column)) == before
     # Rights on the view are enough: none on DyDa's own schema.
     assert query(f"SET ROLE {quoted}; SELECT age FROM people") == [(7,)]
@@ -169,41 +169,41 @@ def test_grants_and_comments_survive_versions(worker: Worker, query: Query, role
         query(f"SET ROLE {quoted}; SELECT * FROM dyda.extent")
 
 
-def test_appended_columns_leave_the_readers_own_views_alone(worker: Worker, query: Query) -> None:
-    create(worker, "people", version(("name", "text")), entries(("Ann", 1)))
+def test_appended_columns_leave_the_readers_own_views_alone(writer: Writer, query: Query) -> None:
+    create(writer, "people", version(("name", "text")), entries(("Ann", 1)))
     query("CREATE VIEW mine AS SELECT name || '!' AS loud FROM people")
-    replace(worker, "people", entries(("Ann", "7", 1)), version(("name", "text"), ("age", "integer")))
+    replace(writer, "people", entries(("Ann", "7", 1)), version(("name", "text"), ("age", "integer")))
     assert query("SELECT * FROM mine") == [("Ann!",)]
     with pytest.raises(DydaError, match=r"public\.mine (stands|depends) on"):
-        replace(worker, "people", entries(("7", 1)), version(("age", "integer")))
+        replace(writer, "people", entries(("7", 1)), version(("age", "integer")))
     with pytest.raises(DydaError, match=r"public\.mine (stands|depends) on"):
-        worker.drop_view("people")
+        writer.drop_view("people")
     assert query("SELECT * FROM mine") == [("Ann!",)]
 
 
 @pytest.mark.parametrize("kind", ["TABLE people (x integer)", "VIEW people AS SELECT 1 AS x", "SEQUENCE people"])
 def test_a_relation_of_the_users_own_is_never_touched(
-    warehouse: Warehouse, worker: Worker, query: Query, kind: str
+    warehouse: Warehouse, writer: Writer, query: Query, kind: str
 ) -> None:
     query(f"CREATE {kind}")
     before = query("SELECT 'people'::regclass::oid")
     with pytest.raises(ConfigurationError, match=r"public\.people is there already"):
-        create(worker, "people", version(("name", "text")))
+        create(writer, "people", version(("name", "text")))
     assert query("SELECT 'people'::regclass::oid") == before
     assert warehouse.views() == []
 
 
-def test_dropping_a_view_spares_what_took_its_name(worker: Worker, query: Query) -> None:
-    create(worker, "people", version(("name", "text")))
+def test_dropping_a_view_spares_what_took_its_name(writer: Writer, query: Query) -> None:
+    create(writer, "people", version(("name", "text")))
     query("DROP VIEW people; CREATE TABLE people (x integer)")
-    worker.drop_view("people")
+    writer.drop_view("people")
     assert query("SELECT count(*) FROM people") == [(0,)]
 
 
-def test_a_view_dropped_by_hand_comes_back_with_the_next_version(worker: Worker, query: Query) -> None:
-    create(worker, "people", version(("name", "text")), entries(("Ann", 1)))
+def test_a_view_dropped_by_hand_comes_back_with_the_next_version(writer: Writer, query: Query) -> None:
+    create(writer, "people", version(("name", "text")), entries(("Ann", 1)))
     query("DROP VIEW people")
-    replace(worker, "people", entries(("Ann", 1)), version(("name", "text")))
+    replace(writer, "people", entries(("Ann", 1)), version(("name", "text")))
     assert query("SELECT * FROM people") == [("Ann",)]
 
 
@@ -220,28 +220,28 @@ ODD = [
 ]
 
 
-def test_odd_identifiers_work_everywhere(warehouse: Warehouse, worker: Worker, url: str, query: Query) -> None:
-    create(worker, "wide", version(*((name, "text") for name in ODD)), entries((*(str(i) for i in range(len(ODD))), 1)))
+def test_odd_identifiers_work_everywhere(warehouse: Warehouse, writer: Writer, url: str, query: Query) -> None:
+    create(writer, "wide", version(*((name, "text") for name in ODD)), entries((*(str(i) for i in range(len(ODD))), 1)))
     assert query("SELECT * FROM wide") == [tuple(str(i) for i in range(len(ODD)))]
     with closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT * FROM wide")
         assert [column.name for column in cursor.description] == ODD
     for name in ODD:
-        create(worker, name, version((name, "text")), entries(("old", 1)))
-        add(worker, name, entries(("old", -1), ("new", 1)), START, START)
-        replace(worker, name, entries(("1", 1)), version((name, "integer")))
+        create(writer, name, version((name, "text")), entries(("old", 1)))
+        add(writer, name, entries(("old", -1), ("new", 1)), START, START)
+        replace(writer, name, entries(("1", 1)), version((name, "integer")))
 
     assert {record.name for record in warehouse.views()} == {*ODD, "wide"}
     for name in ODD:
-        worker.drop_view(name)
+        writer.drop_view(name)
     assert [record.name for record in warehouse.views()] == ["wide"]
 
 
 @pytest.mark.parametrize("name", ["x" * 64, "é" * 32, ""])
-def test_names_that_postgresql_would_cut_off_are_refused(worker: Worker, name: str) -> None:
+def test_names_that_postgresql_would_cut_off_are_refused(writer: Writer, name: str) -> None:
     for attempt in (
-        lambda: create(worker, name, version(("x", "text"))),
-        lambda: create(worker, "view", version((name, "text"))),
+        lambda: create(writer, name, version(("x", "text"))),
+        lambda: create(writer, "view", version((name, "text"))),
     ):
         with pytest.raises(ConfigurationError, match=r"longer than|not possible"):
             attempt()
@@ -250,6 +250,6 @@ def test_names_that_postgresql_would_cut_off_are_refused(worker: Worker, name: s
 def test_readers_may_have_a_schema_of_their_own(url: str, query: Query) -> None:
     with Warehouse.connect(url, 'the "readers" %') as warehouse:
         warehouse.upgrade()
-        with warehouse.lock() as worker:
-            create(worker, "people", version(("name", "text")), entries(("Ann", 1)))
+        with warehouse.lock() as writer:
+            create(writer, "people", version(("name", "text")), entries(("Ann", 1)))
     assert query('SELECT * FROM "the ""readers"" %%".people', ()) == [("Ann",)]

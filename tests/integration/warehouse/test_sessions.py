@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 import dyda
 from dyda.errors import ConfigurationError, DydaError, NotInstallable
 from dyda.model.operator_state import Kept
-from dyda.warehouse import Warehouse, Worker
+from dyda.warehouse import Warehouse, Writer
 from dyda.warehouse.connection import connect
 from dyda.warehouse.extents.copy_in import StagingSink
 from tests.conftest import Server
@@ -44,30 +44,30 @@ def test_whatever_the_database_is_set_to_texts_and_names_stay_as_they_are(url: s
     odd = "o\\d\"d's \\"
     with Warehouse.connect(url, "public") as warehouse:
         warehouse.upgrade()
-        with warehouse.lock() as worker:
-            create(worker, odd, version((odd, "text"), sql="SELECT '\\' AS x"), entries(*((text, 1) for text in TEXTS)))
-            add(worker, odd, entries((TEXTS[0], 1), ("more \\", 1)))
+        with warehouse.lock() as writer:
+            create(writer, odd, version((odd, "text"), sql="SELECT '\\' AS x"), entries(*((text, 1) for text in TEXTS)))
+            add(writer, odd, entries((TEXTS[0], 1), ("more \\", 1)))
             assert warehouse.view(odd).sql == "SELECT '\\' AS x"
             state = Kept(("text",))
-            build(worker, state, entries(*((text, 1) for text in TEXTS)), indexed=("c1",))
+            build(writer, state, entries(*((text, 1) for text in TEXTS)), indexed=("c1",))
             for text in TEXTS:
-                found = worker.state_rows(VIEW, 0, state, ["c1"], ["c1"], pa.table({"c1": [text]})).table
+                found = writer.state_rows(VIEW, 0, state, ["c1"], ["c1"], pa.table({"c1": [text]})).table
                 assert found.column("c1").to_pylist() == [text]
     with closing(connect(url, "test")) as connection, connection.cursor() as cursor:
         cursor.execute(sql.SQL("SELECT {} FROM public.{}").format(sql.Identifier(odd), sql.Identifier(odd)))
         assert sorted(text for (text,) in cursor.fetchall()) == sorted([*TEXTS, TEXTS[0], "more \\"])
 
 
-def test_a_reader_of_the_first_row_gets_a_mark_of_the_encoding_as_text(worker: Worker) -> None:
+def test_a_reader_of_the_first_row_gets_a_mark_of_the_encoding_as_text(writer: Writer) -> None:
     state = Kept(("text",))
-    build(worker, state, entries(("\ufeffann", 1)))
-    found = worker.state_rows(VIEW, 0, state, ["c1"], [], pa.table({})).table
+    build(writer, state, entries(("\ufeffann", 1)))
+    found = writer.state_rows(VIEW, 0, state, ["c1"], [], pa.table({})).table
     assert found.column("c1").to_pylist() == ["\ufeffann"]
 
 
-def test_a_sink_needs_no_dyda_where_it_runs(worker: Worker, query: Query, tmp_path: Any) -> None:
+def test_a_sink_needs_no_dyda_where_it_runs(writer: Writer, query: Query, tmp_path: Any) -> None:
     """It travels by value, with all that it calls."""
-    sink = worker.staging(1).sink()
+    sink = writer.staging(1).sink()
     cloudpickle.register_pickle_by_value(dyda)
     try:
         (tmp_path / "sink").write_bytes(cloudpickle.dumps(sink))
@@ -112,15 +112,15 @@ def test_a_standby_says_that_it_can_only_be_read(new_server: Callable[..., Serve
             assert "target_session_attrs=read-write" in refusal.value.remedy
 
 
-def test_what_this_server_cannot_do_is_one_views_fault(worker: Worker) -> None:
+def test_what_this_server_cannot_do_is_one_views_fault(writer: Writer) -> None:
     """Errors of class 0A: a cross-database name in a regclass, or an xml value without libxml."""
-    create(worker, "names", version(("name", "regclass")))
+    create(writer, "names", version(("name", "regclass")))
     with pytest.raises(NotInstallable, match="cross-database references are not implemented"):
-        add(worker, "names", entries(("a.b.c", 1)))
+        add(writer, "names", entries(("a.b.c", 1)))
 
 
 def test_a_type_that_the_warehouse_cannot_use_is_refused_before_anything_is_built(
-    warehouse: Warehouse, worker: Worker, query: Query
+    warehouse: Warehouse, writer: Writer, query: Query
 ) -> None:
     try:
         query("SELECT ''::xml")
@@ -130,7 +130,7 @@ def test_a_type_that_the_warehouse_cannot_use_is_refused_before_anything_is_buil
                 warehouse.check_types("v", ["text", type_])
             assert refusal.value.remedy.startswith("Cast the column to STRING")
             with pytest.raises(NotInstallable, match="cannot hold xml"):
-                create(worker, "v", version(("x", type_)))
+                create(writer, "v", version(("x", type_)))
     else:
         warehouse.check_types("v", ["text", "xml"])
     with pytest.raises(DydaError, match="has no type"):
@@ -141,7 +141,7 @@ def test_a_type_that_the_warehouse_cannot_use_is_refused_before_anything_is_buil
 def test_sinks_begin_as_every_session_does(url: str, warehouse: Warehouse) -> None:
     """A database that is read-only by default is not read-only for Spark's tasks."""
     make_hostile(url)
-    with warehouse.lock() as worker:
-        sink = worker.staging(1).sink()
+    with warehouse.lock() as writer:
+        sink = writer.staging(1).sink()
         assert isinstance(sink, StagingSink)
         assert sink(entries(("a\\", 1)).to_batches(), "0/0") == 1

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 
 from dyda.errors import UnknownView
-from dyda.warehouse import StagingSink, Warehouse, Worker
+from dyda.warehouse import StagingSink, Warehouse, Writer
 from tests.integration.warehouse.conftest import START, add, create, entries, version
 
 Query = Callable[..., list[tuple[Any, ...]]]
 
 
-def test_the_sink_writes_exactly_what_it_is_given(worker: Worker, query: Query) -> None:
+def test_the_sink_writes_exactly_what_it_is_given(writer: Writer, query: Query) -> None:
     texts = [None, "", "\\.", "\\N", 'q"q', "a\nb", "a\r\nb", "\r", ",", "back\\slash", "NULL", "ü🙂", "x" * 100_000]
-    staging = worker.staging(2)
+    staging = writer.staging(2)
     rows = entries(*((text, None, number) for number, text in enumerate(texts)))
     assert staging.sink()(rows.to_batches(max_chunksize=5)) == len(texts)
     assert query(f"SELECT c1, c2, n FROM dyda.{staging.table} ORDER BY n") == [
@@ -29,26 +29,26 @@ def test_the_sink_writes_exactly_what_it_is_given(worker: Worker, query: Query) 
     assert staging.sink()([pa.RecordBatch.from_pylist([], rows.schema)]) == 0
 
 
-def test_a_single_column_that_is_null_is_a_row(worker: Worker, query: Query) -> None:
-    staging = worker.staging(1)
+def test_a_single_column_that_is_null_is_a_row(writer: Writer, query: Query) -> None:
+    staging = writer.staging(1)
     staging.sink()(entries((None, 1), (None, 1)).to_batches())
     assert query(f"SELECT c1, n FROM dyda.{staging.table}") == [(None, 1), (None, 1)]
 
 
-def test_large_strings_and_slices_are_taken_as_they_come(worker: Worker, query: Query) -> None:
+def test_large_strings_and_slices_are_taken_as_they_come(writer: Writer, query: Query) -> None:
     table = pa.table({"c1": pa.array(["a", None, "b"], pa.large_string()), "n": pa.array([1, 2, 3], pa.int64())})
-    staging = worker.staging(1)
+    staging = writer.staging(1)
     staging.sink()([batch.slice(1) for batch in table.to_batches()])
     assert query(f"SELECT c1, n FROM dyda.{staging.table} ORDER BY n") == [(None, 2), ("b", 3)]
 
 
-def test_the_wrong_number_of_columns_is_an_error(worker: Worker) -> None:
+def test_the_wrong_number_of_columns_is_an_error(writer: Writer) -> None:
     with pytest.raises(ValueError, match="2 columns and a count"):
-        worker.staging(2).sink()(entries(("a", 1)).to_batches())
+        writer.staging(2).sink()(entries(("a", 1)).to_batches())
 
 
-def test_a_task_that_runs_twice_counts_once(worker: Worker, query: Query) -> None:
-    sink = worker.staging(1).sink()
+def test_a_task_that_runs_twice_counts_once(writer: Writer, query: Query) -> None:
+    sink = writer.staging(1).sink()
     batches = entries(*((str(i), 1) for i in range(1000))).to_batches()
     with ThreadPoolExecutor(4) as pool:
         written = list(pool.map(lambda task: sink(batches, task), ["0/0", "0/0", "0/1", "0/0"]))
@@ -56,8 +56,8 @@ def test_a_task_that_runs_twice_counts_once(worker: Worker, query: Query) -> Non
     assert query(f"SELECT count(*) FROM dyda.{sink.table}") == [(2000,)]
 
 
-def test_a_task_that_fails_halfway_leaves_nothing(worker: Worker, query: Query) -> None:
-    sink = worker.staging(1).sink()
+def test_a_task_that_fails_halfway_leaves_nothing(writer: Writer, query: Query) -> None:
+    sink = writer.staging(1).sink()
 
     def broken() -> Any:
         yield from entries(("a", 1)).to_batches()
@@ -69,18 +69,18 @@ def test_a_task_that_fails_halfway_leaves_nothing(worker: Worker, query: Query) 
     assert query(f"SELECT c1 FROM dyda.{sink.table}") == [("b",)]
 
 
-def test_the_sink_travels_and_keeps_its_secret(worker: Worker) -> None:
-    sink = worker.staging(1).sink()
+def test_the_sink_travels_and_keeps_its_secret(writer: Writer) -> None:
+    sink = writer.staging(1).sink()
     assert pickle.loads(pickle.dumps(sink)) == sink
     assert "secret" not in repr(StagingSink("postgresql://u:secret@h/d", "dyda", "staging_1", 1))
 
 
-def test_compare_finds_missing_and_extra_rows(warehouse: Warehouse, worker: Worker) -> None:
-    create(worker, "people", version(("x", "numeric"), ("b", "boolean")), entries(("1.0", "t", 2), ("2", None, 1)))
+def test_compare_finds_missing_and_extra_rows(warehouse: Warehouse, writer: Writer) -> None:
+    create(writer, "people", version(("x", "numeric"), ("b", "boolean")), entries(("1.0", "t", 2), ("2", None, 1)))
     with warehouse.staging(2) as staging, warehouse.frozen() as frozen:
         staging.sink()(entries(("1.0", "t", 1), ("1.00", "t", 1), ("2", None, 1)).to_batches())
         # A daemon goes on meanwhile; what is compared is the extent as it was when it was frozen.
-        add(worker, "people", entries(("9", "f", 5)))
+        add(writer, "people", entries(("9", "f", 5)))
         assert frozen.positions("people") == {"crm": START}
         assert (frozen.version("people"), frozen.rows("people")) == (1, 3)
         found = frozen.compare("people", staging)

@@ -10,7 +10,7 @@ import psycopg2
 import pytest
 
 from dyda.errors import NotInstallable
-from dyda.warehouse import Warehouse, Worker
+from dyda.warehouse import Warehouse, Writer
 from dyda.warehouse.connection import connect
 from tests.integration.warehouse.conftest import NEXT, START, add, create, entries, version
 
@@ -93,37 +93,37 @@ def pinned(settled: str) -> Iterator[Query]:
         yield run
 
 
-def test_values_come_back_as_the_same_text(settled: str, worker: Worker, pinned: Query) -> None:
+def test_values_come_back_as_the_same_text(settled: str, writer: Writer, pinned: Query) -> None:
     for type_, values in VALUES.items():
         texts = [*values, None]
-        create(worker, type_, version(("x", type_)), entries(*((text, i + 1) for i, text in enumerate(texts))))
+        create(writer, type_, version(("x", type_)), entries(*((text, i + 1) for i, text in enumerate(texts))))
         shown = (
             f"""SELECT CASE WHEN x IS NOT NULL THEN format('%s', x) END, count(*) FROM public."{type_}" GROUP BY 1"""
         )
         assert dict(pinned(shown)) == {text: i + 1 for i, text in enumerate(texts)}, type_
         # Deleting by text finds exactly the row; one that only looks alike stays.
-        add(worker, type_, entries(*((text, -1) for text in texts)))
+        add(writer, type_, entries(*((text, -1) for text in texts)))
         assert dict(pinned(shown)) == {text: i for i, text in enumerate(texts) if i}, type_
-        add(worker, type_, entries((texts[0], 7)), NEXT, START)
+        add(writer, type_, entries((texts[0], 7)), NEXT, START)
         assert dict(pinned(shown))[texts[0]] == 7, type_
 
 
-def test_texts_that_mean_one_value_are_one_row(worker: Worker, query: Query) -> None:
+def test_texts_that_mean_one_value_are_one_row(writer: Writer, query: Query) -> None:
     """Computed columns arrive in Spark's spelling; the identity is the warehouse's canonical text."""
-    create(worker, "v", version(("x", "double precision"), ("b", "boolean")), entries(("1.0E10", "true", 1)))
-    add(worker, "v", entries(("1e+10", "t", 1), ("10000000000", "T", -2)))
+    create(writer, "v", version(("x", "double precision"), ("b", "boolean")), entries(("1.0E10", "true", 1)))
+    add(writer, "v", entries(("1e+10", "t", 1), ("10000000000", "T", -2)))
     assert query("SELECT * FROM v") == []
 
 
-def test_a_value_that_the_warehouse_cannot_hold_is_said_so(warehouse: Warehouse, worker: Worker) -> None:
-    create(worker, "v", version(("x", "smallint")))
+def test_a_value_that_the_warehouse_cannot_hold_is_said_so(warehouse: Warehouse, writer: Writer) -> None:
+    create(writer, "v", version(("x", "smallint")))
     with pytest.raises(NotInstallable, match=r"view v: .*out of range"):
-        add(worker, "v", entries(("40000", 1)))
+        add(writer, "v", entries(("40000", 1)))
     assert warehouse.positions() == {"v": {"crm": START}}
 
 
-def test_installed_is_durable_whatever_the_database_says(settled: str, warehouse: Warehouse, worker: Worker) -> None:
-    with worker._connection.cursor() as cursor:
+def test_installed_is_durable_whatever_the_database_says(settled: str, warehouse: Warehouse, writer: Writer) -> None:
+    with writer._connection.cursor() as cursor:
         cursor.execute("SHOW synchronous_commit")
         assert cursor.fetchone() == ("on",)
-    worker._connection.rollback()
+    writer._connection.rollback()

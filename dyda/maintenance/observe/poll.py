@@ -21,13 +21,13 @@ from dyda.errors import (
     SourceUnreachable,
     ValueDoesNotFit,
 )
-from dyda.house import House
-from dyda.maintenance.at_once import at_once
-from dyda.maintenance.live import Known
+from dyda.maintenance.catalog_state import CatalogState
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
+from dyda.open_project import OpenProject
+from dyda.parallel import in_parallel
 from dyda.sources import SourceSnapshot
-from dyda.warehouse import Worker
+from dyda.warehouse import Writer
 from scheduler import Queued
 
 __all__ = ["Poll", "poll"]
@@ -87,12 +87,12 @@ class Poll:
                 snapshot.scanned.clear()
 
         concerned = [name for name in read if read[name] or judged[name] or self.snapshots[name].log_read]
-        at_once(compare, concerned)
+        in_parallel(compare, concerned)
 
     def make_durable(self) -> None:
         """P2: what the snapshots show cannot be lost any more. Once is enough, however many units they are for."""
         passing = [source for source, snapshot in self.snapshots.items() if not snapshot.durable]
-        at_once(lambda source: self.snapshots[source].make_durable(self.marks.get(source)), passing)
+        in_parallel(lambda source: self.snapshots[source].make_durable(self.marks.get(source)), passing)
 
     def settle(
         self,
@@ -124,9 +124,9 @@ class Poll:
 
 @contextmanager
 def poll(
-    house: House,
-    worker: Worker,
-    known: Known,
+    opened: OpenProject,
+    writer: Writer,
+    known: CatalogState,
     locked: Collection[RelationName] = (),
     resting: Mapping[str, str] | None = None,
 ) -> Iterator[Poll]:
@@ -135,21 +135,21 @@ def poll(
     `locked` are relations that must stay as they are until then; `resting` are sources to leave alone for now, with
     the reason: they count as out of reach.
     """
-    lock_limit = house.project.settings.maintenance.lock_limit
+    lock_limit = opened.project.settings.maintenance.lock_limit
     with ExitStack() as stack:
         found = Poll(unreachable={n: why for n, why in (resting or {}).items() if n in known.captured})
         found.marks = {name: record.mark for name, record in known.sources.items()}
         captured = known.captured
-        asked = [name for name in sorted(captured) if name in house.sources and name not in found.unreachable]
+        asked = [name for name in sorted(captured) if name in opened.sources and name not in found.unreachable]
 
-        def opened(name: str) -> SourceSnapshot | SourceUnreachable | SourceBusy | MissingRights:
+        def open_source(name: str) -> SourceSnapshot | SourceUnreachable | SourceBusy | MissingRights:
             locks = [relation for relation in locked if relation.source == name]
             try:
-                return stack.enter_context(house.source(name).open(captured[name], lock=locks, lock_limit=lock_limit))
+                return stack.enter_context(opened.source(name).open(captured[name], lock=locks, lock_limit=lock_limit))
             except (SourceUnreachable, SourceBusy, MissingRights) as error:
                 return error
 
-        for name, outcome in zip(asked, at_once(opened, asked), strict=True):
+        for name, outcome in zip(asked, in_parallel(open_source, asked), strict=True):
             if isinstance(outcome, SourceSnapshot):
                 found.snapshots[name] = outcome
             else:
@@ -161,10 +161,10 @@ def poll(
             found.after[name] = Position.meet(
                 view.positions[name] for view in known.views.values() if name in view.positions
             )
-        read = at_once(lambda name: found.snapshots[name].messages(found.after[name]), found.snapshots)
+        read = in_parallel(lambda name: found.snapshots[name].messages(found.after[name]), found.snapshots)
         for name, messages in zip(found.snapshots, read, strict=True):
             if messages:
-                numbers = worker.receive(name, messages)
+                numbers = writer.receive(name, messages)
                 # What every extent has already, a broken view's too, gets no number.
                 found.queue += [Queued(numbers[m.xid], m) for m in messages if m.xid in numbers]
         found.queue.sort(key=lambda queued: queued.number)

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dyda.errors import UnsupportedSql
-from dyda.house import House
-from dyda.maintenance.live import Known, held_definition
+from dyda.maintenance.catalog_state import CatalogState, held_definition
 from dyda.model.algebra.nodes import ColumnRef, ViewDefinition, conjuncts, expressions, scans
 from dyda.model.ddl.schemas import Schemas
 from dyda.model.message import SchemaChange, Truncation
 from dyda.model.types import PgType
+from dyda.open_project import OpenProject
 from dyda.warehouse import ViewRecord
 from va import MetadataOnly, adapt
 from vm import flatten, plan_sweep
@@ -58,12 +58,12 @@ class Foretold:
         return isinstance(adapt(before.becomes, self.becomes, ()), MetadataOnly)
 
 
-def foresee(house: House, known: Known, schemas: Schemas) -> list[dict[str, Any]]:
+def foresee(opened: OpenProject, known: CatalogState, schemas: Schemas) -> list[dict[str, Any]]:
     """Every view with what the changes would do to it, by name."""
-    return [view.as_dict() for view in foretell(house, known, schemas)]
+    return [view.as_dict() for view in foretell(opened, known, schemas)]
 
 
-def foretell(house: House, known: Known, schemas: Schemas) -> list[Foretold]:
+def foretell(opened: OpenProject, known: CatalogState, schemas: Schemas) -> list[Foretold]:
     """Every view with what the changes would do to it, by name."""
     world = World(schemas.before, schemas.now, known.knowledge)
     changes = schemas.changes
@@ -71,19 +71,23 @@ def foretell(house: House, known: Known, schemas: Schemas) -> list[Foretold]:
     answers = []
     for name in sorted(records):
         definition = (
-            known.views[name].definition if name in known.views else held_definition(house, known, records[name])
+            known.views[name].definition if name in known.views else held_definition(opened, known, records[name])
         )
         if definition is None:
             answers.append(Foretold(name, "none", records[name].sql, reason=_already(records[name])))
         else:
-            answers.append(_judge(house, known, definition, world, changes))
+            answers.append(_judge(opened, known, definition, world, changes))
     return answers
 
 
 def _judge(
-    house: House, known: Known, definition: ViewDefinition, world: World, changes: Sequence[SchemaChange | Truncation]
+    opened: OpenProject,
+    known: CatalogState,
+    definition: ViewDefinition,
+    world: World,
+    changes: Sequence[SchemaChange | Truncation],
 ) -> Foretold:
-    numeric = house.project.settings.spark.numeric
+    numeric = opened.project.settings.spark.numeric
     name = definition.name
     judgement = synchronize(definition, world, known.defaults, numeric)
     if isinstance(judgement, Broken):
@@ -91,7 +95,7 @@ def _judge(
     after = judgement.definition
     if _may_not_compute(definition, after):  # otherwise Spark need not start, which takes seconds
         try:
-            house.engine.analyse(after)
+            opened.engine.analyse(after)
         except UnsupportedSql as error:  # its names hold, its types do not
             return _broken(name, error.what)
     if isinstance(judgement, Rewritten):

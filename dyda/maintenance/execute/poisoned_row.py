@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from dyda.errors import DydaError, EvaluationFailed, ValueDoesNotFit
-from dyda.maintenance.refresh import Refresh
+from dyda.maintenance.execute.deltas import Refresh
 from dyda.model.bag import COUNT
 from dyda.model.relation import Relation, RelationName
 from dyda.sources.log.row_images import LACKS, XID

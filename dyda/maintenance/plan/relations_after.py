@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from dyda.errors import BrokenUnit, RelationRefused, UnknownRelation
-from dyda.house import House
-from dyda.maintenance.live import Known
-from dyda.maintenance.poll import Poll
+from dyda.maintenance.catalog_state import CatalogState
+from dyda.maintenance.observe.poll import Poll
 from dyda.model.message import SchemaChange
 from dyda.model.relation import Relation, RelationName
 from dyda.model.schema_change import DropRelation, ReplaceRelation, apply
+from dyda.open_project import OpenProject
 from scheduler import Queued
 
 __all__ = ["Present"]
@@ -30,9 +30,9 @@ __all__ = ["Present"]
 class Present:
     """Looks relations up once per unit. Right for the unit because fingerprints are compared before and after (R2)."""
 
-    house: House
+    opened: OpenProject
     poll: Poll
-    known: Known
+    known: CatalogState
     messages: Sequence[Queued]
     found: dict[RelationName, Relation | None] = field(default_factory=dict)
     refused: dict[RelationName, str] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Present:
             )
         if dropped:
             return None
-        now = self.house.source(known.name.source).find([after.oid])[after.oid]
+        now = self.opened.source(known.name.source).find([after.oid])[after.oid]
         if now is None and not pending:
             return self._unexplained(after)
         if now is not None and (not pending or _alike(after, now)):
@@ -99,7 +99,7 @@ class Present:
 
     def _unexplained(self, known: Relation) -> Relation | None:
         """No message tells what happened: the table under the name, or else the one that had it."""
-        source = self.house.source(known.name.source)
+        source = self.opened.source(known.name.source)
         place = (known.name.schema, known.name.table)
         try:
             return source.describe([place])[place]
@@ -113,7 +113,7 @@ class Present:
     def _usable(self, name: RelationName, relation: Relation) -> Relation | None:
         """The relation, unless it has become something that cannot be captured exactly (rule C3)."""
         try:
-            self.house.source(name.source).describe([(relation.name.schema, relation.name.table)])
+            self.opened.source(name.source).describe([(relation.name.schema, relation.name.table)])
         except (RelationRefused, UnknownRelation) as error:
             self.refused[name] = error.what
             return None

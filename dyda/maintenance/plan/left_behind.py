@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from dyda.house import House
-from dyda.maintenance.building import Builder
-from dyda.maintenance.evolving import relations_after
-from dyda.maintenance.live import Known, held_definition
-from dyda.maintenance.poll import Poll
-from dyda.maintenance.story import Moved, because, story
+from dyda.maintenance.catalog_state import CatalogState, held_definition
+from dyda.maintenance.execute.recompute import Builder
+from dyda.maintenance.observe.poll import Poll
+from dyda.maintenance.plan.knowledge_after import relations_after
+from dyda.maintenance.plan.version_details import Moved, because, story
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.message import DataUpdate
 from dyda.model.relation import Relation, RelationName
+from dyda.open_project import OpenProject
 from dyda.warehouse import ViewChange, ViewRecord, ViewVersion
 from va import Recompute
 from vs import Broken, Holds, Rewritten, World, synchronize
@@ -32,17 +32,17 @@ LATER = "its rows follow when it can be built"
 
 
 def left_behind(
-    house: House, known: Known, polled: Poll, builder: Builder, taken: Collection[str]
+    opened: OpenProject, known: CatalogState, polled: Poll, builder: Builder, taken: Collection[str]
 ) -> Iterator[ViewChange]:
     """What becomes of the views that are not `taken` along, if what `builder` learned concerns them."""
     now = relations_after(known, known.relations, builder.described, builder.gone)
     if not now:
         return
     world = World({name: record.relation for name, record in known.relations.items()}, now, known.knowledge)
-    for record, definition in _others(house, known, taken):
+    for record, definition in _others(opened, known, taken):
         if not definition.relations & set(now):
             continue
-        judgement = synchronize(definition, world, known.defaults, house.project.settings.spark.numeric)
+        judgement = synchronize(definition, world, known.defaults, opened.project.settings.spark.numeric)
         moved = _moved(polled, record, definition)
         if isinstance(judgement, Broken):
             yield ViewChange(view=record.name, state="broken", reason=because(judgement, moved))
@@ -53,12 +53,14 @@ def left_behind(
             yield _followed(record, judgement, moved, other, away)
 
 
-def _others(house: House, known: Known, taken: Collection[str]) -> Iterator[tuple[ViewRecord, ViewDefinition]]:
+def _others(
+    opened: OpenProject, known: CatalogState, taken: Collection[str]
+) -> Iterator[tuple[ViewRecord, ViewDefinition]]:
     for name, view in known.views.items():
         if name not in taken:
             yield view.record, view.definition
     for name, record in known.frozen.items():
-        definition = held_definition(house, known, record) if record.stored_state == "held" else None
+        definition = held_definition(opened, known, record) if record.stored_state == "held" else None
         if name not in taken and definition is not None:
             yield record, definition
 

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from dyda.errors import DydaError
-from dyda.house import House
-from dyda.maintenance.foresight import Foretold, foretell
-from dyda.maintenance.live import Known, Target
-from dyda.maintenance.poll import Poll
+from dyda.maintenance.catalog_state import BuildRequest, CatalogState
+from dyda.maintenance.observe.poll import Poll
+from dyda.maintenance.plan.impact import Foretold, foretell
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.ddl.schemas import Schemas
 from dyda.model.message import UpdateMessage
 from dyda.model.relation import Relation, RelationName
-from dyda.warehouse import Worker
+from dyda.open_project import OpenProject
+from dyda.warehouse import Writer
 
 __all__ = ["Approval", "Foreseen", "NotDecided", "Undecided", "foresee_messages", "waits_with"]
 
@@ -69,7 +69,9 @@ class Foreseen:
         return tuple(view for view in self.views if view["effect"] in DANGEROUS)
 
 
-def foresee_messages(house: House, known: Known, messages: Sequence[tuple[int, UpdateMessage]]) -> dict[int, Foreseen]:
+def foresee_messages(
+    opened: OpenProject, known: CatalogState, messages: Sequence[tuple[int, UpdateMessage]]
+) -> dict[int, Foreseen]:
     """What each message that changes a schema would do, given that those before it have been processed."""
     schemas = Schemas({name: record.relation for name, record in known.relations.items()})
     before: dict[str, Foretold] = {}
@@ -79,8 +81,8 @@ def foresee_messages(house: House, known: Known, messages: Sequence[tuple[int, U
         if not message.schema_changes:
             continue
         try:
-            schemas.apply(message, lambda name: _standing(house, name))
-            views = {view.name: view for view in foretell(house, known, schemas) if view.name in known.views}
+            schemas.apply(message, lambda name: _standing(opened, name))
+            views = {view.name: view for view in foretell(opened, known, schemas) if view.name in known.views}
         except DydaError as error:
             concerned = set(_readers(known, message.moved_without_rows))
             unclear |= concerned
@@ -99,14 +101,14 @@ def foresee_messages(house: House, known: Known, messages: Sequence[tuple[int, U
 class Approval:
     """Keeps the states of waiting schema changes; looks again only if the queue or the catalog is another."""
 
-    def __init__(self, house: House, worker: Worker) -> None:
-        self.house = house
-        self.worker = worker
-        self._seen: tuple[tuple[int, ...], Known | None] = ((), None)
+    def __init__(self, opened: OpenProject, writer: Writer) -> None:
+        self.opened = opened
+        self.writer = writer
+        self._seen: tuple[tuple[int, ...], CatalogState | None] = ((), None)
         self.undecided: tuple[Undecided, ...] = ()
         """What waits for approval because of what it would do itself."""
 
-    def mark(self, polled: Poll, known: Known) -> bool:
+    def mark(self, polled: Poll, known: CatalogState) -> bool:
         """Stop what must wait and let go what need not; whether any message's state is another now."""
         queue = [(queued.number, queued.message) for queued in polled.moving if queued.message.schema_changes]
         numbers = tuple(number for number, _ in queue)
@@ -116,13 +118,13 @@ class Approval:
             return False
         self._seen = (numbers, known)
         self.undecided = ()
-        wanted = self.house.project.settings.maintenance.schema_changes == "approve"
+        wanted = self.opened.project.settings.maintenance.schema_changes == "approve"
         states = None if wanted else ("approval",)
-        records = {record.id: record for record in self.house.warehouse.messages(numbers=numbers, states=states)}
+        records = {record.id: record for record in self.opened.warehouse.messages(numbers=numbers, states=states)}
         stopped: dict[int, str] = {}
         if wanted:
             approved = {number for number in numbers if number in records and records[number].approved}
-            foreseen = foresee_messages(self.house, known, queue)
+            foreseen = foresee_messages(self.opened, known, queue)
             stopped = _stopped(queue, foreseen, approved, known)
             self.undecided = tuple(
                 Undecided(number, stopped[number], frozenset(view["name"] for view in dangers), _tables(known, message))
@@ -135,14 +137,16 @@ class Approval:
             if record is None or record.state not in ("waiting", "approval"):
                 continue
             if reason is not None and (record.state, record.reason) != ("approval", reason):
-                self.worker.mark_messages([number], "approval", reason)
+                self.writer.mark_messages([number], "approval", reason)
                 changed = True
             elif reason is None and record.state == "approval":
-                self.worker.mark_messages([number], "waiting")
+                self.writer.mark_messages([number], "waiting")
                 changed = True
         return changed
 
-    def put_off(self, known: Known, again: Mapping[str, Target], requested: Mapping[str, Target]) -> dict[str, str]:
+    def put_off(
+        self, known: CatalogState, again: Mapping[str, BuildRequest], requested: Mapping[str, BuildRequest]
+    ) -> dict[str, str]:
         """Which of these maintained views would carry a change along that somebody has yet to decide about, and why:
         they are built when that is done. Who asked for one of them is told at once."""
         found = {}
@@ -159,12 +163,12 @@ class Approval:
                     raise NotDecided(name, undecided)
         return found
 
-    def permit(self, targets: Mapping[str, Target]) -> Callable[[Target, ViewDefinition], None]:
+    def permit(self, targets: Mapping[str, BuildRequest]) -> Callable[[BuildRequest, ViewDefinition], None]:
         """Raises if a view with a text from its file would carry such a change along; for other views, that is: those
         whose files are applied with it are what their owners want."""
         given = frozenset(name for name, target in targets.items() if target.file_text is not None)
 
-        def check(target: Target, definition: ViewDefinition) -> None:
+        def check(target: BuildRequest, definition: ViewDefinition) -> None:
             if target.file_text is None:
                 return
             undecided = self._undecided_about((scan.relation for scan in scans(definition.tree)), apart=given)
@@ -182,7 +186,10 @@ class Approval:
 
 
 def _stopped(
-    queue: Sequence[tuple[int, UpdateMessage]], foreseen: Mapping[int, Foreseen], approved: set[int], known: Known
+    queue: Sequence[tuple[int, UpdateMessage]],
+    foreseen: Mapping[int, Foreseen],
+    approved: set[int],
+    known: CatalogState,
 ) -> dict[int, str]:
     """The messages that must wait, each with its reason."""
     stopped: dict[int, str] = {}
@@ -212,19 +219,19 @@ def waits_with(reason: str | None) -> int | None:
 _VERBS = {"broken": "it breaks", "rewritten": "it rewrites", "unknown": "nobody can tell what it does to"}
 
 
-def _readers(known: Known, relations: Iterable[RelationName]) -> Iterable[str]:
+def _readers(known: CatalogState, relations: Iterable[RelationName]) -> Iterable[str]:
     moved = frozenset(relations)
     return (view.name for view in known.views.values() if moved & view.definition.relations)
 
 
-def _standing(house: House, name: RelationName) -> Relation | None:
+def _standing(opened: OpenProject, name: RelationName) -> Relation | None:
     """The table under the name as it is now; None if the source cannot tell."""
     try:
-        return house.describe(name.source, name.schema, name.table)
+        return opened.describe(name.source, name.schema, name.table)
     except DydaError:
         return None
 
 
-def _tables(known: Known, message: UpdateMessage) -> tuple[Relation, ...]:
+def _tables(known: CatalogState, message: UpdateMessage) -> tuple[Relation, ...]:
     names = sorted(message.moved_without_rows)
     return tuple(known.relations[name].relation for name in names if name in known.relations)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
-__all__ = ["WORKERS", "at_once"]
+__all__ = ["WORKERS", "in_parallel"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -18,7 +18,7 @@ WORKERS = ThreadPoolExecutor(AT_MOST, "dyda source")
 """They stay: a unit goes to the sources many times, and starting a thread takes longer than most questions."""
 
 
-def at_once(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+def in_parallel(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
     """The results in the order of the items. Whatever is raised, all of them have ended by then."""
     waiting = list(items)
     if not waiting:

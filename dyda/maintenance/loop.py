@@ -31,14 +31,12 @@ from dyda.errors import (
     SourceUnreachable,
     ValueDoesNotFit,
 )
-from dyda.house import House
-from dyda.maintenance.approval import Approval
-from dyda.maintenance.barred import Barred
-from dyda.maintenance.building import Builder, Progress
-from dyda.maintenance.culprit import culprit
-from dyda.maintenance.drift import account_for, listen_again
-from dyda.maintenance.evolving import KnowledgeWatch
-from dyda.maintenance.installing import (
+from dyda.maintenance.catalog_state import BuildRequest, CatalogState, MaintainedView, keep_programs, load
+from dyda.maintenance.execute.deltas import Refresh
+from dyda.maintenance.execute.poisoned_row import culprit
+from dyda.maintenance.execute.recompute import Builder, Progress
+from dyda.maintenance.execute.unit import UnitWork
+from dyda.maintenance.install.installation import (
     Phases,
     Positions,
     acknowledge,
@@ -47,17 +45,19 @@ from dyda.maintenance.installing import (
     moved_on,
     positions_after,
 )
-from dyda.maintenance.left_behind import left_behind
-from dyda.maintenance.live import Known, LiveView, Target, keep_programs, load
-from dyda.maintenance.movement import find_movement
-from dyda.maintenance.planning import Planner
-from dyda.maintenance.poll import Poll, poll
-from dyda.maintenance.recovery import Recovery
-from dyda.maintenance.refresh import Refresh
-from dyda.maintenance.resting import ALL_WAIT, Resting, who_waits
-from dyda.maintenance.unit import UnitWork
+from dyda.maintenance.observe.drift import account_for, listen_again
+from dyda.maintenance.observe.missing_rights import Barred
+from dyda.maintenance.observe.poll import Poll, poll
+from dyda.maintenance.observe.recovery import Recovery
+from dyda.maintenance.observe.source_backoff import ALL_WAIT, Resting, who_waits
+from dyda.maintenance.observe.unexplained_changes import find_movement
+from dyda.maintenance.plan.approval import Approval
+from dyda.maintenance.plan.knowledge_after import KnowledgeWatch
+from dyda.maintenance.plan.left_behind import left_behind
+from dyda.maintenance.plan.next_unit import Planner
 from dyda.model.relation import RelationName
-from dyda.warehouse import Installation, ViewChange, ViewRecord, Worker
+from dyda.open_project import OpenProject
+from dyda.warehouse import Installation, ViewChange, ViewRecord, Writer
 from scheduler import Queued, Unit, UnitKind
 
 __all__ = ["Maintainer", "Outcome"]
@@ -73,34 +73,34 @@ class Outcome(enum.Enum):
 
 
 class Maintainer:
-    """Keeps the views of one project; holds the project's lock through its worker."""
+    """Keeps the views of one project; holds the project's lock through its writer."""
 
-    def __init__(self, house: House, worker: Worker, log: Callable[[str], None] = lambda text: None) -> None:
-        self.house = house
-        self.worker = worker
+    def __init__(self, opened: OpenProject, writer: Writer, log: Callable[[str], None] = lambda text: None) -> None:
+        self.opened = opened
+        self.writer = writer
         self.log = log
         self.obstacle: DydaError | None = None
         """What stood in the way of the last cycle that was blocked."""
         self.waiting = ALL_WAIT
-        self.planner = Planner(house, log)
-        self.recovery = Recovery(house)
-        self.approval = Approval(house, worker)
-        self.watch = KnowledgeWatch(house)
-        self._known: Known | None = None
-        self._loaded: Known | None = None
+        self.planner = Planner(opened, log)
+        self.recovery = Recovery(opened)
+        self.approval = Approval(opened, writer)
+        self.watch = KnowledgeWatch(opened)
+        self._known: CatalogState | None = None
+        self._loaded: CatalogState | None = None
         self._acknowledged: set[str] = set()
-        self._resting = Resting(house)
-        self._barred = Barred(house, worker, lambda text: self.log(text))
+        self._resting = Resting(opened)
+        self._barred = Barred(opened, writer, lambda text: self.log(text))
         self._tidy: set[int] | None = None
         """The messages that were in the queue when it was last found tidy; None after an installation."""
 
     @property
-    def known(self) -> Known:
+    def known(self) -> CatalogState:
         """The catalog; only this process writes it, so it is read again only after a write that changes more than
         rows and positions."""
         if self._known is None:
-            self._known = self._loaded = load(self.house, self._loaded)
-            keep_programs(self.house, self.worker, self._known)
+            self._known = self._loaded = load(self.opened, self._loaded)
+            keep_programs(self.opened, self.writer, self._known)
         return self._known
 
     def forget(self) -> None:
@@ -112,31 +112,33 @@ class Maintainer:
         self.forget()
         self.planner.forget()
 
-    def cycle(self, targets: Sequence[Target] = (), progress: Progress = lambda text, done, total: None) -> Outcome:
+    def cycle(
+        self, targets: Sequence[BuildRequest] = (), progress: Progress = lambda text, done, total: None
+    ) -> Outcome:
         """One poll and its units. `targets` are views to build: new ones, changed ones, those to resync."""
         requested = {target.name: target for target in targets}
         healed: set[str] = set(requested)
-        returning: dict[str, Target] = {}
-        if self.recovery.release(self.worker, self.known):
+        returning: dict[str, BuildRequest] = {}
+        if self.recovery.release(self.writer, self.known):
             self.reload()
         try:
             while True:
-                phases = Phases(self.house.engine.jobs)
+                phases = Phases(self.opened.engine.jobs)
                 locked = self.planner.locks()
-                with poll(self.house, self.worker, self.known, locked, self._resting.now()) as polled:
+                with poll(self.opened, self.writer, self.known, locked, self._resting.now()) as polled:
                     self._note_sources(polled)
                     barred = self._barred.waiting(self.known, polled.snapshots, self.forget)
                     phases.done("capture")
                     if self.approval.mark(polled, self.known):
                         self.planner.forget()
                     movement = find_movement(polled, self.known)
-                    listen_again(self.house, self.worker, movement.deaf, self.log)
-                    if account_for(self.worker, self.known, polled, movement, self.log):
+                    listen_again(self.opened, self.writer, movement.deaf, self.log)
+                    if account_for(self.writer, self.known, polled, movement, self.log):
                         self.reload()
                         continue
                     owing = {**self.known.unreadable, **movement.again}
                     again = {
-                        name: Target(name, self._record(name).sql or "", None, reason)
+                        name: BuildRequest(name, self._record(name).sql or "", None, reason)
                         for name, reason in owing.items()
                         if name not in barred and not self._record(name).sources & set(polled.unreachable)
                     }
@@ -156,7 +158,7 @@ class Maintainer:
                                 return self._build(polled, builds, requested, waiting, progress, phases)
                             except BrokenUnit as error:
                                 self.planner.build_broken(self._read_for(builds, error))
-                                self.worker.record_abort((), error.what, phases.total)
+                                self.writer.record_abort((), error.what, phases.total)
                                 raise
                         return self._work(polled, waiting, progress, phases)
                 self.recovery.heal(self._to_attach(polled, again))
@@ -208,18 +210,18 @@ class Maintainer:
         read = {name for record in records for name in record.relations if str(name) in captured}
         return read | {captured[text] for text in error.relations if text in captured}
 
-    def _put_aside(self, view: str, state: str, error: DydaError, requested: Mapping[str, Target]) -> Outcome:
+    def _put_aside(self, view: str, state: str, error: DydaError, requested: Mapping[str, BuildRequest]) -> Outcome:
         """One view cannot be installed: it stays as it is and says why, and the others go on without it."""
         if view in requested:
             raise error
         self.log(f"view {view} is {state}: {error.what}")
-        self.worker.set_state(view, state, error.what)
+        self.writer.set_state(view, state, error.what)
         self.reload()
         return Outcome.BROKEN
 
     def _abandon(self) -> None:
         """A unit that is not installed leaves no trace."""
-        self.worker.discard_stagings()
+        self.writer.discard_stagings()
         self.forget()
 
     def blocked(self, error: DydaError, sources: Collection[str] = ()) -> Outcome:
@@ -232,9 +234,9 @@ class Maintainer:
 
     def _note_sources(self, polled: Poll) -> None:
         for name in polled.snapshots:
-            self.worker.note_source(name, reachable=True)
+            self.writer.note_source(name, reachable=True)
         for name, why in polled.unreachable.items():
-            self.worker.note_source(name, reachable=False, error=why)
+            self.writer.note_source(name, reachable=False, error=why)
         self._resting.reached(polled.snapshots)
         for error in polled.errors:
             self._resting.add(error)
@@ -242,10 +244,10 @@ class Maintainer:
     def _wait(self, waiting: Mapping[str, str]) -> None:
         for name, reason in waiting.items():
             if self.known.views[name].record.stored_state != "resync":
-                self.worker.set_state(name, "resync", reason)
+                self.writer.set_state(name, "resync", reason)
                 self.forget()
 
-    def _current(self, polled: Poll, excluded: Iterable[str]) -> list[LiveView]:
+    def _current(self, polled: Poll, excluded: Iterable[str]) -> list[MaintainedView]:
         """The views that can be maintained now: not excluded, and every source of theirs in reach."""
         away, left_out = set(polled.unreachable), set(excluded)
         return [
@@ -257,7 +259,7 @@ class Maintainer:
     def _build(
         self,
         polled: Poll,
-        targets: Mapping[str, Target],
+        targets: Mapping[str, BuildRequest],
         requested: Collection[str],
         waiting: Mapping[str, str],
         progress: Progress,
@@ -265,9 +267,9 @@ class Maintainer:
     ) -> Outcome:
         """Build the targets at the snapshots; in `strong` mode the others come along, so that all stand alike. One that
         nobody asked for and that needs a source out of reach waits alone."""
-        refresh = Refresh(self.house, polled, self.worker)
+        refresh = Refresh(self.opened, polled, self.writer)
         permit = self.approval.permit(targets)
-        builder = Builder(self.house, self.worker, polled, self.known, refresh, progress, permit=permit)
+        builder = Builder(self.opened, self.writer, polled, self.known, refresh, progress, permit=permit)
         changes: list[ViewChange] = []
         away: dict[str, str] = {}
         for name, target in targets.items():
@@ -286,7 +288,7 @@ class Maintainer:
         current = self._current(polled, [*targets, *waiting])
         unit = self.planner.everything(polled, current)
         if unit is not None:
-            work = UnitWork(self.house, builder, polled, self.known, refresh, unit)
+            work = UnitWork(self.opened, builder, polled, self.known, refresh, unit)
             try:
                 with polled.blamed():
                     changes += work.changes(current, phases.done)
@@ -303,11 +305,11 @@ class Maintainer:
     def _work(self, polled: Poll, waiting: Mapping[str, str], progress: Progress, phases: Phases) -> Outcome:
         noticed = self.watch.notice(polled, self.known)
         if noticed is not None:
-            self.worker.install(noticed)
+            self.writer.install(noticed)
             self._tidy = None
             self.reload()
             return Outcome.WORKED
-        refresh = Refresh(self.house, polled, self.worker, self.planner.early_check(polled))
+        refresh = Refresh(self.opened, polled, self.writer, self.planner.early_check(polled))
         outcome = Outcome.IDLE
         while True:
             phases.done("plan")
@@ -327,13 +329,13 @@ class Maintainer:
                     return outcome
             except BrokenUnit as error:
                 relations = self.planner.broken(unit, error, self.known)
-                self.worker.record_abort(unit.numbers, error.what, phases.total, relations)
+                self.writer.record_abort(unit.numbers, error.what, phases.total, relations)
                 raise
-            phases = Phases(self.house.engine.jobs, polled.queries)
+            phases = Phases(self.opened.engine.jobs, polled.queries)
         if outcome is Outcome.IDLE:
             self._tidy_queue(polled)
-            acknowledge(self.house, polled, positions_after(self.known, ()), self._acknowledged)
-            self.worker.write_phases()
+            acknowledge(self.opened, polled, positions_after(self.known, ()), self._acknowledged)
+            self.writer.write_phases()
             read = {source for view in self.known.views.values() for source in view.record.sources}
             if away := sorted(read.intersection(polled.unreachable)):
                 return self.blocked(DydaError(polled.unreachable[away[0]], "It is tried again."), away)
@@ -352,25 +354,25 @@ class Maintainer:
         held = {name: dict(r.positions) for name, r in self.known.frozen.items() if r.stored_state == "held"}
         stored = [
             Queued(record.id, record.message)
-            for record in self.house.warehouse.messages()
+            for record in self.opened.warehouse.messages()
             if record.source in polled.snapshots and record.id not in waiting
         ]
         left = [queued.number for queued in covered(stored, held)]
         if left:
-            self.worker.install(Installation(done=tuple(left)))
+            self.writer.install(Installation(done=tuple(left)))
 
     def _process(
         self,
         polled: Poll,
         unit: Unit,
-        current: Sequence[LiveView],
+        current: Sequence[MaintainedView],
         refresh: Refresh,
         progress: Progress,
         phases: Phases,
     ) -> bool:
         """One unit, from the sources to the warehouse; whether this poll may be used for another."""
-        builder = Builder(self.house, self.worker, polled, self.known, refresh, progress)
-        work = UnitWork(self.house, builder, polled, self.known, refresh, unit)
+        builder = Builder(self.opened, self.writer, polled, self.known, refresh, progress)
+        work = UnitWork(self.opened, builder, polled, self.known, refresh, unit)
         try:
             with polled.blamed():
                 changes = work.changes(current, phases.done)
@@ -388,7 +390,7 @@ class Maintainer:
         self,
         polled: Poll,
         units: Sequence[Unit],
-        current: Sequence[LiveView],
+        current: Sequence[MaintainedView],
         refresh: Refresh,
         progress: Progress,
         phases: Phases,
@@ -397,13 +399,13 @@ class Maintainer:
 
         What was read is checked once, before the first of them: what happens to a schema later is a later message.
         """
-        builder = Builder(self.house, self.worker, polled, self.known, refresh, progress)
-        work = UnitWork(self.house, builder, polled, self.known, refresh, units[0])
+        builder = Builder(self.opened, self.writer, polled, self.known, refresh, progress)
+        work = UnitWork(self.opened, builder, polled, self.known, refresh, units[0])
         try:
             with polled.blamed():
                 computed = work.run(current, units, phases.done)
         except (ValueDoesNotFit, EvaluationFailed):
-            self.worker.discard_stagings()
+            self.writer.discard_stagings()
             self.planner.narrow_run(units)
             return
         faults.point("unit.evaluated")
@@ -415,19 +417,19 @@ class Maintainer:
             positions: Positions = positions_after(known, changes)
             first = unit is units[0]
             prepared = installation(
-                self.house, known, polled, unit, changes, builder, positions, phases, set(), with_sources=first
+                self.opened, known, polled, unit, changes, builder, positions, phases, set(), with_sources=first
             )
             plain = plain and prepared.moves_rows_alone
-            self.worker.install(prepared)
+            self.writer.install(prepared)
             phases.done("install")
-            self.worker.note_phases(self.worker.last_unit, phases.after_installing())
+            self.writer.note_phases(self.writer.last_unit, phases.after_installing())
             known = moved_on(known, changes, polled)
             self.planner.installed(unit)
-            phases = Phases(self.house.engine.jobs, polled.queries)
+            phases = Phases(self.opened.engine.jobs, polled.queries)
         self._known = known if plain else None
         self._tidy = None
         self._resting.back(polled.snapshots)
-        acknowledge(self.house, polled, positions, self._acknowledged)
+        acknowledge(self.opened, polled, positions, self._acknowledged)
 
     def _install(
         self,
@@ -435,7 +437,7 @@ class Maintainer:
         unit: Unit | None,
         changes: Sequence[ViewChange],
         builder: Builder,
-        current: Sequence[LiveView],
+        current: Sequence[MaintainedView],
         phases: Phases,
         built: set[str],
     ) -> None:
@@ -444,26 +446,26 @@ class Maintainer:
         faults.point("unit.checked")
         phases.done("check")
         taken = built | {view.name for view in current if unit is not None}
-        changes = [*changes, *left_behind(self.house, self.known, polled, builder, taken)]
+        changes = [*changes, *left_behind(self.opened, self.known, polled, builder, taken)]
         positions: Positions = positions_after(self.known, changes)
-        prepared = installation(self.house, self.known, polled, unit, changes, builder, positions, phases, built)
-        self.worker.install(prepared)
+        prepared = installation(self.opened, self.known, polled, unit, changes, builder, positions, phases, built)
+        self.writer.install(prepared)
         phases.done("install")
         for name, relation in builder.described.items():
             if name not in self.known.relations and polled.snapshots[name.source].stands(relation):
-                self.house.source(name.source).attach([relation])  # the same table, watched under its new name
+                self.opened.source(name.source).attach([relation])  # the same table, watched under its new name
         self._known = moved_on(self.known, changes, polled) if prepared.moves_rows_alone else None
         self._tidy = None
         self._resting.back(polled.snapshots)
-        acknowledge(self.house, polled, positions, self._acknowledged)
+        acknowledge(self.opened, polled, positions, self._acknowledged)
         phases.done("acknowledge")
-        self.worker.note_phases(self.worker.last_unit, phases.after_installing())
+        self.writer.note_phases(self.writer.last_unit, phases.after_installing())
 
     def _poisoned(
         self,
         polled: Poll,
         unit: Unit,
-        views: Sequence[LiveView],
+        views: Sequence[MaintainedView],
         refresh: Refresh,
         progress: Progress,
         error: DydaError,
@@ -472,16 +474,16 @@ class Maintainer:
 
         The views that need the message are held where they are, and say why; everything else goes on.
         """
-        self.worker.discard_stagings()
+        self.writer.discard_stagings()
         if len(unit.messages) > 1 and unit.kind is UnitKind.DATA:
             self.planner.narrow(unit)
             return
         numbers = [queued.number for queued in unit.messages]
         for view in views:
 
-            def compute(over: Refresh, view: LiveView = view) -> None:
-                builder = Builder(self.house, self.worker, polled, self.known, over, progress)
-                UnitWork(self.house, builder, polled, self.known, over, unit).changes([view], lambda phase: None)
+            def compute(over: Refresh, view: MaintainedView = view) -> None:
+                builder = Builder(self.opened, self.writer, polled, self.known, over, progress)
+                UnitWork(self.opened, builder, polled, self.known, over, unit).changes([view], lambda phase: None)
 
             try:
                 with polled.blamed():
@@ -493,8 +495,8 @@ class Maintainer:
                 which = f"messages {told} are" if len(numbers) > 1 else f"message {told} is"
                 reason = f"{which} quarantined: {what}"
                 self.log(f"view {view.name} is held: {reason}")
-                self.worker.mark_messages(numbers, "quarantined", what)
-                self.worker.set_state(view.name, "held", reason)
-        self.worker.discard_stagings()
+                self.writer.mark_messages(numbers, "quarantined", what)
+                self.writer.set_state(view.name, "held", reason)
+        self.writer.discard_stagings()
         self.planner.forget()
         self.forget()

@@ -16,21 +16,21 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from dyda.errors import BrokenUnit, DydaError, SourceUnreachable, UnsupportedSql
-from dyda.house import House
-from dyda.maintenance.adapting import Adapter
-from dyda.maintenance.building import Builder
-from dyda.maintenance.live import Known, LiveView, Target
-from dyda.maintenance.poll import Poll
-from dyda.maintenance.present import Present
-from dyda.maintenance.programs import fingerprint_of, recorded, state_tables
-from dyda.maintenance.refresh import Refresh
-from dyda.maintenance.stepping import ViewDelta
-from dyda.maintenance.story import Moved, because, story
+from dyda.maintenance.catalog_state import BuildRequest, CatalogState, MaintainedView
+from dyda.maintenance.execute.deltas import Refresh
+from dyda.maintenance.execute.from_extent import Adapter
+from dyda.maintenance.execute.levels import ViewDelta
+from dyda.maintenance.execute.recompute import Builder
+from dyda.maintenance.observe.poll import Poll
+from dyda.maintenance.plan.programs import fingerprint_of, recorded, state_tables
+from dyda.maintenance.plan.relations_after import Present
+from dyda.maintenance.plan.version_details import Moved, because, story
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.model.schema_change import DropRelation, ReplaceRelation, apply
+from dyda.open_project import OpenProject
 from dyda.warehouse import ViewChange, ViewVersion
 from scheduler import Unit
 from va import Adaptation, FromExtent, MetadataOnly, Reaggregate, Recompute
@@ -43,10 +43,10 @@ __all__ = ["UnitWork"]
 class UnitWork:
     """The work of one unit. What it learns about the relations, its builder remembers."""
 
-    house: House
+    opened: OpenProject
     builder: Builder
     poll: Poll
-    known: Known
+    known: CatalogState
     refresh: Refresh
     unit: Unit
     behind: set[str] = field(default_factory=set, init=False)
@@ -59,12 +59,12 @@ class UnitWork:
     def adapter(self) -> Adapter:
         return Adapter(self.builder)
 
-    def changes(self, views: Sequence[LiveView], phase: Callable[[str], None]) -> list[ViewChange]:
+    def changes(self, views: Sequence[MaintainedView], phase: Callable[[str], None]) -> list[ViewChange]:
         """How every view of `views` changes: its rows, its definition, its positions."""
-        present = Present(self.house, self.poll, self.known, self.unit.messages)
+        present = Present(self.opened, self.poll, self.known, self.unit.messages)
         frozen: list[ViewChange] = []
         built: list[ViewChange] = []
-        maintained: list[LiveView] = []
+        maintained: list[MaintainedView] = []
         versions: dict[str, ViewVersion] = {}
         world = self._world(present)
         self.builder.looked_at |= set(present.found)
@@ -104,9 +104,9 @@ class UnitWork:
                 frozen.append(ViewChange(view=view.name, state="broken", reason=because(Broken(error.what), moved)))
         return [*frozen, *built, *self._maintain(maintained, versions, phase)]
 
-    def _judged(self, view: LiveView, world: World) -> Judgement:
+    def _judged(self, view: MaintainedView, world: World) -> Judgement:
         """What becomes of the view: by all changes of the unit together, or else, where they were merged, in turn."""
-        numeric = self.house.project.settings.spark.numeric
+        numeric = self.opened.project.settings.spark.numeric
         judgement = synchronize(view.definition, world, self.known.defaults, numeric)
         if isinstance(judgement, Broken):
             stages = self._stages(world)
@@ -139,23 +139,23 @@ class UnitWork:
             last[name] = relation  # with its keys, which no step tells
         return list(stages)
 
-    def _following(self, view: LiveView, definition: ViewDefinition) -> LiveView | Recompute:
+    def _following(self, view: MaintainedView, definition: ViewDefinition) -> MaintainedView | Recompute:
         """The view under another text, with its rows and states as they are, if these are what the text asks for."""
         try:
-            program = recorded(self.house.project.settings.spark.numeric, definition, view.record)
+            program = recorded(self.opened.project.settings.spark.numeric, definition, view.record)
         except DydaError as error:
             return Recompute(definition, error.what)
         return replace(view, definition=definition, program=program)
 
     def _version(
-        self, after: LiveView, judgement: Holds | Rewritten, moved: Sequence[Moved], adaptation: Adaptation
+        self, after: MaintainedView, judgement: Holds | Rewritten, moved: Sequence[Moved], adaptation: Adaptation
     ) -> ViewVersion:
         definition, columns, states = after.definition, after.record.columns, state_tables(after.program)
         return ViewVersion(
             sql=definition.sql,
             columns=columns,
             states=states,
-            program=fingerprint_of(self.house, definition, definition.sql, states, columns),
+            program=fingerprint_of(self.opened, definition, definition.sql, states, columns),
             relations=tuple(sorted(definition.relations)),
             cause="; ".join(judgement.followed) or adaptation.reason,
             details={"evolved": True, **story(judgement, moved, adaptation)},
@@ -197,7 +197,7 @@ class UnitWork:
             if relation.name != name:
                 self.builder.forgotten.add(name)
 
-    def _moved(self, view: LiveView) -> list[Moved]:
+    def _moved(self, view: MaintainedView) -> list[Moved]:
         """What the unit's messages changed under the view other than by row images."""
         return [
             Moved(change, queued.message.committed_at, queued.number)
@@ -207,7 +207,7 @@ class UnitWork:
             if not isinstance(change, DataUpdate) and change.relation in view.definition.relations
         ]
 
-    def _require_readable(self, view: LiveView, definition: ViewDefinition, world: World) -> None:
+    def _require_readable(self, view: MaintainedView, definition: ViewDefinition, world: World) -> None:
         """A rewriting may bring in relations that the view did not read. Each must be captured and polled, and must be
         readable at the unit's position: a schema change that the unit leaves out cannot be taken back (P5)."""
         read = [scan.relation for scan in scans(view.definition.tree)]
@@ -228,7 +228,7 @@ class UnitWork:
 
     def _adapted(
         self,
-        view: LiveView,
+        view: MaintainedView,
         judgement: Holds | Rewritten,
         moved: Sequence[Moved],
         adaptation: FromExtent | Reaggregate | Recompute,
@@ -237,14 +237,14 @@ class UnitWork:
         """The view's rows follow its definition, from the extent or from the sources."""
         definition = adaptation.definition
         cause = judgement.reason if isinstance(judgement, Rewritten) else adaptation.reason
-        target = Target(view.name, definition.sql, None, cause)
+        target = BuildRequest(view.name, definition.sql, None, cause)
         told = partial(story, judgement, moved)
         if isinstance(adaptation, FromExtent | Reaggregate):
             return self.adapter.carry_out(view, adaptation, target, to, told)
         return self.builder.recompute(self.builder.plan(target, definition), to, told, adaptation.reason)
 
     def run(
-        self, views: Sequence[LiveView], units: Sequence[Unit], phase: Callable[[str], None]
+        self, views: Sequence[MaintainedView], units: Sequence[Unit], phase: Callable[[str], None]
     ) -> list[tuple[Unit, list[ViewChange]]]:
         """The changes of one unit after the other, all computed at once (rule W6); none of them changes a schema."""
         ours = [_transactions(unit) for unit in units]
@@ -256,7 +256,7 @@ class UnitWork:
         return found
 
     def _maintain(
-        self, views: Sequence[LiveView], versions: dict[str, ViewVersion], phase: Callable[[str], None]
+        self, views: Sequence[MaintainedView], versions: dict[str, ViewVersion], phase: Callable[[str], None]
     ) -> list[ViewChange]:
         """ΔV of every view, and the positions that the unit's messages take it to."""
         ours = _transactions(self.unit)
@@ -264,7 +264,7 @@ class UnitWork:
         return self._moved_by(views, ours, deltas, versions)
 
     def _deltas(
-        self, views: Sequence[LiveView], run: Sequence[Mapping[str, set[int]]], phase: Callable[[str], None]
+        self, views: Sequence[MaintainedView], run: Sequence[Mapping[str, set[int]]], phase: Callable[[str], None]
     ) -> list[dict[str, ViewDelta]]:
         # The images that another view waits with may be of rows that its relation, as it is known now, does not have.
         lacking = [
@@ -278,7 +278,7 @@ class UnitWork:
 
     def _moved_by(
         self,
-        views: Sequence[LiveView],
+        views: Sequence[MaintainedView],
         ours: Mapping[str, set[int]],
         deltas: Mapping[str, ViewDelta],
         versions: Mapping[str, ViewVersion],
@@ -303,7 +303,7 @@ class UnitWork:
                 )
         return changes
 
-    def _destination(self, view: LiveView, definition: ViewDefinition) -> dict[str, Position]:
+    def _destination(self, view: MaintainedView, definition: ViewDefinition) -> dict[str, Position]:
         """The state that the view is taken to with this definition."""
         new = {
             scan.relation.name.source
@@ -312,7 +312,7 @@ class UnitWork:
         }
         return {source: self._position(view, source, anew=source in new) for source in sorted(definition.sources)}
 
-    def _position(self, view: LiveView, source: str, *, anew: bool = False) -> Position:
+    def _position(self, view: MaintainedView, source: str, *, anew: bool = False) -> Position:
         """Where the unit takes the view; what it leaves out is listed as in progress (P3).
 
         A source that the unit brings nothing from stays where it is, so that views which agree go on saying so. One
@@ -348,7 +348,7 @@ def _transactions(unit: Unit) -> dict[str, set[int]]:
     return found
 
 
-def _after(view: LiveView, changes: Sequence[ViewChange]) -> LiveView:
+def _after(view: MaintainedView, changes: Sequence[ViewChange]) -> MaintainedView:
     """The view where its change takes it."""
     for change in changes:
         if change.view == view.name:

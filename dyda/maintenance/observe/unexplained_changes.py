@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dyda.maintenance.live import Known, LiveView
-from dyda.maintenance.poll import Poll
+from dyda.maintenance.catalog_state import CatalogState, MaintainedView
+from dyda.maintenance.observe.poll import Poll
 from dyda.model.relation import RelationName
 from dyda.sources import SourceSnapshot
 from dyda.sources.catalog import UNCAPTURED
@@ -47,7 +47,7 @@ class Movement:
     """Sources whose event triggers are gone: schema changes are found on polls only, as if there had been none."""
 
 
-def find_movement(poll: Poll, known: Known) -> Movement:
+def find_movement(poll: Poll, known: CatalogState) -> Movement:
     """Compare what the snapshots show with what the catalog expects.
 
     The mark of a gap survives a rollback, so it shows before the transaction that left it commits. A build is right
@@ -94,7 +94,7 @@ def find_movement(poll: Poll, known: Known) -> Movement:
     return Movement(again, waiting, tuple(drifts), held, tuple(deaf))
 
 
-def _drift(source: str, snapshot: SourceSnapshot, record: SourceRecord, readers: list[LiveView]) -> Drift | None:
+def _drift(source: str, snapshot: SourceSnapshot, record: SourceRecord, readers: list[MaintainedView]) -> Drift | None:
     if not snapshot.attached:
         if record.gap is None:
             return None
@@ -118,12 +118,12 @@ def _drift(source: str, snapshot: SourceSnapshot, record: SourceRecord, readers:
     return None
 
 
-def _recorded(known: Known, relation: RelationName) -> str | None:
+def _recorded(known: CatalogState, relation: RelationName) -> str | None:
     record = known.relations.get(relation)
     return record.fingerprint if record is not None else None
 
 
-def _what_happened(poll: Poll, known: Known, relation: RelationName) -> str:
+def _what_happened(poll: Poll, known: CatalogState, relation: RelationName) -> str:
     found = poll.snapshots[relation.source].fingerprints.get(relation)
     if found is not None and found.startswith(UNCAPTURED):
         return f"{relation} was not captured for a while: its triggers were dropped, disabled or changed"
@@ -135,7 +135,7 @@ def _what_happened(poll: Poll, known: Known, relation: RelationName) -> str:
     return f"{relation} is not as it was, and no logged change explains it"
 
 
-def _unexplained(poll: Poll, known: Known, relation: RelationName, view: LiveView | None = None) -> bool:
+def _unexplained(poll: Poll, known: CatalogState, relation: RelationName, view: MaintainedView | None = None) -> bool:
     """Whether the relation is not as it was, and no logged schema change that the view has yet to see left it just as
     it is found (C5). Without a view: no logged change at all; the poll knows nothing of what held ones wait for."""
     snapshot = poll.snapshots[relation.source]

@@ -17,11 +17,11 @@ from dyda.settings import EMBEDDED
 from dyda.sources import PostgresSource, SourceSettings
 from dyda.warehouse import Warehouse
 
-__all__ = ["House", "open_sources", "server_url"]
+__all__ = ["OpenProject", "open_sources", "server_url"]
 
 
 @dataclass
-class House:
+class OpenProject:
     """What the commands and the daemon work with. Sources connect and Spark starts when first needed."""
 
     project: Project
@@ -31,7 +31,7 @@ class House:
 
     @classmethod
     @contextmanager
-    def open(cls, folder: Path, engine: Engine | None = None) -> Iterator[House]:
+    def open(cls, folder: Path, engine: Engine | None = None) -> Iterator[OpenProject]:
         """Open the project in `folder`; a caller that has a Spark engine running may lend it."""
         project = Project.load(folder)
         settings = project.settings

@@ -23,13 +23,13 @@ from dyda.errors import (
     StoodOn,
     UnsupportedSql,
 )
-from dyda.house import House
-from dyda.maintenance.live import Known, Target
-from dyda.maintenance.poll import Poll
+from dyda.maintenance.catalog_state import BuildRequest, CatalogState
+from dyda.maintenance.observe.poll import Poll
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.relation import Relation, RelationName
+from dyda.open_project import OpenProject
 from dyda.sources.catalog import look
-from dyda.warehouse import ViewChange, ViewRecord, Worker
+from dyda.warehouse import ViewChange, ViewRecord, Writer
 from vs import Broken, Rewritten, read_what_is_left
 
 __all__ = ["REJECTED", "UNCOMPUTABLE", "Recovery", "over_its_rows"]
@@ -53,13 +53,13 @@ def over_its_rows(why: str, error: DydaError) -> str:
 class Recovery:
     """Remembers under which fingerprints each broken view was judged last; made anew with the process."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
+    def __init__(self, opened: OpenProject) -> None:
+        self.opened = opened
         self._judged: dict[str, Look] = {}
         self._heard: dict[str, int] = {}
         """By view, the newest message about what it reads."""
 
-    def returning(self, polled: Poll, known: Known, barred: Collection[str]) -> dict[str, Target]:
+    def returning(self, polled: Poll, known: CatalogState, barred: Collection[str]) -> dict[str, BuildRequest]:
         """The broken views to build now, those apart that are `barred` from what they read."""
         found = {}
         for name, record in known.frozen.items():
@@ -72,16 +72,16 @@ class Recovery:
             if seen is None or self._judged.get(name) == seen:
                 continue
             self._judged[name] = seen
-            described = cache(self.house.describe)
-            numeric = self.house.project.settings.spark.numeric
+            described = cache(self.opened.describe)
+            numeric = self.opened.project.settings.spark.numeric
             judgement = read_what_is_left(name, record.sql, described, known.defaults, numeric)
             if not isinstance(judgement, Broken) and self._computable(judgement.definition):
                 left = f"; {judgement.reason}" if isinstance(judgement, Rewritten) else ""
                 because = why if uncomputable else f"what it reads is back{left}"
-                found[name] = Target(name, judgement.definition.sql, None, because)
+                found[name] = BuildRequest(name, judgement.definition.sql, None, because)
         return found
 
-    def tried(self, polled: Poll, known: Known, changes: Iterable[ViewChange]) -> None:
+    def tried(self, polled: Poll, known: CatalogState, changes: Iterable[ViewChange]) -> None:
         """What was built under this poll and could not be computed: only other rows, or another schema, change that."""
         for change in changes:
             record = known.frozen.get(change.view)
@@ -102,21 +102,21 @@ class Recovery:
     def _computable(self, definition: ViewDefinition) -> bool:
         """Whether the types fit as well: a column may have come back as another kind of value."""
         try:
-            self.house.engine.analyse(definition)
+            self.opened.engine.analyse(definition)
         except UnsupportedSql:
             return False
         return True
 
-    def release(self, worker: Worker, known: Known) -> bool:
+    def release(self, writer: Writer, known: CatalogState) -> bool:
         """Let views go on that only waited until nothing of a user's stands on them; whether there are any."""
         waiting = [
             name
             for name, record in known.frozen.items()
             if record.stored_state == "held" and f" {StoodOn.MARK} " in (record.reason or "")
         ]
-        free = [name for name in waiting if not worker.dependents(name)]
+        free = [name for name in waiting if not writer.dependents(name)]
         for name in free:
-            worker.set_state(name, "resync" if known.frozen[name].behind else "live")
+            writer.set_state(name, "resync" if known.frozen[name].behind else "live")
         return bool(free)
 
     def forget(self, names: Iterable[str]) -> None:
@@ -129,19 +129,19 @@ class Recovery:
         wanted: dict[str, list[Relation]] = {}
         for name in relations:
             try:
-                relation = self.house.describe(name.source, name.schema, name.table)
+                relation = self.opened.describe(name.source, name.schema, name.table)
             except SourceUnreachable:
                 raise
             except RelationRefused:
                 with contextlib.suppress(SourceBusy, MissingRights):  # tried again at the next poll
-                    self.house.source(name.source).stand_back(name.schema, name.table)
+                    self.opened.source(name.source).stand_back(name.schema, name.table)
                 continue  # building the view will say why
             except DydaError:
                 continue  # gone: building the view will say so
             wanted.setdefault(name.source, []).append(relation)
         for source, found in wanted.items():
             try:
-                self.house.source(source).attach(found)
+                self.opened.source(source).attach(found)
             except MissingRights as error:
                 raise MissingRights(error.what, error.remedy, source, error.relations) from None
 

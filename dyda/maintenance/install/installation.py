@@ -7,15 +7,15 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from dyda.house import House
-from dyda.maintenance.at_once import at_once
-from dyda.maintenance.building import Builder
-from dyda.maintenance.evolving import evolved_knowledge
-from dyda.maintenance.live import Known
-from dyda.maintenance.poll import Poll
+from dyda.maintenance.catalog_state import CatalogState
+from dyda.maintenance.execute.recompute import Builder
+from dyda.maintenance.observe.poll import Poll
+from dyda.maintenance.plan.knowledge_after import evolved_knowledge
 from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
+from dyda.open_project import OpenProject
+from dyda.parallel import in_parallel
 from dyda.warehouse import Installation, RelationState, SourceState, UnitRecord, ViewChange
 from scheduler import Queued, Unit
 
@@ -61,7 +61,7 @@ class Phases:
         return sum(self.spent.values()) + time.perf_counter() - self._since
 
 
-def positions_after(known: Known, changes: Iterable[ViewChange]) -> Positions:
+def positions_after(known: CatalogState, changes: Iterable[ViewChange]) -> Positions:
     """Where each view stands once `changes` are installed, those included that are held and go on from there later."""
     positions = {view.name: dict(view.positions) for view in known.views.values()}
     positions |= {
@@ -78,7 +78,7 @@ def positions_after(known: Known, changes: Iterable[ViewChange]) -> Positions:
     return positions
 
 
-def moved_on(known: Known, changes: Iterable[ViewChange], polled: Poll) -> Known:
+def moved_on(known: CatalogState, changes: Iterable[ViewChange], polled: Poll) -> CatalogState:
     """The catalog after an installation that moves nothing but rows and positions."""
     views = dict(known.views)
     for change in changes:
@@ -95,8 +95,8 @@ def moved_on(known: Known, changes: Iterable[ViewChange], polled: Poll) -> Known
 
 
 def installation(
-    house: House,
-    known: Known,
+    opened: OpenProject,
+    known: CatalogState,
     polled: Poll,
     unit: Unit | None,
     changes: Sequence[ViewChange],
@@ -136,18 +136,20 @@ def installation(
         retired=evolved.retired,
         unit=UnitRecord(
             started_at=phases.started_at,
-            mode=house.project.settings.maintenance.consistency,
+            mode=opened.project.settings.maintenance.consistency,
             kind="build" if built or unit is None else unit.kind.value,
             messages=len(messages),
             rows=sum(queued.message.rows for queued in messages),
             queries=polled.queries - phases.queries,
-            jobs=house.engine.jobs - phases.jobs,
+            jobs=opened.engine.jobs - phases.jobs,
             phases=phases.spent,
         ),
     )
 
 
-def _described_with(known: Known, polled: Poll, unit: Unit | None, builder: Builder, name: RelationName) -> Position:
+def _described_with(
+    known: CatalogState, polled: Poll, unit: Unit | None, builder: Builder, name: RelationName
+) -> Position:
     """The transactions that the relation's new description has in it: the unit's, and those that the old one had. What
     is built is described as the snapshot shows it."""
     snapshot = polled.snapshots[name.source].position
@@ -163,7 +165,7 @@ def _described_with(known: Known, polled: Poll, unit: Unit | None, builder: Buil
     )
 
 
-def _without_keys(known: Known, polled: Poll, messages: Iterable[Queued]) -> Iterator[RelationState]:
+def _without_keys(known: CatalogState, polled: Poll, messages: Iterable[Queued]) -> Iterator[RelationState]:
     """Relations whose rows the unit brought while their schema was already another: a key may have gone in between, by
     a change that comes later or was never told. Until that is known, no key of theirs is trusted."""
     for name in {
@@ -176,7 +178,7 @@ def _without_keys(known: Known, polled: Poll, messages: Iterable[Queued]) -> Ite
             yield RelationState(replace(record.relation, keys=()), record.fingerprint, record.captured)
 
 
-def _read_after(known: Known, changes: Iterable[ViewChange]) -> set[RelationName]:
+def _read_after(known: CatalogState, changes: Iterable[ViewChange]) -> set[RelationName]:
     """What the views name once `changes` are installed, broken and held ones included."""
     read = {view.name: set(view.definition.relations) for view in known.views.values()}
     read |= {name: set(record.relations) for name, record in known.frozen.items()}
@@ -184,16 +186,16 @@ def _read_after(known: Known, changes: Iterable[ViewChange]) -> set[RelationName
     return {name for names in read.values() for name in names}
 
 
-def acknowledge(house: House, polled: Poll, positions: Positions, acknowledged: set[str]) -> None:
+def acknowledge(opened: OpenProject, polled: Poll, positions: Positions, acknowledged: set[str]) -> None:
     """Let the sources forget what every view has. A crash before this is harmless: positions tell."""
 
     def tell(source: str) -> None:
         at = common(positions, source) or polled.snapshots[source].position
         if source not in acknowledged or any(map(at.includes, polled.xids(source))):
-            house.source(source).acknowledge(at)
+            opened.source(source).acknowledge(at)
             acknowledged.add(source)
 
-    at_once(tell, polled.snapshots)
+    in_parallel(tell, polled.snapshots)
 
 
 def common(positions: Positions, source: str) -> Position | None:
@@ -219,7 +221,7 @@ def covered(queue: Iterable[Queued], positions: Positions) -> Iterator[Queued]:
             yield queued
 
 
-def _source_state(known: Known, polled: Poll, name: str) -> SourceState:
+def _source_state(known: CatalogState, polled: Poll, name: str) -> SourceState:
     """What is now known of a source. What happens to its identity and its gaps later is a drift, see there."""
     record, snapshot = known.sources.get(name), polled.snapshots[name]
     state = SourceState(name, capture=snapshot.capture, order=snapshot.order, mark=snapshot.mark)

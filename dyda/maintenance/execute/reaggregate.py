@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dyda.maintenance.live import BuildPlan, LiveView, Target
-from dyda.maintenance.programs import state_tables
+from dyda.maintenance.catalog_state import BuildPlan, BuildRequest, MaintainedView
+from dyda.maintenance.plan.programs import state_tables
 from dyda.model.algebra.nodes import Group, Node
 from dyda.model.operator_state import Counted, Grouped
 from dyda.model.position import Position
@@ -23,7 +23,7 @@ from va import FromExtent, Reaggregate
 from vm import same_arguments
 
 if TYPE_CHECKING:
-    from dyda.maintenance.building import Builder, Told
+    from dyda.maintenance.execute.recompute import Builder, Told
 
 __all__ = ["Restating"]
 
@@ -33,7 +33,7 @@ class Restating:
     """One view whose states follow; `build` is its new definition's."""
 
     builder: Builder
-    view: LiveView
+    view: MaintainedView
     build: BuildPlan
 
     def obstacle(self, plan: FromExtent | Reaggregate) -> str | None:
@@ -44,7 +44,7 @@ class Restating:
         return None if self._places(plan) is not None else "the state does not hold what the new one needs"
 
     def carry_out(
-        self, plan: FromExtent | Reaggregate, target: Target, to: Mapping[str, Position], told: Told
+        self, plan: FromExtent | Reaggregate, target: BuildRequest, to: Mapping[str, Position], told: Told
     ) -> ViewChange:
         """The change that brings the view to the plan's definition; nothing moved between its positions and `to`."""
         started, asked = time.perf_counter(), self.builder.poll.queries
@@ -80,11 +80,11 @@ class Restating:
         assert old.state is not None
         assert new.state is not None
         name = self.view.name
-        state = self.builder.worker.regroup_staging(name, 0, old.state, new.state, places)
+        state = self.builder.writer.regroup_staging(name, 0, old.state, new.state, places)
         return self.builder.refresh.build(
             self.build.program,
             lambda occurrence: None,
-            self.builder.worker,
+            self.builder.writer,
             lambda done, total: self.builder.progress(f"adapting {name}", done, total),
             {0: state},
         )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dyda.errors import DydaError
-from dyda.house import House
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.operator_state import Grouped, State
 from dyda.model.relation import Relation
 from dyda.model.sql.parse import parse_view
+from dyda.open_project import OpenProject
 from dyda.settings import SparkSettings
 from dyda.warehouse import StateTable, ViewColumn, ViewRecord
 from vm import JoinBlock, Program, compile_view, fingerprint
@@ -41,14 +41,18 @@ def known_program(
 
 
 def fingerprint_of(
-    house: House, definition: ViewDefinition, sql: str, states: Sequence[StateTable], columns: Sequence[ViewColumn]
+    opened: OpenProject,
+    definition: ViewDefinition,
+    sql: str,
+    states: Sequence[StateTable],
+    columns: Sequence[ViewColumn],
 ) -> str:
     """Of the program that the catalog will be found to hold: from the text of the version, as it will be read."""
     relations = {scan.relation.name: scan.relation for scan in scans(definition.tree)}
-    settings = house.project.settings.spark
+    settings = opened.project.settings.spark
 
     def resolve(source: str, schema: str | None, table: str) -> Relation:
-        return relations[house.relation_name(source, schema, table)]
+        return relations[opened.relation_name(source, schema, table)]
 
     again = parse_view(definition.name, sql, resolve, plain_numeric=settings.numeric)
     kept = tuple(table.state for table in states)

@@ -48,7 +48,7 @@ __all__ = ["Running", "States", "Stepping", "ViewDelta"]
 
 
 class States(Protocol):
-    """What is kept of the views' keyed operators, as committed; the warehouse's worker offers it."""
+    """What is kept of the views' keyed operators, as committed; the warehouse's writer offers it."""
 
     def combine(self, view: str, number: int, state: State, entries: pa.Table) -> Combined: ...
 

@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from dyda.errors import DydaError, MissingRights
-from dyda.house import House
-from dyda.maintenance.live import Known
+from dyda.maintenance.catalog_state import CatalogState
 from dyda.model.relation import RelationName
-from dyda.warehouse import Worker
+from dyda.open_project import OpenProject
+from dyda.warehouse import Writer
 
 __all__ = ["Barred"]
 
@@ -31,13 +31,13 @@ class _Bar:
 class Barred:
     """Which relations cannot be read now; made anew with the process, which soon finds out."""
 
-    def __init__(self, house: House, worker: Worker, log: Callable[[str], None]) -> None:
-        self._house = house
-        self._worker = worker
+    def __init__(self, opened: OpenProject, writer: Writer, log: Callable[[str], None]) -> None:
+        self._house = opened
+        self._worker = writer
         self._log = log
         self._bars: dict[RelationName, _Bar] = {}
 
-    def add(self, error: MissingRights, known: Known) -> bool:
+    def add(self, error: MissingRights, known: CatalogState) -> bool:
         """Whether the error is news about relations of the catalog; otherwise it concerns the source, or whoever asked
         for such a relation although it is barred."""
         found = [name for name in known.relations if str(name) in error.relations and name not in self._bars]
@@ -50,7 +50,7 @@ class Barred:
             self._bars[name] = _Bar(why, time.monotonic() + PAUSE)
         return bool(found)
 
-    def waiting(self, known: Known, reachable: Collection[str], written: Callable[[], None]) -> dict[str, str]:
+    def waiting(self, known: CatalogState, reachable: Collection[str], written: Callable[[], None]) -> dict[str, str]:
         """The views, broken ones included, that read what is barred now, and why it is. Those that are maintained say
         so from now on, or no longer; `written` is called if that is news to the catalog."""
         for name, bar in list(self._bars.items()):
@@ -72,7 +72,7 @@ class Barred:
             written()
         return found
 
-    def _tell(self, known: Known, waiting: dict[str, str]) -> bool:
+    def _tell(self, known: CatalogState, waiting: dict[str, str]) -> bool:
         news = {
             view.name: waiting.get(view.name)
             for view in known.views.values()

@@ -9,21 +9,21 @@ from functools import partial
 from typing import Any
 
 from dyda.errors import BrokenUnit, DydaError, EvaluationFailed, SourceUnreachable, UnsupportedSql, ValueDoesNotFit
-from dyda.house import House
-from dyda.maintenance.adapting import Adapter
-from dyda.maintenance.live import BuildPlan, Known, LiveView, Target
-from dyda.maintenance.poll import Poll
-from dyda.maintenance.present import Present
-from dyda.maintenance.programs import fingerprint_of, state_tables
-from dyda.maintenance.recovery import over_its_rows
-from dyda.maintenance.refresh import Refresh
-from dyda.maintenance.story import story
+from dyda.maintenance.catalog_state import BuildPlan, BuildRequest, CatalogState, MaintainedView
+from dyda.maintenance.execute.deltas import Refresh
+from dyda.maintenance.execute.from_extent import Adapter
+from dyda.maintenance.observe.poll import Poll
+from dyda.maintenance.observe.recovery import over_its_rows
+from dyda.maintenance.plan.programs import fingerprint_of, state_tables
+from dyda.maintenance.plan.relations_after import Present
+from dyda.maintenance.plan.version_details import story
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.model.sql.render import render_view
-from dyda.warehouse import RelationState, StateChange, ViewChange, ViewColumn, ViewRecord, ViewVersion, Worker
+from dyda.open_project import OpenProject
+from dyda.warehouse import RelationState, StateChange, ViewChange, ViewColumn, ViewRecord, ViewVersion, Writer
 from va import Adaptation, FromExtent, MetadataOnly, Reaggregate, Recompute
 from vs import Broken, Holds, Judgement, Rewritten, World, read, synchronize
 
@@ -39,10 +39,10 @@ Told = Callable[[Adaptation | Reaggregate, int, int, float], Mapping[str, Any]]
 class Builder:
     """Builds under the snapshots of one poll. `described` is what the sources said of the relations read."""
 
-    house: House
-    worker: Worker
+    opened: OpenProject
+    writer: Writer
     poll: Poll
-    known: Known
+    known: CatalogState
     refresh: Refresh
     progress: Progress
     described: dict[RelationName, Relation] = field(default_factory=dict)
@@ -51,10 +51,10 @@ class Builder:
     """Relations of the catalog that are not there any more."""
     looked_at: set[RelationName] = field(default_factory=set)
     """Relations of the catalog whose present form was asked for."""
-    permit: Callable[[Target, ViewDefinition], None] = lambda target, definition: None
+    permit: Callable[[BuildRequest, ViewDefinition], None] = lambda target, definition: None
     """Raises if a view may not be built with this definition now."""
 
-    def build(self, target: Target) -> ViewChange:
+    def build(self, target: BuildRequest) -> ViewChange:
         """The change that installs the view as its definition says now, or freezes it as broken.
 
         What was asked for by a file is never frozen: its error goes to whoever asked, and what is live stays live.
@@ -74,9 +74,9 @@ class Builder:
             reason = over_its_rows(target.reason, error) if uncomputable else f"{target.reason}: {error.what}"
             return ViewChange(view=target.name, state="broken", reason=reason)
 
-    def _judge(self, target: Target) -> Judgement:
+    def _judge(self, target: BuildRequest) -> Judgement:
         """A maintained view follows what it means; a text from a file is read as it stands."""
-        numeric = self.house.project.settings.spark.numeric
+        numeric = self.opened.project.settings.spark.numeric
         view = self.known.views.get(target.name)
         if view is None or target.file_text is not None:
             return read(target.name, target.sql, self._describe, numeric)
@@ -85,7 +85,7 @@ class Builder:
         named = {name: relations[name] for name in self.known.knowledge.relations if name in relations}
         reachable = [relation for relation in {**named, **mine}.values() if relation.name.source in self.poll.snapshots]
         pending = [queued for queued in self.poll.moving if not view.has(queued.message.source, queued.message.xid)]
-        present = Present(self.house, self.poll, self.known, pending)
+        present = Present(self.opened, self.poll, self.known, pending)
         world = World(relations, present.of(reachable), self.known.knowledge)
         self.looked_at |= set(present.found)
         judgement = synchronize(view.definition, world, self.known.defaults, numeric)
@@ -126,17 +126,19 @@ class Builder:
             captured = relation.oid in self.known.captured.get(source, {}).values()
             news = [RelationState(relation)]
         if not captured:
-            self.house.source(source).attach([relation])
-            self.worker.save_relations(news)
+            self.opened.source(source).attach([relation])
+            self.writer.save_relations(news)
             raise BrokenUnit(source, frozenset({str(relation.name)}), "capture of it begins only now")
         if source not in self.poll.snapshots:
             raise SourceUnreachable(source, self.poll.unreachable.get(source, "capture is not attached"))
 
-    def _at_present(self, target: Target, judgement: Holds | Rewritten) -> ViewChange:
+    def _at_present(self, target: BuildRequest, judgement: Holds | Rewritten) -> ViewChange:
         """The whole view at everything that the snapshots show."""
         definition = judgement.definition
         if judgement.followed:
-            target = Target(target.name, definition.sql, None, f"{target.reason}; {'; '.join(judgement.followed)}")
+            target = BuildRequest(
+                target.name, definition.sql, None, f"{target.reason}; {'; '.join(judgement.followed)}"
+            )
         positions = {}
         for source in sorted(definition.sources):
             if source not in self.poll.snapshots:
@@ -149,7 +151,12 @@ class Builder:
         return self._redefined(view, target, definition, positions, told)
 
     def _redefined(
-        self, view: LiveView, target: Target, definition: ViewDefinition, positions: Mapping[str, Position], told: Told
+        self,
+        view: MaintainedView,
+        target: BuildRequest,
+        definition: ViewDefinition,
+        positions: Mapping[str, Position],
+        told: Told,
     ) -> ViewChange:
         """A changed file: from the old extent where it can be, with what happened since it was computed folded in."""
         for scan in scans(definition.tree):
@@ -176,8 +183,8 @@ class Builder:
             adaptation = FromExtent(adaptation.kind, definition, adaptation.reason, columns=every)
         return adapter.carry_out(view, adaptation, target, positions, told)
 
-    def plan(self, target: Target, definition: ViewDefinition) -> BuildPlan:
-        engine = self.house.engine
+    def plan(self, target: BuildRequest, definition: ViewDefinition) -> BuildPlan:
+        engine = self.opened.engine
         program = engine.program(definition)
         return BuildPlan(target, definition, program, tuple(engine.outputs(definition, program)))
 
@@ -195,7 +202,7 @@ class Builder:
         (*states, staging), written = self.refresh.build(
             plan.program,
             lambda occurrence: positions.get(occurrence.relation.name.source),
-            self.worker,
+            self.writer,
             lambda done, total: self.progress(f"building {name}", done, total),
         )
         done = Recompute(plan.definition, reason or plan.target.reason)
@@ -247,7 +254,7 @@ class Builder:
             file_text=target.file_text,
             details={"evolved": evolved, **details},
             states=states,
-            program=fingerprint_of(self.house, definition, sql, states, columns),
+            program=fingerprint_of(self.opened, definition, sql, states, columns),
         )
 
     def _record(self, name: str) -> ViewRecord | None:
@@ -266,9 +273,9 @@ class Builder:
 
     def _describe(self, source: str, schema: str | None, table: str) -> Relation:
         """A relation as it is now. Right for this unit because the schemas are compared before and after (R2)."""
-        name = self.house.relation_name(source, schema, table)
+        name = self.opened.relation_name(source, schema, table)
         if name not in self.described:
-            self.described[name] = self.house.describe(source, schema, table)
+            self.described[name] = self.opened.describe(source, schema, table)
         return self.described[name]
 
 

@@ -11,8 +11,8 @@ import time
 from collections.abc import Collection, Iterable
 
 from dyda.errors import DydaError, InstallBlocked, MissingRights, SourceBusy, SourceUnreachable
-from dyda.house import House
-from dyda.maintenance.live import LiveView
+from dyda.maintenance.catalog_state import MaintainedView
+from dyda.open_project import OpenProject
 
 __all__ = ["ALL_WAIT", "Resting", "who_waits"]
 
@@ -22,7 +22,7 @@ SHOWN = 5
 SHORTEST, LONGEST = 0.25, 8.0
 
 
-def who_waits(views: Collection[LiveView], sources: Collection[str]) -> str:
+def who_waits(views: Collection[MaintainedView], sources: Collection[str]) -> str:
     """Which views cannot go on while these sources are left alone, and whether others do."""
     names = sorted(view.name for view in views if not view.record.sources.isdisjoint(sources))
     others = len(views) - len(names)
@@ -46,8 +46,8 @@ class _Rest:
 class Resting:
     """Which sources are left alone now, and why."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, opened: OpenProject) -> None:
+        self._house = opened
         self._rests: dict[str, _Rest] = {}
 
     def add(self, error: SourceUnreachable | SourceBusy | MissingRights) -> None:

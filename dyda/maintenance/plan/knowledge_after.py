@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dyda.errors import DydaError, SourceUnreachable
-from dyda.house import House
-from dyda.maintenance.live import Known
-from dyda.maintenance.poll import Poll
-from dyda.maintenance.present import Present
+from dyda.maintenance.catalog_state import CatalogState
+from dyda.maintenance.observe.poll import Poll
+from dyda.maintenance.plan.relations_after import Present
 from dyda.model.knowledge.document import document_of, retirement
 from dyda.model.relation import Relation, RelationName
+from dyda.open_project import OpenProject
 from dyda.sources.catalog import UNCAPTURED, look
 from dyda.warehouse import Installation, RelationState
 from vs import evolve
@@ -33,7 +33,7 @@ class EvolvedKnowledge:
 
 
 def relations_after(
-    known: Known,
+    known: CatalogState,
     names: Iterable[RelationName],
     described: Mapping[RelationName, Relation],
     gone: Iterable[RelationName],
@@ -55,7 +55,7 @@ def relations_after(
 
 
 def evolved_knowledge(
-    known: Known, described: Mapping[RelationName, Relation], gone: Iterable[RelationName]
+    known: CatalogState, described: Mapping[RelationName, Relation], gone: Iterable[RelationName]
 ) -> EvolvedKnowledge:
     """The knowledge once the catalog knows the relations as `described`, and that others are `gone`."""
     now = relations_after(known, known.knowledge.relations, described, gone)
@@ -72,16 +72,16 @@ def evolved_knowledge(
 class KnowledgeWatch:
     """Remembers under which fingerprint each relation was looked at last, so that one in vain is not repeated."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
+    def __init__(self, opened: OpenProject) -> None:
+        self.opened = opened
         self._seen: dict[RelationName, str | None] = {}
 
-    def notice(self, polled: Poll, known: Known) -> Installation | None:
+    def notice(self, polled: Poll, known: CatalogState) -> Installation | None:
         """What to install because relations that only the knowledge names are not as the catalog says."""
         strays = [name for name in sorted(_unread(known)) if self._moved(polled, known, name)]
         if not strays:
             return None
-        present = Present(self.house, polled, known, [])
+        present = Present(self.opened, polled, known, [])
         now = present.of([known.relations[name].relation for name in strays])
         described: dict[RelationName, Relation] = {}
         forgotten: set[RelationName] = set()
@@ -105,7 +105,7 @@ class KnowledgeWatch:
             retired=evolved.retired,
         )
 
-    def _moved(self, polled: Poll, known: Known, name: RelationName) -> bool:
+    def _moved(self, polled: Poll, known: CatalogState, name: RelationName) -> bool:
         snapshot = polled.snapshots.get(name.source)
         record = known.relations.get(name)
         if snapshot is None or record is None:
@@ -125,14 +125,14 @@ class KnowledgeWatch:
         if relation.name == name and found is not None and not found.startswith(UNCAPTURED):
             return
         try:
-            self.house.source(name.source).attach([relation])
+            self.opened.source(name.source).attach([relation])
         except SourceUnreachable:
             raise
         except DydaError:
             return  # a rewriting that needs it will say so
 
 
-def _unread(known: Known) -> set[RelationName]:
+def _unread(known: CatalogState) -> set[RelationName]:
     """What the knowledge names and no maintained view reads."""
     read = {name for view in known.views.values() for name in view.definition.relations}
     return {name for name in known.knowledge.relations if name not in read}

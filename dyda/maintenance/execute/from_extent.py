@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dyda.maintenance.live import BuildPlan, LiveView, Target
-from dyda.maintenance.partitions import extent_partitions, held_partition
-from dyda.maintenance.refresh import scanning
-from dyda.maintenance.restating import Restating
+from dyda.maintenance.catalog_state import BuildPlan, BuildRequest, MaintainedView
+from dyda.maintenance.execute.deltas import scanning
+from dyda.maintenance.execute.reaggregate import Restating
+from dyda.maintenance.execute.warehouse_scans import extent_partitions, held_partition
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.bag import COUNT, Bag
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation
@@ -33,7 +33,7 @@ from va import EXTENT, Adaptation, FromExtent, Reaggregate, Recompute, Restored,
 from vm import JoinBlock, Occurrence, flatten, plan_sweep
 
 if TYPE_CHECKING:
-    from dyda.maintenance.building import Builder, Told
+    from dyda.maintenance.execute.recompute import Builder, Told
 
 __all__ = ["Adapter"]
 
@@ -46,7 +46,7 @@ class Adapter:
 
     def plan(
         self,
-        view: LiveView,
+        view: MaintainedView,
         definition: ViewDefinition,
         changes: Sequence[SchemaChange | Truncation],
         to: Mapping[str, Position],
@@ -59,7 +59,9 @@ class Adapter:
             return found if why is None else Recompute(definition, f"{found.reason}, but {why}")
         return found
 
-    def updated(self, view: LiveView, definition: ViewDefinition, to: Mapping[str, Position]) -> set[RelationName]:
+    def updated(
+        self, view: MaintainedView, definition: ViewDefinition, to: Mapping[str, Position]
+    ) -> set[RelationName]:
         """The relations of `definition` with row images between the view's positions and `to`."""
         updated = set()
         seen: set[tuple[Change, ...]] = set()
@@ -72,11 +74,18 @@ class Adapter:
         known_as = self.builder.refresh.known_as
         return {name for name in definition.relations if known_as.get(name, name) in updated}
 
-    def _restating(self, view: LiveView, definition: ViewDefinition) -> Restating:
-        return Restating(self.builder, view, self.builder.plan(Target(view.name, definition.sql, None, ""), definition))
+    def _restating(self, view: MaintainedView, definition: ViewDefinition) -> Restating:
+        return Restating(
+            self.builder, view, self.builder.plan(BuildRequest(view.name, definition.sql, None, ""), definition)
+        )
 
     def carry_out(
-        self, view: LiveView, plan: FromExtent | Reaggregate, target: Target, to: Mapping[str, Position], told: Told
+        self,
+        view: MaintainedView,
+        plan: FromExtent | Reaggregate,
+        target: BuildRequest,
+        to: Mapping[str, Position],
+        told: Told,
     ) -> ViewChange:
         """The change that takes the view from its positions and definition to `to` and the plan's definition."""
         started, asked = time.perf_counter(), self.builder.poll.queries
@@ -108,13 +117,13 @@ class _Moving:
     """One view on its way."""
 
     builder: Builder
-    view: LiveView
+    view: MaintainedView
     plan: FromExtent
     build: BuildPlan
     to: Mapping[str, Position]
 
     def __post_init__(self) -> None:
-        numeric = self.builder.house.project.settings.spark.numeric
+        numeric = self.builder.opened.project.settings.spark.numeric
         self.query = flatten(self.plan.query, numeric) if self.plan.query is not None else None
         self.complement = flatten(self.plan.complement, numeric) if self.plan.complement is not None else None
         self._read_images([block for block in (self.build.block, self.query, self.complement) if block is not None])
@@ -143,10 +152,10 @@ class _Moving:
         """What Spark computes from the extent, and what it adds from the sources; with the entries written."""
         if self.query is None and self.complement is None:
             return None, 0
-        staging = self.builder.worker.staging(width)
+        staging = self.builder.writer.staging(width)
         written = 0
         if self.query is not None:
-            with hold_extent(self.builder.house.warehouse.url, self.view.name) as held:
+            with hold_extent(self.builder.opened.warehouse.url, self.view.name) as held:
                 pieces = {EXTENT: extent_partitions(held, self.query.by_alias[EXTENT])}
                 written += self.builder.refresh.write(
                     self.query,
@@ -173,7 +182,7 @@ class _Moving:
         pending = refresh.beyond(self.build.block, self._to).get(occurrence.alias, Bag.empty(occurrence.columns))
         now = refresh.rows(occurrence) - pending.select(occurrence.columns)
         places = dict(restored.columns)
-        with hold_extent(self.builder.house.warehouse.url, self.view.name) as held, scanning():
+        with hold_extent(self.builder.opened.warehouse.url, self.view.name) as held, scanning():
             shown = [places[column] for column in occurrence.columns]
             rows = read_partition(held_partition(held, held.distinct(restored.distinct, shown), occurrence.columns))
         then = Bag(rows.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)))

@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 from dyda.errors import BrokenUnit
-from dyda.house import House
-from dyda.maintenance.live import Known, LiveView
-from dyda.maintenance.poll import Poll
-from dyda.maintenance.programs import one_by_one
-from dyda.maintenance.reads import HOLDING, lacked, view_reads
+from dyda.maintenance.catalog_state import CatalogState, MaintainedView
+from dyda.maintenance.observe.poll import Poll
+from dyda.maintenance.plan.programs import one_by_one
+from dyda.maintenance.plan.view_reads import HOLDING, lacked, view_reads
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.knowledge.constraints import Knowledge
 from dyda.model.relation import RelationName
+from dyda.open_project import OpenProject
 from scheduler import Consistency, Detection, Queued, Schedule, Unit, UnitKind, ViewReads
 
 __all__ = ["Planner"]
@@ -27,9 +27,9 @@ __all__ = ["Planner"]
 class Planner:
     """Dyno's memory between units. It survives polls and is made anew when other views can be maintained."""
 
-    def __init__(self, house: House, log: Callable[[str], None]) -> None:
-        settings = house.project.settings.maintenance
-        self.house = house
+    def __init__(self, opened: OpenProject, log: Callable[[str], None]) -> None:
+        settings = opened.project.settings.maintenance
+        self.opened = opened
         self.log = log
         self.consistency = Consistency(settings.consistency)
         self.detection = Detection(settings.detection)
@@ -50,23 +50,23 @@ class Planner:
         """An operator decided something, or a view was frozen: plan anew."""
         self._schedule = None
 
-    def next_unit(self, polled: Poll, current: Sequence[LiveView], known: Known) -> Unit | None:
+    def next_unit(self, polled: Poll, current: Sequence[MaintainedView], known: CatalogState) -> Unit | None:
         """The next unit of what the poll shows and some view of `current` lacks."""
         schedule = self._refreshed(polled, current, known)
-        batch_rows = self.house.project.settings.maintenance.batch_rows
+        batch_rows = self.opened.project.settings.maintenance.batch_rows
         unit = schedule.next_unit(self.consistency, batch_rows)
         if unit is not None and self._at_most is not None and unit.kind is UnitKind.DATA:
             return Unit(unit.messages[: self._at_most], unit.reason, unit.kind, unit.idle)
         return unit
 
-    def next_run(self, current: Sequence[LiveView]) -> tuple[Unit, ...]:
+    def next_run(self, current: Sequence[MaintainedView]) -> tuple[Unit, ...]:
         """In `complete` mode the units of data that follow each other and can be computed together (rule W6): the next
         one and what comes right after it. What must be read again group by group takes one transaction at a time."""
         if self.consistency is not Consistency.COMPLETE or self._schedule is None:
             return ()
         if any(one_by_one(view.program) for view in current):
             return ()
-        rows = self.house.project.settings.maintenance.batch_rows
+        rows = self.opened.project.settings.maintenance.batch_rows
         return self._schedule.next_run(rows)[: self._longest_run]
 
     def narrow_run(self, units: Sequence[Unit]) -> None:
@@ -81,7 +81,7 @@ class Planner:
             if edge is not None:
                 raise BrokenUnit(edge.source, frozenset({str(edge.relation)}), edge.reason)
 
-    def everything(self, polled: Poll, current: Sequence[LiveView]) -> Unit | None:
+    def everything(self, polled: Poll, current: Sequence[MaintainedView]) -> Unit | None:
         """All messages at once, for views that come along with a build. None in `complete` mode: they go by steps."""
         missing = self._missing(polled, current)
         if self.consistency is Consistency.COMPLETE or not missing or self._held(missing):
@@ -101,7 +101,7 @@ class Planner:
         """A value in one of these messages cannot be computed: look for it in the first half."""
         self._at_most = max(1, len(unit.messages) // 2)
 
-    def broken(self, unit: Unit, error: BrokenUnit, known: Known) -> frozenset[RelationName]:
+    def broken(self, unit: Unit, error: BrokenUnit, known: CatalogState) -> frozenset[RelationName]:
         """The unit was void. Remember the edge that was observed (S3), and lock after too many times.
 
         Returns the relations, for whoever keeps the queue: a restart must not forget them.
@@ -117,7 +117,7 @@ class Planner:
             self._schedule.broken(unit.numbers, relations)
         self._broken.update(unit.numbers)
         most = max(self._broken[number] for number in unit.numbers)
-        if most >= self.house.project.settings.maintenance.max_aborts:
+        if most >= self.opened.project.settings.maintenance.max_aborts:
             touched = {relation for queued in unit.messages for relation in queued.message.relations}
             readers = [view for view in known.views.values() if touched & view.definition.relations]
             self._lock_next(most, {relation for view in readers for relation in view.definition.relations})
@@ -127,7 +127,7 @@ class Planner:
         """The tables moved while views were being built from `relations`. That can go on for ever, too."""
         self.aborts += 1
         self._broken_builds += 1
-        if self._broken_builds >= self.house.project.settings.maintenance.max_aborts:
+        if self._broken_builds >= self.opened.project.settings.maintenance.max_aborts:
             self._lock_next(self._broken_builds, relations)
 
     def _lock_next(self, times: int, relations: Collection[RelationName]) -> None:
@@ -149,7 +149,7 @@ class Planner:
 
         A unit that is quicker than a poll never asks, so detection costs it no query.
         """
-        patience = self.house.project.settings.maintenance.poll_max
+        patience = self.opened.project.settings.maintenance.poll_max
         last = time.monotonic()
 
         def check(reading: Collection[RelationName]) -> None:
@@ -164,15 +164,15 @@ class Planner:
 
         return check
 
-    def _missing(self, polled: Poll, current: Sequence[LiveView]) -> list[Queued]:
+    def _missing(self, polled: Poll, current: Sequence[MaintainedView]) -> list[Queued]:
         lacks = lacked(current)
         return [queued for queued in polled.queue if lacks(queued.message.source, queued.message.xid)]
 
     def _held(self, missing: Sequence[Queued]) -> bool:
-        held = {record.id for record in self.house.warehouse.messages(states=HOLDING)}
+        held = {record.id for record in self.opened.warehouse.messages(states=HOLDING)}
         return any(queued.number in held for queued in missing)
 
-    def _refreshed(self, polled: Poll, current: Sequence[LiveView], known: Known) -> Schedule:
+    def _refreshed(self, polled: Poll, current: Sequence[MaintainedView], known: CatalogState) -> Schedule:
         """The schedule over `current`. Within one poll only units leave it, and `installed` has taken those out."""
         names = frozenset(view.name for view in current)
         if self._schedule is not None and self._over == names and self._polled is polled:
@@ -183,7 +183,7 @@ class Planner:
         if self._schedule is None or self._over != names:
             self._schedule, self._over = Schedule(reads, self.detection), names
             self._schedule.add(missing)
-            for record in self.house.warehouse.messages(states=HOLDING):
+            for record in self.opened.warehouse.messages(states=HOLDING):
                 if record.id in present:
                     self._schedule.mark(record.id, HOLDING[record.state])
             self._recall(self._schedule)
@@ -194,7 +194,7 @@ class Planner:
         self._scheduled, self._polled = present, polled
         return self._schedule
 
-    def _reads(self, current: Sequence[LiveView], known: Known) -> list[ViewReads]:
+    def _reads(self, current: Sequence[MaintainedView], known: CatalogState) -> list[ViewReads]:
         """What each view reads and might read; asked again only of views that are others now, or of all under other
         knowledge."""
         if self._knowledge != known.knowledge:
@@ -208,7 +208,7 @@ class Planner:
     def _recall(self, schedule: Schedule) -> None:
         """What earlier aborts have shown about the messages that are still in the queue (S3)."""
         self._broken.clear()
-        for record in self.house.warehouse.aborts_of_waiting():
+        for record in self.opened.warehouse.aborts_of_waiting():
             waiting = [number for number in record.messages if number in schedule]
             self._broken.update(waiting)
             schedule.broken(waiting, record.relations)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from dyda.maintenance.live import Known, LiveView
+from dyda.maintenance.catalog_state import CatalogState, MaintainedView
 from dyda.model.algebra.nodes import scans
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
@@ -20,7 +20,7 @@ HOLDING = {"held": State.HELD, "approval": State.APPROVAL}
 the message; whoever else has yet to see it goes on."""
 
 
-def view_reads(view: LiveView, known: Known | None = None) -> ViewReads:
+def view_reads(view: MaintainedView, known: CatalogState | None = None) -> ViewReads:
     """The view's relations with the columns that its maintenance asks for.
 
     A relation that occurs more than once is read when it changes itself: each occurrence meets the others. So is
@@ -43,7 +43,7 @@ def view_reads(view: LiveView, known: Known | None = None) -> ViewReads:
 
 
 def schedule_of(
-    messages: Iterable[MessageRecord], known: Known, detection: Detection = Detection.PESSIMISTIC
+    messages: Iterable[MessageRecord], known: CatalogState, detection: Detection = Detection.PESSIMISTIC
 ) -> Schedule:
     """The schedule of what the catalog holds and some view lacks, an operator's decisions included."""
     readers = known.views.values()
@@ -56,7 +56,7 @@ def schedule_of(
     return schedule
 
 
-def lacked(views: Iterable[LiveView]) -> Callable[[str, int], bool]:
+def lacked(views: Iterable[MaintainedView]) -> Callable[[str, int], bool]:
     """Whether some view does not have the transaction (source, xid) yet. Views that agree are asked once."""
     positions: dict[str, set[Position]] = {}
     for view in views:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from dyda.engine import OutputType
 from dyda.errors import DydaError, UnknownRelation
-from dyda.house import House
-from dyda.maintenance.programs import known_program
+from dyda.maintenance.plan.programs import known_program
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.knowledge.constraints import Knowledge
 from dyda.model.knowledge.document import Unread, read_document
@@ -16,17 +15,27 @@ from dyda.model.position import Position
 from dyda.model.preferences import Preference
 from dyda.model.relation import Relation, RelationName
 from dyda.model.sql.parse import Resolve, parse_view
-from dyda.warehouse import KnowledgeRecord, RelationRecord, SourceRecord, ViewRecord, Worker
+from dyda.open_project import OpenProject
+from dyda.warehouse import KnowledgeRecord, RelationRecord, SourceRecord, ViewRecord, Writer
 from vm import JoinBlock, Program, fingerprint
 from vs import Defaults
 
-__all__ = ["BuildPlan", "Known", "LiveView", "Target", "held_definition", "keep_programs", "last_definition", "load"]
+__all__ = [
+    "BuildPlan",
+    "BuildRequest",
+    "CatalogState",
+    "MaintainedView",
+    "held_definition",
+    "keep_programs",
+    "last_definition",
+    "load",
+]
 
 MAINTAINED = ("live", "resync", "building")
 
 
 @dataclass(frozen=True)
-class LiveView:
+class MaintainedView:
     """A view that is maintained, with everything a unit needs to know of it."""
 
     record: ViewRecord
@@ -50,7 +59,7 @@ class LiveView:
 
 
 @dataclass(frozen=True)
-class Target:
+class BuildRequest:
     """A view to be built or built again: its definition's text and why. `file_text` is None for an evolution.
 
     `anew`: something moved under its extent that nobody saw, so nothing may be taken from it.
@@ -67,7 +76,7 @@ class Target:
 class BuildPlan:
     """A target whose definition holds: what is evaluated, and the types of what comes out."""
 
-    target: Target
+    target: BuildRequest
     definition: ViewDefinition
     program: Program
     outputs: tuple[OutputType, ...]
@@ -79,10 +88,10 @@ class BuildPlan:
 
 
 @dataclass(frozen=True)
-class Known:
+class CatalogState:
     """What the catalog says, read once and true until the next installation: only the lock's holder writes it."""
 
-    views: Mapping[str, LiveView]
+    views: Mapping[str, MaintainedView]
     relations: Mapping[RelationName, RelationRecord]
     sources: Mapping[str, SourceRecord]
     frozen: Mapping[str, ViewRecord] = field(default_factory=dict)
@@ -115,19 +124,19 @@ class Known:
         return found
 
 
-def load(house: House, before: Known | None = None) -> Known:
+def load(opened: OpenProject, before: CatalogState | None = None) -> CatalogState:
     """Read the catalog and resolve every maintained view against the relations as the catalog knows them.
 
     What `before` holds already, over the same relations, is not parsed and planned again.
     """
-    relations = {record.relation.name: record for record in house.warehouse.relations()}
-    numeric = house.project.settings.spark.numeric
+    relations = {record.relation.name: record for record in opened.warehouse.relations()}
+    numeric = opened.project.settings.spark.numeric
 
-    resolve = catalog_resolver(house, relations)
-    views: dict[str, LiveView] = {}
+    resolve = catalog_resolver(opened, relations)
+    views: dict[str, MaintainedView] = {}
     frozen: dict[str, ViewRecord] = {}
     unreadable: dict[str, str] = {}
-    for record in house.warehouse.views(counted=False):
+    for record in opened.warehouse.views(counted=False):
         if record.stored_state not in MAINTAINED or record.sql is None:
             frozen[record.name] = record
             continue
@@ -137,31 +146,31 @@ def load(house: House, before: Known | None = None) -> Known:
             continue
         try:
             definition = parse_view(record.name, record.sql, resolve, plain_numeric=numeric)
-            program, outdated = known_program(house.project.settings.spark, definition, record)
+            program, outdated = known_program(opened.project.settings.spark, definition, record)
         except DydaError as error:
             # The catalog's relations have gone on without this view: it is judged anew, alone.
             frozen[record.name] = record
             unreadable[record.name] = error.what
             continue
-        views[record.name] = LiveView(record, definition, program, outdated)
-    sources = {record.name: record for record in house.warehouse.sources()}
-    kept = house.warehouse.knowledge()
+        views[record.name] = MaintainedView(record, definition, program, outdated)
+    sources = {record.name: record for record in opened.warehouse.sources()}
+    kept = opened.warehouse.knowledge()
     knowledge, unread = _knowledge(kept, relations, resolve, before)
-    return Known(views, relations, sources, frozen, unreadable, defaults(house), knowledge, unread, kept)
+    return CatalogState(views, relations, sources, frozen, unreadable, defaults(opened), knowledge, unread, kept)
 
 
-def keep_programs(house: House, worker: Worker, known: Known) -> None:
+def keep_programs(opened: OpenProject, writer: Writer, known: CatalogState) -> None:
     """Write down which steps the views are computed in that were built before anybody did."""
     for view in known.views.values():
         if view.record.program is None and view.outdated is None:
-            worker.keep_program(view.name, fingerprint(view.program, house.project.settings.spark.timezone))
+            writer.keep_program(view.name, fingerprint(view.program, opened.project.settings.spark.timezone))
 
 
-def catalog_resolver(house: House, relations: Mapping[RelationName, RelationRecord]) -> Resolve:
+def catalog_resolver(opened: OpenProject, relations: Mapping[RelationName, RelationRecord]) -> Resolve:
     """How a text's relations are found in the catalog."""
 
     def resolve(source: str, schema: str | None, table: str) -> Relation:
-        name = house.relation_name(source, schema, table)
+        name = opened.relation_name(source, schema, table)
         if name not in relations:
             raise UnknownRelation(f"the catalog knows no relation {name}", "Run: dyda apply")
         return relations[name].relation
@@ -173,7 +182,7 @@ def _knowledge(
     record: KnowledgeRecord,
     relations: Mapping[RelationName, RelationRecord],
     resolve: Resolve,
-    before: Known | None,
+    before: CatalogState | None,
 ) -> tuple[Knowledge, tuple[Unread, ...]]:
     if before is not None and before.knowledge_record.document == record.document and not before.unread:
         same = (relations.get(name) == before.relations.get(name) for name in before.knowledge.relations)
@@ -182,14 +191,14 @@ def _knowledge(
     return read_document(record.document, resolve)
 
 
-def defaults(house: House) -> Defaults:
+def defaults(opened: OpenProject) -> Defaults:
     """`[preferences]` of dyda.toml."""
-    settings = house.project.settings.preferences
+    settings = opened.project.settings.preferences
     component = Preference(settings.dispensable, settings.replaceable)
     return Defaults(component, settings.extent, settings.new_columns)
 
 
-def _same_view(earlier: LiveView, record: ViewRecord, relations: Mapping[RelationName, RelationRecord]) -> bool:
+def _same_view(earlier: MaintainedView, record: ViewRecord, relations: Mapping[RelationName, RelationRecord]) -> bool:
     """Whether the text, the relations it reads and what its operators keep are what they were."""
     return (
         earlier.definition.sql == record.sql
@@ -202,15 +211,15 @@ def _same_view(earlier: LiveView, record: ViewRecord, relations: Mapping[Relatio
     )
 
 
-def held_definition(house: House, known: Known, record: ViewRecord) -> ViewDefinition | None:
+def held_definition(opened: OpenProject, known: CatalogState, record: ViewRecord) -> ViewDefinition | None:
     """The definition of a view that is held; None of one that is broken already."""
-    return None if record.stored_state == "broken" else last_definition(house, known, record)
+    return None if record.stored_state == "broken" else last_definition(opened, known, record)
 
 
-def last_definition(house: House, known: Known, record: ViewRecord) -> ViewDefinition | None:
+def last_definition(opened: OpenProject, known: CatalogState, record: ViewRecord) -> ViewDefinition | None:
     """What the view's last text means over the relations as the catalog knows them; None if it means nothing."""
-    resolve = catalog_resolver(house, known.relations)
+    resolve = catalog_resolver(opened, known.relations)
     try:
-        return parse_view(record.name, record.sql or "", resolve, plain_numeric=house.project.settings.spark.numeric)
+        return parse_view(record.name, record.sql or "", resolve, plain_numeric=opened.project.settings.spark.numeric)
     except DydaError:
         return None

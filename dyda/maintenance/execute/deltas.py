@@ -22,16 +22,16 @@ import pyarrow.compute as pc
 
 from dyda import faults
 from dyda.errors import BrokenUnit, EvaluationFailed, WarehouseUnreachable
-from dyda.house import House
-from dyda.maintenance.at_once import WORKERS, at_once
-from dyda.maintenance.live import LiveView
-from dyda.maintenance.partitions import state_partitions
-from dyda.maintenance.poll import Poll
-from dyda.maintenance.stepping import Running, States, Stepping, ViewDelta
+from dyda.maintenance.catalog_state import MaintainedView
+from dyda.maintenance.execute.levels import Running, States, Stepping, ViewDelta
+from dyda.maintenance.execute.warehouse_scans import state_partitions
+from dyda.maintenance.observe.poll import Poll
 from dyda.model.bag import COUNT, Bag
 from dyda.model.operator_state import State
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
+from dyda.open_project import OpenProject
+from dyda.parallel import WORKERS, in_parallel
 from dyda.sources import ScanPartition
 from dyda.sources.connection import translated
 from dyda.sources.log.row_images import LACKS, XID
@@ -89,9 +89,13 @@ class Refresh:
     """Computes under one poll; the images in the log are read once per source, for all views together."""
 
     def __init__(
-        self, house: House, poll: Poll, states: States | None = None, early_check: EarlyCheck = lambda names: None
+        self,
+        opened: OpenProject,
+        poll: Poll,
+        states: States | None = None,
+        early_check: EarlyCheck = lambda names: None,
     ) -> None:
-        self.house = house
+        self.opened = opened
         self.poll = poll
         self.states = states
         self.early_check = early_check
@@ -128,7 +132,7 @@ class Refresh:
             images = self.poll.snapshots[source].changes(asked, self.poll.after.get(source), tables, partial=True)
             return {meant[name]: images[self.known_as.get(name, name)] for name in relations}
 
-        for images in at_once(read, wanted):
+        for images in in_parallel(read, wanted):
             self._images |= images
 
     @property
@@ -150,7 +154,10 @@ class Refresh:
         return [] if images is None else [name for name in images.column_names if name not in (LACKS, XID, COUNT)]
 
     def changes(
-        self, views: Sequence[LiveView], run: Sequence[Mapping[str, Collection[int]]], phase: Callable[[str], None]
+        self,
+        views: Sequence[MaintainedView],
+        run: Sequence[Mapping[str, Collection[int]]],
+        phase: Callable[[str], None],
     ) -> list[dict[str, ViewDelta]]:
         """What each unit of a run (its transactions by source) does to each view; one Spark job per level for all."""
 
@@ -163,7 +170,7 @@ class Refresh:
             settled = WORKERS.submit(self.poll.settle)
             try:
                 with scanning():
-                    found = self.house.engine.evaluate(evaluations, read_partition, phase)
+                    found = self.opened.engine.evaluate(evaluations, read_partition, phase)
             except Exception:
                 settled.result()  # a table that moved explains what could not be computed
                 raise
@@ -187,7 +194,7 @@ class Refresh:
         return self.states
 
     def _running(
-        self, view: LiveView, run: Sequence[Mapping[str, Collection[int]]], held: ExitStack, lookup: Lookup
+        self, view: MaintainedView, run: Sequence[Mapping[str, Collection[int]]], held: ExitStack, lookup: Lookup
     ) -> Running:
         tags: dict[str, dict[int, int]] = {}
         for tag, unit in enumerate(run, 1):
@@ -205,7 +212,7 @@ class Refresh:
             number = state_number(occurrence.relation)
             if number is None:
                 return self._scan(occurrence)
-            state = held.enter_context(hold_warehouse(self.house.warehouse.url)).state(view.name, number)
+            state = held.enter_context(hold_warehouse(self.opened.warehouse.url)).state(view.name, number)
             return state_partitions(state, view.name, occurrence)
 
         return Running(
@@ -235,7 +242,7 @@ class Refresh:
             if given is not None and step.number in given:
                 made.append(given[step.number])
                 continue
-            with hold_warehouse(self.house.warehouse.url) as warehouse:
+            with hold_warehouse(self.opened.warehouse.url) as warehouse:
                 evaluations = []
                 for term in step.terms:
                     held = {
@@ -266,7 +273,7 @@ class Refresh:
         try:
             with scanning():
                 return entries, sum(
-                    self.house.engine.build(evaluation, entries.sink(), read_partition, progress)
+                    self.opened.engine.build(evaluation, entries.sink(), read_partition, progress)
                     for evaluation in evaluations
                 )
         except EvaluationFailed:
@@ -274,7 +281,7 @@ class Refresh:
                 raise
         entries = stagings.staging(width)  # what was written is part of a sum that was given up
         with scanning():
-            return entries, self.house.engine.build_sum(evaluations, entries.sink(), read_partition, progress)
+            return entries, self.opened.engine.build_sum(evaluations, entries.sink(), read_partition, progress)
 
     def write(
         self,
@@ -287,7 +294,7 @@ class Refresh:
         """The block's rows, each occurrence read where `at` says. `held` are occurrences that are no source's."""
         with scanning():
             evaluation = self._whole(block, at, held or {})
-            return self.house.engine.build(evaluation, staging.sink(), read_partition, progress)
+            return self.opened.engine.build(evaluation, staging.sink(), read_partition, progress)
 
     def _whole(
         self,
@@ -328,7 +335,7 @@ class Refresh:
         evaluation = delta_evaluation(block, worlds, self._scan)
         self.early_check(block.relations)
         with scanning():
-            return self.house.engine.evaluate([evaluation], read_partition)[0]
+            return self.opened.engine.evaluate([evaluation], read_partition)[0]
 
     def rows(self, occurrence: Occurrence) -> Bag:
         """All rows of a relation as the snapshot shows them, here and not on Spark."""

@@ -11,16 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dyda.errors import SourceBusy
-from dyda.house import House
-from dyda.maintenance.live import Known
-from dyda.maintenance.movement import Movement
-from dyda.maintenance.poll import Poll
-from dyda.warehouse import SourceState, Worker
+from dyda.maintenance.catalog_state import CatalogState
+from dyda.maintenance.observe.poll import Poll
+from dyda.maintenance.observe.unexplained_changes import Movement
+from dyda.open_project import OpenProject
+from dyda.warehouse import SourceState, Writer
 
 __all__ = ["account_for", "listen_again"]
 
 
-def account_for(worker: Worker, known: Known, polled: Poll, movement: Movement, log: Callable[[str], None]) -> bool:
+def account_for(
+    writer: Writer, known: CatalogState, polled: Poll, movement: Movement, log: Callable[[str], None]
+) -> bool:
     """Write down what is new in `movement`; whether there was anything, so that the poll is to be made again."""
     owing = {name: reason for name, reason in movement.again.items() if not _owes(known, name)}
     drifted = {drift.source for drift in movement.drifts}
@@ -39,15 +41,15 @@ def account_for(worker: Worker, known: Known, polled: Poll, movement: Movement, 
         log(drift.reason)
     for name, reason in owing.items():
         log(f"view {name} is read again: {reason}")
-    worker.account_for(owing, held, states, void)
+    writer.account_for(owing, held, states, void)
     return True
 
 
-def _owes(known: Known, name: str) -> bool:
+def _owes(known: CatalogState, name: str) -> bool:
     return known.views[name].record.stored_state == "resync"
 
 
-def _state(known: Known, polled: Poll, source: str) -> SourceState | None:
+def _state(known: CatalogState, polled: Poll, source: str) -> SourceState | None:
     """The source as it is now, if that is news. Where capture is not attached it is that first, and tells more then."""
     snapshot, record = polled.snapshots[source], known.sources[source]
     if not snapshot.attached:
@@ -58,10 +60,10 @@ def _state(known: Known, polled: Poll, source: str) -> SourceState | None:
     return SourceState(source, identity=snapshot.identity, gap=snapshot.gap, capture=snapshot.capture, mark="")
 
 
-def listen_again(house: House, worker: Worker, sources: tuple[str, ...], log: Callable[[str], None]) -> None:
+def listen_again(opened: OpenProject, writer: Writer, sources: tuple[str, ...], log: Callable[[str], None]) -> None:
     """Put event triggers back that were dropped or disabled. What they missed, the fingerprints tell (C5)."""
     for name in sources:
-        source = house.source(name)
+        source = opened.source(name)
         try:
             source.attach([])
         except SourceBusy:
@@ -69,4 +71,4 @@ def listen_again(house: House, worker: Worker, sources: tuple[str, ...], log: Ca
         capture = source.capture_state()
         now = "they are back" if capture == "attached" else "schema changes are found on each poll from now on"
         log(f"source {name}: event triggers were dropped or disabled; {now}")
-        worker.save_sources([SourceState(name, capture=capture)])
+        writer.save_sources([SourceState(name, capture=capture)])

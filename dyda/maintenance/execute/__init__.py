@@ -1,0 +1,14 @@
+"""Executing a unit: the rows of every view that it moves, under the snapshots of one poll.
+
+Always true here: a row's multiplicity is that of the unit's positions, whatever the snapshots show beyond them; nothing
+is visible to a reader before it is installed.
+
+    unit             synchronization, adaptation and maintenance of every view
+    deltas           what a unit changes in each view: sweep, two worlds, Spark
+    levels           its changes through the steps of the views, one Spark job per level
+    recompute        views that are built, new or again
+    from_extent      adaptation from the old extent
+    reaggregate      adaptation of views of several blocks, from their states
+    warehouse_scans  what lies in the warehouse, in pieces that Spark's tasks read
+    poisoned_row     which row of a message a view cannot be computed over
+"""

@@ -1,0 +1,11 @@
+"""Observing: a snapshot of every source, and what in it no message explains.
+
+Always true here: what one poll shows belongs together; what drifted is written down before anything is done about it.
+
+    poll                 a snapshot of every source, and the messages between the extents and it
+    unexplained_changes  which views must be read again because something moved that no message shows
+    drift                writes that down, and puts capture back
+    recovery             broken and held views whose cause is gone
+    source_backoff       sources that are left alone for a while
+    missing_rights       relations that the source's role may not read
+"""

@@ -1,0 +1,15 @@
+"""Planning: the next unit, and what it makes of relations, views and knowledge.
+
+Always true here: the order is legal (rules S1 to S4), and a schema change that somebody has yet to approve stays where it
+is.
+
+    next_unit        the schedule over the views that can be maintained now, its breaks and locks
+    view_reads       what maintaining a view reads, for the scheduler
+    approval         schema changes that wait until an operator agrees
+    relations_after  what relations are once a unit is processed
+    knowledge_after  the knowledge follows the schemas
+    left_behind      views whose texts follow a unit and whose rows do not
+    programs         programs of views as the catalog knows them
+    version_details  what a view's history tells of a version
+    impact           what each view would become after some schema changes
+"""
