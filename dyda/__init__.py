@@ -1,8 +1,28 @@
 """DyDa keeps materialized views over autonomous databases right while rows and schemas change under them.
 
-`dyda.model` says what things are; `dyda.sources`, `dyda.warehouse` and `dyda.engine` talk to PostgreSQL and
-Spark; `dyda.maintenance` walks one unit through the product; `dyda.commands` is the API and `dyda.cli` its skin.
-The algorithms live beside this package: `scheduler`, `vs`, `va`, `vm`.
+Always true here: `commands` and `maintenance` see everything; `model` sees none of the others; `sources`, `warehouse`
+and `engine` do not see each other. The algorithms live beside this package: `scheduler`, `vs`, `va`, `vm`.
+
+    model/          what things are
+    sources/        PostgreSQL databases, captured and read
+    warehouse/      extents, the catalog, the transaction that installs a unit
+    engine/         Spark
+    maintenance/    one unit from the sources to the warehouse
+    commands/       the API
+    cli/            its command line
+    queue_picture/  the queue as svg or png
+    project         a project's folder
+    settings        dyda.toml
+    open_project    an opened project: its warehouse, sources and engine
+    identity        whether a folder and a warehouse belong together
+    embedded        a PostgreSQL of DyDa's own
+    handshake       how a session with PostgreSQL begins
+    rows            rows out of PostgreSQL's text formats
+    parallel        the same at several sources at once
+    passwords       where passwords may come from
+    masking         messages without passwords
+    errors          every error that is raised on purpose
+    faults          places where a test may stop or kill a running unit
 """
 
 __version__ = "0.1.0"

@@ -22,7 +22,7 @@ from dyda.cli.views import show_verification
 from dyda.model.printable import visible
 
 if TYPE_CHECKING:
-    from dyda.commands.demo import Frame
+    from dyda.commands.demo.run import Frame
 
 __all__ = ["demo_command"]
 
@@ -39,7 +39,7 @@ def demo_command(seconds: float, chance: int, keep: Path | None) -> None:
 
     Four databases, two views over them, concurrent changes at all four, and a verification at the end.
     """
-    from dyda.commands.demo import demo
+    from dyda.commands.demo.run import demo
 
     # An ended demo must not leave five servers behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # and not SIGINT, which a background job ignores

@@ -12,13 +12,13 @@ from typing import NoReturn
 import click
 
 import dyda
+from dyda.cli.daemon import daemon_command, status_command, stop_command
 from dyda.cli.demo import demo_command
 from dyda.cli.impact import impact_command
 from dyda.cli.knowledge import knowledge_group
 from dyda.cli.options import CommonGroup
 from dyda.cli.pending import pending_group
 from dyda.cli.project import apply_command, init_command, sources_group
-from dyda.cli.running import daemon_command, status_command, stop_command
 from dyda.cli.views import verify_command, views_group
 from dyda.errors import DydaError
 from dyda.model.printable import visible

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from dyda.cli.daemon import view_columns
 from dyda.cli.options import CommonCommand, CommonGroup, common, timeout_option
 from dyda.cli.output import facts, log, progress, say, say_lines, show_json, table
-from dyda.cli.running import view_columns
 from dyda.model.printable import visible
 
 __all__ = ["verify_command", "views_group"]

@@ -2,11 +2,37 @@
 
 Every function takes the project's folder, does its work and returns plain data that `json.dumps` accepts. Questions
 and progress go through callbacks, so that a program can answer them too.
+
+    project            init, sources check, sources detach
+    apply              make the warehouse match views/ and knowledge.toml
+    file_check         all new and changed files are read before anything is asked
+    view_files         view files that read other views
+    renames            names that a file still has and its source no longer
+    broken_views       broken views that `apply` brings back
+    open_transactions  waiting for transactions that others have open at a source
+    knowledge          knowledge.toml: applied, listed
+    knowledge_check    its constraints tested against the live data
+    daemon             daemon, stop
+    daemon_standby     a daemon that waits until another ends
+    handover           work by this process, or by the daemon that holds the lock
+    requests           what other commands ask the daemon for
+    status             sources, views, everything at a glance
+    views              explain, verify, resync
+    verify             one view recomputed and compared
+    history            a view's versions, and what changed between two
+    impact             what some DDL would do to every view
+    pending            the queue, its order and its picture
+    pending_decisions  hold, release, approve, reject, retry, skip
+    demo/              the travel example
 """
 
 from dyda.commands.apply import ApplyPlan, apply, plan_apply
 from dyda.commands.daemon import run_daemon, stop
-from dyda.commands.decisions import (
+from dyda.commands.history import views_diff, views_history
+from dyda.commands.impact import impact
+from dyda.commands.knowledge import knowledge, knowledge_check
+from dyda.commands.pending import pending, pending_graph, pending_picture, pending_plan, pending_show
+from dyda.commands.pending_decisions import (
     pending_approve,
     pending_hold,
     pending_reject,
@@ -14,12 +40,8 @@ from dyda.commands.decisions import (
     pending_retry,
     pending_skip,
 )
-from dyda.commands.history import views_diff, views_history
-from dyda.commands.impact import impact
-from dyda.commands.knowledge import knowledge, knowledge_check
-from dyda.commands.listing import sources, status, views, views_show
 from dyda.commands.project import init, sources_check, sources_detach
-from dyda.commands.queue import pending, pending_graph, pending_picture, pending_plan, pending_show
+from dyda.commands.status import sources, status, views, views_show
 from dyda.commands.views import verify, views_explain, views_resync
 
 __all__ = [

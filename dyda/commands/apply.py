@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dyda.commands.checking import CheckedFiles, check_files
+from dyda.commands.broken_views import recover
+from dyda.commands.file_check import CheckedFiles, check_files
+from dyda.commands.handover import attach, bring_about, hand_over, release
 from dyda.commands.knowledge import CHANGED, plan_knowledge
-from dyda.commands.patience import Patience, Progress, given_up
-from dyda.commands.recovering import recover
-from dyda.commands.texts import readers_of
-from dyda.commands.work import attach, bring_about, hand_over, release
+from dyda.commands.open_transactions import Patience, Progress, given_up
+from dyda.commands.view_files import readers_of
 from dyda.engine import Engine
 from dyda.errors import CaptureBlocked, DydaError, MissingRights, SourceBusy, SourceUnreachable
 from dyda.identity import claim

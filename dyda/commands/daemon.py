@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dyda.commands.patience import Reminders
+from dyda.commands.daemon_standby import PATIENCE, wait_for_turn
+from dyda.commands.open_transactions import Reminders
 from dyda.commands.requests import Requests
-from dyda.commands.waiting import PATIENCE, wait_for_turn
 from dyda.embedded import EmbeddedServer
 from dyda.engine import Engine
 from dyda.errors import DydaError, Fenced, ProjectBusy, WarehouseUnreachable

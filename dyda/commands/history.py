@@ -11,7 +11,7 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from dyda.commands.listing import time_text
+from dyda.commands.status import time_text
 from dyda.errors import DydaError
 from dyda.open_project import OpenProject
 from dyda.warehouse import VersionRecord

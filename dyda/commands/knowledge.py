@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dyda.commands.constraints import examine
-from dyda.commands.work import named_relations
+from dyda.commands.handover import named_relations
+from dyda.commands.knowledge_check import examine
 from dyda.engine import Engine
 from dyda.errors import ConfigurationError, UnknownRelation
 from dyda.maintenance.catalog_state import CatalogState, load

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from dyda.commands.work import named_relations
+from dyda.commands.handover import named_relations
 from dyda.errors import DydaError
 from dyda.maintenance import Maintainer
 from dyda.model.sql.parse import referenced_tables

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from dyda.commands.apply import execute_apply, execute_check
-from dyda.commands.decisions import DECISIONS
-from dyda.commands.patience import Patience, Progress, Reminders
+from dyda.commands.handover import release
+from dyda.commands.open_transactions import Patience, Progress, Reminders
+from dyda.commands.pending_decisions import DECISIONS
 from dyda.commands.views import execute_resync
-from dyda.commands.work import release
 from dyda.errors import CaptureBlocked, DydaError
 from dyda.maintenance import Maintainer
 from dyda.passwords import hidden

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dyda.commands.patience import Patience, Progress, given_up
-from dyda.commands.verification import verify_view
-from dyda.commands.work import attach, bring_about, hand_over
+from dyda.commands.handover import attach, bring_about, hand_over
+from dyda.commands.open_transactions import Patience, Progress, given_up
+from dyda.commands.verify import verify_view
 from dyda.engine import Engine
 from dyda.errors import (
     DydaError,

@@ -20,10 +20,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dyda.engine.analysis import OutputType, analyse_blocks, refuse_untyped
-from dyda.engine.combinations import combinations
-from dyda.engine.failures import MARK, encoded, raise_again
 from dyda.engine.frames import Reader, pooled, separate
+from dyda.engine.local_join import combinations
 from dyda.engine.session import Sessions, SparkSettingsLike
+from dyda.engine.task_errors import MARK, encoded, raise_again
 from dyda.errors import EngineFailed, EvaluationFailed
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.bag import COUNT, Bag

@@ -20,8 +20,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructType, _parse_datatype_json_value
 
-from dyda.engine.columns import arrow_type, typed_table
-from dyda.engine.failures import MARK, encoded
+from dyda.engine.task_errors import MARK, encoded
+from dyda.engine.typed_columns import arrow_type, typed_table
 from vm.block import FrameColumn
 from vm.evaluation import Frame
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
-from dyda.engine.failures import short_message
+from dyda.engine.task_errors import short_message
 from dyda.errors import UnsupportedSql
 
 __all__ = ["refused_by_spark"]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dyda.commands.texts import read_as_rendered, rehearsed
+from dyda.commands.view_files import read_as_rendered, rehearsed
 from dyda.errors import DydaError, UnknownRelation
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.relation import Column, Relation, RelationName

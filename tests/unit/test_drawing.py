@@ -11,12 +11,12 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from dyda.drawing import Line, Picture, Rectangle, Scene, lay_out, picture_of, render
-from dyda.drawing.measuring import fitted, width_of
-from dyda.drawing.placing import place
-from dyda.drawing.routing import Tracks, route
 from dyda.model.message import DataUpdate, UpdateMessage
 from dyda.model.relation import RelationName
+from dyda.queue_picture import Line, Picture, Rectangle, Scene, lay_out, picture_of, render
+from dyda.queue_picture.measuring import fitted, width_of
+from dyda.queue_picture.placing import place
+from dyda.queue_picture.routing import Tracks, route
 from scheduler import Consistency, EdgeKind, Queued, Schedule, State
 from tests.unit.scheduler.builders import data, schema, view
 

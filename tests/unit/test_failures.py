@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dyda.engine.failures import MARK, encoded, raise_again
+from dyda.engine.task_errors import MARK, encoded, raise_again
 from dyda.errors import BrokenUnit, EvaluationFailed, ValueDoesNotFit
 from dyda.sources.reading.copy import ReadFailed
 

@@ -1,7 +1,6 @@
 """Planning: the next unit, and what it makes of relations, views and knowledge.
 
-Always true here: the order is legal (rules S1 to S4), and a schema change that somebody has yet to approve stays where it
-is.
+Always true here: the order is legal (rules S1 to S4); a schema change that somebody has yet to approve stays put.
 
     next_unit        the schedule over the views that can be maintained now, its breaks and locks
     view_reads       what maintaining a view reads, for the scheduler

@@ -12,8 +12,8 @@ import psycopg2
 import pytest
 
 from dyda import commands
-from dyda.commands import patience
-from dyda.commands.patience import Reminders
+from dyda.commands import open_transactions
+from dyda.commands.open_transactions import Reminders
 from dyda.commands.requests import Requests
 from dyda.errors import DydaError, RequestFailed
 from dyda.maintenance import Maintainer
@@ -120,7 +120,7 @@ def test_a_prepared_transaction_is_named_too(shop: Town) -> None:
 
 
 def test_the_daemon_waits_for_a_request_and_goes_on_meanwhile(shop: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "FIRST", 3600.0)
+    monkeypatch.setattr(open_transactions, "FIRST", 3600.0)
     log: list[str] = []
     with shop.opened() as opened, opened.warehouse.lock(role="daemon") as worker, _open_writer(shop) as (writer, pid):
         maintainer = Maintainer(opened, worker, log.append)

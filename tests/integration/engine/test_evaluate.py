@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from pyspark import SparkContext
 
-from dyda.engine import Engine, combinations
+from dyda.engine import Engine, local_join
 from dyda.errors import EngineFailed, EvaluationFailed, ValueDoesNotFit
 from tests.unit.vm import test_figure5 as figure5
 from tests.unit.vm.hand import Memory, Rows, projected, relation, view
@@ -111,7 +111,7 @@ def test_R4_spark_joins_7_and_007_because_the_other_side_is_scanned(engine: Engi
     assert rows_of(engine.evaluate([evaluation], read_table)[0]) == {("7", "007", "found"): 1}
 
 
-@pytest.mark.parametrize("limit", [combinations.LIMIT, 0], ids=["combined here", "joined by Spark"])
+@pytest.mark.parametrize("limit", [local_join.LIMIT, 0], ids=["combined here", "joined by Spark"])
 @settings(
     max_examples=15,
     deadline=None,
@@ -122,7 +122,7 @@ def test_R4_spark_joins_7_and_007_because_the_other_side_is_scanned(engine: Engi
 def test_random_views_on_spark_equal_brute_force(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, limit: int, case: Case
 ) -> None:
-    monkeypatch.setattr(combinations, "LIMIT", limit)
+    monkeypatch.setattr(local_join, "LIMIT", limit)
     relations = {name: relation(name, list(COLUMNS)) for name in case.read}
     definition = view(
         "v",
@@ -343,7 +343,7 @@ def test_large_units_run_in_the_bulk_session_with_the_same_result(
     small = rows_of(engine.evaluate([evaluation])[0])
     monkeypatch.setattr("dyda.engine.engine.SMALL_ENTRIES", 0)
     assert rows_of(engine.evaluate([evaluation])[0]) == small
-    monkeypatch.setattr(combinations, "LIMIT", 0)
+    monkeypatch.setattr(local_join, "LIMIT", 0)
     assert rows_of(engine.evaluate([evaluation])[0]) == small
     assert len(small) == 40
     assert set(small.values()) == {2}

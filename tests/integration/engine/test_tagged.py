@@ -97,7 +97,7 @@ def test_a_large_run_is_evaluated_in_the_bulk_session(engine: Engine, monkeypatc
     assert small == {i + 1: {("1", str(i), str(1 + i)): 2} for i in range(50)}
     monkeypatch.setattr("dyda.engine.engine.SMALL_ENTRIES", 0)
     assert by_tag(engine.evaluate([evaluation])[0]) == small
-    monkeypatch.setattr("dyda.engine.combinations.LIMIT", 0)
+    monkeypatch.setattr("dyda.engine.local_join.LIMIT", 0)
     assert by_tag(engine.evaluate([evaluation])[0]) == small
 
 

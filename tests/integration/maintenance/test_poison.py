@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from dyda import commands
 from dyda.cli.main import cli
-from dyda.engine.columns import LARGEST_VALUE
+from dyda.engine.typed_columns import LARGEST_VALUE
 from dyda.errors import ValueTooLarge
 from tests.town import Town
 

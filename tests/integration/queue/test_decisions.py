@@ -248,7 +248,7 @@ class TestWhileADaemonRuns:
     def test_another_command_that_works_is_waited_for_and_named(
         self, project: Project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("dyda.commands.decisions.OTHERS_END", 0.2)
+        monkeypatch.setattr("dyda.commands.pending_decisions.OTHERS_END", 0.2)
         (number,) = project.receive(rows("crm.customer"))
         with (
             OpenProject.open(project.folder) as opened,

@@ -149,8 +149,8 @@ def test_no_other_code_opens_connections() -> None:
     }
     assert found == {
         "dyda/handshake.py",
-        "dyda/commands/demo.py",  # embedded servers only
-        "dyda/commands/demo_writers.py",
+        "dyda/commands/demo/run.py",  # embedded servers only
+        "dyda/commands/demo/writers.py",
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dyda.engine import combinations
+from dyda.engine import local_join
 from tests.unit.vm.hand import relation, view
 from vm import Evaluation, delta_evaluation, flatten
 from vm.worlds import NEW, NEW_WORLD, OLD, TAGGED, TWO_WORLDS, Counting, Worlds
@@ -55,7 +55,7 @@ def rows_of(table: pa.Table | None) -> list[tuple[Any, ...]]:
 )
 def test_an_equality_keeps_what_is_equal_and_nothing_that_is_null(kind: str, values: list[str | None]) -> None:
     entries: list[Entry] = [((value,), 0, 1) for value in values]
-    found = combinations.combinations(evaluated({"x": kind}, ["r.x = s.x"], {"r": entries, "s": entries}))
+    found = local_join.combinations(evaluated({"x": kind}, ["r.x = s.x"], {"r": entries, "s": entries}))
     assert [(one == other, n) for one, other, n in rows_of(found)] == [(True, 1)] * 2
 
 
@@ -72,7 +72,7 @@ def test_keys_meet_all_that_have_them_once_or_often(kind: str, right: list[str |
     if not right:
         assert block.is_empty
         return
-    found = combinations.combinations(block)
+    found = local_join.combinations(block)
     assert found is not None
     met = sorted((r, s) for (r, one), (s, other) in product(enumerate(left), enumerate(right)) if one and one == other)
     numbers = [name for name in found.column_names if pa.types.is_integer(found.schema.field(name).type)]
@@ -99,20 +99,20 @@ def test_types_of_one_kind_meet_by_value(
             for alias, text in (("r", mine), ("s", theirs))
         }
         worlds = {alias: Worlds(table) for alias, table in tables.items()}
-        assert len(rows_of(combinations.combinations(delta_evaluation(block, worlds)))) == met
+        assert len(rows_of(local_join.combinations(delta_evaluation(block, worlds)))) == met
 
 
 @pytest.mark.parametrize("kind", ["double precision", "real"])
 def test_floats_are_left_to_spark(kind: str) -> None:
     """For Spark NaN equals NaN, and the two zeros are one."""
     entries: list[Entry] = [((value,), 0, 1) for value in ("NaN", "-0", "0")]
-    found = combinations.combinations(evaluated({"x": kind}, ["r.x = s.x"], {"r": entries, "s": entries}))
+    found = local_join.combinations(evaluated({"x": kind}, ["r.x = s.x"], {"r": entries, "s": entries}))
     assert len(rows_of(found)) == 9
 
 
 def test_what_is_no_equality_is_left_to_spark() -> None:
     entries: list[Entry] = [((str(number),), 0, 1) for number in range(3)]
-    found = combinations.combinations(evaluated({"x": "integer"}, ["r.x < s.x"], {"r": entries, "s": entries}))
+    found = local_join.combinations(evaluated({"x": "integer"}, ["r.x < s.x"], {"r": entries, "s": entries}))
     assert rows_of(found) == sorted(((a, b, 1) for a, b in product(range(3), repeat=2)), key=repr)
 
 
@@ -121,14 +121,14 @@ def test_two_worlds_count_what_changes() -> None:
     r: list[Entry] = [(("1",), 1, 1)]
     s: list[Entry] = [(("1",), 2, 0), (("1",), 1, 1)]
     evaluation = evaluated({"x": "integer"}, ["r.x = s.x"], {"r": r, "s": s})
-    assert rows_of(combinations.combinations(evaluation)) == [(1, 1, -2)]
+    assert rows_of(local_join.combinations(evaluation)) == [(1, 1, -2)]
 
 
 def test_a_world_as_it_is_counts_what_is_there() -> None:
     r: list[Entry] = [(("1",), 1, 1)]
     s: list[Entry] = [(("1",), 2, 0), (("1",), 1, 3)]
     evaluation = evaluated({"x": "integer"}, ["r.x = s.x"], {"r": r, "s": s}, NEW_WORLD)
-    assert rows_of(combinations.combinations(evaluation)) == [(1, 1, 3)]
+    assert rows_of(local_join.combinations(evaluation)) == [(1, 1, 3)]
 
 
 def test_W6_a_combination_belongs_to_the_latest_of_its_transactions() -> None:
@@ -136,27 +136,25 @@ def test_W6_a_combination_belongs_to_the_latest_of_its_transactions() -> None:
     s: list[Entry] = [(("1",), 2, 0), (("1",), 5, 2)]
     evaluation = evaluated({"x": "integer"}, ["r.x = s.x"], {"r": r, "s": s}, TAGGED)
     # old × old belongs to nobody
-    assert rows_of(combinations.combinations(evaluation)) == [(1, 1, -2, 3), (1, 1, -5, 3), (1, 1, 5, 2)]
+    assert rows_of(local_join.combinations(evaluation)) == [(1, 1, -2, 3), (1, 1, -5, 3), (1, 1, 5, 2)]
 
 
 def test_a_term_that_is_subtracted_counts_the_other_way() -> None:
     evaluation = evaluated({"x": "integer"}, [], {"r": [(("1",), 0, 4)]})
     negative = delta_evaluation(evaluation.block, {"r": Worlds(evaluation.frames[0].table)}, sign=-1)
-    assert rows_of(combinations.combinations(negative)) == [(1, -4)]
+    assert rows_of(local_join.combinations(negative)) == [(1, -4)]
 
 
 def test_too_many_combinations_are_spark_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(combinations, "LIMIT", 30)
+    monkeypatch.setattr(local_join, "LIMIT", 30)
     alike: list[Entry] = [(("1",), 0, 1)] * 6
     apart: list[Entry] = [((str(number),), 0, 1) for number in range(6)]
     conditions = ["r.x = s.x"]
-    assert combinations.combinations(evaluated({"x": "integer"}, conditions, {"r": alike, "s": alike})) is None
-    assert combinations.combinations(evaluated({"x": "integer"}, [], {"r": apart, "s": apart})) is None
-    assert (
-        len(rows_of(combinations.combinations(evaluated({"x": "integer"}, conditions, {"r": apart, "s": apart})))) == 6
-    )
+    assert local_join.combinations(evaluated({"x": "integer"}, conditions, {"r": alike, "s": alike})) is None
+    assert local_join.combinations(evaluated({"x": "integer"}, [], {"r": apart, "s": apart})) is None
+    assert len(rows_of(local_join.combinations(evaluated({"x": "integer"}, conditions, {"r": apart, "s": apart})))) == 6
 
 
 def test_counts_beyond_64_bits_are_spark_s_to_refuse() -> None:
     many: list[Entry] = [(("1",), 0, 2**40)]
-    assert combinations.combinations(evaluated({"x": "integer"}, ["r.x = s.x"], {"r": many, "s": many})) is None
+    assert local_join.combinations(evaluated({"x": "integer"}, ["r.x = s.x"], {"r": many, "s": many})) is None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dyda.drawing import style
-from dyda.drawing.measuring import width_of
-from dyda.drawing.picture import Picture
-from dyda.drawing.scene import Line, Rectangle, Text
+from dyda.queue_picture import style
+from dyda.queue_picture.measuring import width_of
+from dyda.queue_picture.picture import Picture
+from dyda.queue_picture.scene import Line, Rectangle, Text
 from scheduler import EdgeKind, State
 
 __all__ = ["Legend", "legend"]

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
-from dyda.drawing import style
-from dyda.drawing.placing import Cell, Placing
-from dyda.drawing.routing import Key, Routing
-from dyda.drawing.scene import Rectangle
+from dyda.queue_picture import style
+from dyda.queue_picture.placing import Cell, Placing
+from dyda.queue_picture.routing import Key, Routing
+from dyda.queue_picture.scene import Rectangle
 
 __all__ = ["Grid", "grid"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dyda.commands.knowledge import KnowledgeToApply, knowledge_to_apply
 from dyda.commands.renames import with_renames
-from dyda.commands.texts import ViewTexts, read_as_rendered, rehearsed
+from dyda.commands.view_files import ViewTexts, read_as_rendered, rehearsed
 from dyda.errors import (
     ConfigurationError,
     DydaError,

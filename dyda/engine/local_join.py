@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dyda.engine.columns import typed_table
+from dyda.engine.typed_columns import typed_table
 from dyda.model.algebra.nodes import ColumnRef
 from vm.evaluation import Evaluation, frame_columns, join_order
 

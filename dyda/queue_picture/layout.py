@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dyda.drawing import style
-from dyda.drawing.grid import Grid, grid
-from dyda.drawing.legend import legend
-from dyda.drawing.measuring import fitted, width_of
-from dyda.drawing.picture import Block, Picture
-from dyda.drawing.placing import Placing, place
-from dyda.drawing.routing import Route, route
-from dyda.drawing.scene import Line, Point, Rectangle, Scene, Text
+from dyda.queue_picture import style
+from dyda.queue_picture.grid import Grid, grid
+from dyda.queue_picture.legend import legend
+from dyda.queue_picture.measuring import fitted, width_of
+from dyda.queue_picture.picture import Block, Picture
+from dyda.queue_picture.placing import Placing, place
+from dyda.queue_picture.routing import Route, route
+from dyda.queue_picture.scene import Line, Point, Rectangle, Scene, Text
 from scheduler import State
 from scheduler.drawing import DrawnNode
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from dyda.commands.listing import time_text
+from dyda.commands.status import time_text
 from dyda.errors import DydaError
 from dyda.maintenance.catalog_state import load
 from dyda.maintenance.plan.approval import foresee_messages
@@ -162,7 +162,7 @@ def pending_picture(folder: Path, format: str = "svg", limit: int | None = DRAWN
         if format == "dot":
             return dot(queue.drawing).encode()
         # matplotlib takes half a second to import, and nothing else needs it.
-        from dyda.drawing import lay_out, picture_of, render
+        from dyda.queue_picture import lay_out, picture_of, render
 
         messages = {record.id: record.message for record in queue.records}
         return render(lay_out(picture_of(queue.drawing, queue.units, messages, limit)), format)

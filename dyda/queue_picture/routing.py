@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dyda.drawing.placing import Cell, Placing
+from dyda.queue_picture.placing import Cell, Placing
 from scheduler import EdgeKind
 from scheduler.drawing import DrawnEdge
 

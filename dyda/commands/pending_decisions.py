@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dyda.commands.patience import Progress
-from dyda.commands.work import hand_over
+from dyda.commands.handover import hand_over
+from dyda.commands.open_transactions import Progress
 from dyda.errors import DydaError
 from dyda.maintenance import Maintainer
 from dyda.maintenance.install.installation import everywhere, positions_after

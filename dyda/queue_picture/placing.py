@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import permutations
 
-from dyda.drawing.picture import Picture
+from dyda.queue_picture.picture import Picture
 from scheduler import EdgeKind
 
 __all__ = ["Cell", "Placing", "place"]

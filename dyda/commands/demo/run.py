@@ -29,7 +29,7 @@ from typing import Any
 import psycopg2
 
 from dyda import commands
-from dyda.commands.demo_writers import SCHEMA_CHANGES, SOURCES, Writer, expected_rows, seed
+from dyda.commands.demo.writers import SCHEMA_CHANGES, SOURCES, Writer, expected_rows, seed
 from dyda.embedded import EmbeddedServer
 from dyda.errors import DydaError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dyda.commands.patience import Patience, Progress
+from dyda.commands.open_transactions import Patience, Progress
 from dyda.errors import DydaError, MissingRights, SourceBusy, SourceUnreachable
 from dyda.maintenance import BuildRequest, Maintainer, Outcome
 from dyda.model.knowledge.file import referenced_relations

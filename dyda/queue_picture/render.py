@@ -14,9 +14,9 @@ from matplotlib.patches import FancyBboxPatch, PathPatch, Polygon
 from matplotlib.path import Path
 from matplotlib.text import Text as Written
 
-from dyda.drawing import style
-from dyda.drawing.measuring import any_script, font
-from dyda.drawing.scene import Line, Point, Rectangle, Scene, Text
+from dyda.queue_picture import style
+from dyda.queue_picture.measuring import any_script, font
+from dyda.queue_picture.scene import Line, Point, Rectangle, Scene, Text
 
 __all__ = ["render"]
 
