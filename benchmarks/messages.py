@@ -25,7 +25,7 @@ from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
 from vm import JoinBlock, flatten, plan_sweep, sweep
-from vm.arrival import ArrivalOrder, nested_sweep
+from vm.arrival_order import ArrivalOrder, nested_sweep
 from vm.sweep import NEW, OLD
 from vm.worlds import Whole, Worlds
 

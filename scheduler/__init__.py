@@ -13,14 +13,23 @@ source transaction at a time (`complete`, paper 003, Section 5).
     schedule.broken(unit.numbers, relations)                   # or: it broke while it read these
 
     message ─▶ Footprint (footprint) ─▶ Dependencies (dependencies) ─▶ Plan (deco) ─▶ Unit (batching)
+
+    queue           the update message queue, and the units of work that leave it
+    schedule        the queue as it fills and empties, and the next unit of it
+    footprint       what processing a message may read, and whose schema it changes
+    dependencies    the dependency graph, near linear in the queue's length
+    deco            a legal order, with minimal merges
+    batching        from an order to units
+    rename_classes  what pending renames have called a thing
+    graph           the dependency graph for people, as text and dot
 """
 
 from scheduler.deco import Plan, Planned
 from scheduler.dependencies import Dependencies, Edge, EdgeKind, Entry
-from scheduler.drawing import Drawing, DrawnEdge, DrawnNode, dot, text
 from scheduler.footprint import Effect, EffectOf, Footprint, Footprints, ViewReads, effect_of
-from scheduler.names import Columns, Names
-from scheduler.queue import Consistency, Queued, State, Unit, UnitKind
+from scheduler.graph import Drawing, DrawnEdge, DrawnNode, dot, text
+from scheduler.queue import Consistency, MessageState, Queued, Unit, UnitKind
+from scheduler.rename_classes import Columns, Names
 from scheduler.schedule import Detection, Schedule, Waiting
 
 __all__ = [
@@ -38,12 +47,12 @@ __all__ = [
     "Entry",
     "Footprint",
     "Footprints",
+    "MessageState",
     "Names",
     "Plan",
     "Planned",
     "Queued",
     "Schedule",
-    "State",
     "Unit",
     "UnitKind",
     "ViewReads",

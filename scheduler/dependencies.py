@@ -35,8 +35,8 @@ from dataclasses import dataclass, field
 
 from dyda.model.relation import RelationName
 from scheduler.footprint import Effect, Footprint, Footprints, Shape, meet
-from scheduler.names import Columns
-from scheduler.queue import Queued, State
+from scheduler.queue import MessageState, Queued
+from scheduler.rename_classes import Columns
 
 __all__ = ["Dependencies", "Edge", "EdgeKind", "Entry", "Run"]
 
@@ -89,7 +89,7 @@ class Entry:
     source: str
     shape: Shape
     rows: int
-    state: State = State.PENDING
+    state: MessageState = MessageState.PENDING
     observed: frozenset[RelationName] = frozenset()
     changes_schema: bool = field(init=False)
     alone: bool = field(init=False)
@@ -98,9 +98,9 @@ class Entry:
     def __post_init__(self) -> None:
         self.changes_schema = self.alone = not isinstance(self.shape, frozenset)
 
-    def mark(self, state: State) -> None:
+    def mark(self, state: MessageState) -> None:
         self.state = state
-        self.alone = self.changes_schema or state is not State.PENDING or bool(self.observed)
+        self.alone = self.changes_schema or state is not MessageState.PENDING or bool(self.observed)
 
     def observe(self, relations: Iterable[RelationName]) -> None:
         self.observed |= frozenset(relations)
@@ -236,7 +236,7 @@ class Dependencies:
 
     def _append_idle(self, entry: Entry, extend: bool) -> Run:
         """Messages that concern no view order nothing. Each is free to go, so together they go in arrival order."""
-        if entry.state is not State.PENDING:
+        if entry.state is not MessageState.PENDING:
             return self._run(entry, (), None)
         if not self._idle.runs or not extend:
             self._idle.runs.append(self._run(entry, (), None))

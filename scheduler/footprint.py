@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, UpdateMessage
 from dyda.model.relation import RelationName
 from dyda.model.schema_change import AddColumn, Harmless, RenameColumn, RenameRelation
-from scheduler.names import Columns, Names
+from scheduler.rename_classes import Columns, Names
 
 __all__ = [
     "Effect",

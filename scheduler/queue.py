@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dyda.model.message import UpdateMessage
 
-__all__ = ["Consistency", "Queued", "State", "Unit", "UnitKind", "numbers"]
+__all__ = ["Consistency", "MessageState", "Queued", "Unit", "UnitKind", "numbers"]
 
 
 class Consistency(enum.Enum):
@@ -20,7 +20,7 @@ class Consistency(enum.Enum):
     """Every source transaction has a warehouse state of its own, in arrival order."""
 
 
-class State(enum.Enum):
+class MessageState(enum.Enum):
     """Whether a message may be processed. Every state but the first holds the message and what depends on it."""
 
     PENDING = "pending"

@@ -21,9 +21,9 @@ from dyda.model.relation import RelationName
 from scheduler.batching import take_run, take_unit
 from scheduler.deco import Plan, Planned
 from scheduler.dependencies import Dependencies, Edge, Entry
-from scheduler.drawing import Drawing, draw
 from scheduler.footprint import EffectOf, Footprint, Footprints, ViewReads, effect_of, shape_of
-from scheduler.queue import Consistency, Queued, State, Unit
+from scheduler.graph import Drawing, draw
+from scheduler.queue import Consistency, MessageState, Queued, Unit
 
 __all__ = ["Detection", "Schedule", "Waiting"]
 
@@ -42,7 +42,7 @@ class Waiting:
     """A message that cannot be processed now, and why."""
 
     number: int
-    state: State
+    state: MessageState
     reason: str
 
 
@@ -129,12 +129,12 @@ class Schedule:
         if not self._entries:
             self._shapes.clear()
 
-    def mark(self, number: int, state: State) -> None:
+    def mark(self, number: int, state: MessageState) -> None:
         """Hold a message, or let it go. What depends on it waits with it, and nothing else does."""
         entry = self._entries[number]
         if entry.state is not state:
             entry.mark(state)
-            (self._stopped.discard if state is State.PENDING else self._stopped.add)(number)
+            (self._stopped.discard if state is MessageState.PENDING else self._stopped.add)(number)
             self._forget_plan()
 
     def change_views(self, views: Iterable[ViewReads]) -> None:
@@ -283,6 +283,6 @@ class Schedule:
 
 
 def _stopped(entry: Entry) -> str:
-    if entry.state is State.PENDING:
+    if entry.state is MessageState.PENDING:
         return f"message {entry.number} is merged with a message that is held"
     return f"message {entry.number} is {entry.state.value}"

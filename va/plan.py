@@ -23,8 +23,8 @@ from dyda.model.message import SchemaChange, Truncation
 from dyda.model.relation import RelationName
 from dyda.model.schema_change import ChangeType, RenameColumn
 from va.comparison import LOST, Comparison, find_replacement
-from va.extent import extent_query, shown_before, shown_columns
-from va.nested import Reading, Reaggregate, compare_nested
+from va.extent_query import extent_query, shown_before, shown_columns
+from va.reaggregation import Reading, Reaggregate, compare_nested
 
 __all__ = ["Adaptation", "FromExtent", "MetadataOnly", "Recompute", "Restored", "adapt"]
 

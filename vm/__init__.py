@@ -10,26 +10,44 @@ lose a row is asked of a source (rule R4); a row's counts before and after are e
     worlds = sweep(plan, ours, pending, ask)                      # {alias: Bag} each
     #   ask(alias, columns, key, values) -> Bag: at least the rows of block.by_alias[alias].relation with such a key
     #   -> {alias: Worlds(table) | Whole(table, reason)}; Whole must be scanned
-    #   A SharedLookups (vm/shared.py) under `ask` lets views of one batch share answers; `workers` asks several at once
+    #   A SharedLookups under `ask` lets views of one batch share answers; `workers` asks several at once
     worlds = demand(plan, alias, key, values, pending, ask)       # or: what the rows with these keys are made of
     evaluation = delta_evaluation(block, worlds, scanner)         # scanner(occurrence) -> partitions, for Whole only
     evaluation = world_evaluation(block, worlds, scanner)         # or: the rows that were demanded
     evaluation = build_evaluation(block, scanner, pending)        # or: the whole view, less what is pending
     tables = engine.evaluate([evaluation], reader)                # [c1 … cn text, n bigint], in the same order
+
+    join_block      a view as one join block
+    join_tree       the spanning tree along which keys travel
+    linear_terms    sums of signed select-project-join terms
+    program         a view as steps, each a sum of blocks and a keyed operator above it
+    compile         from a view's algebra to its program
+    compile_group   GROUP BY as steps
+    sweep           SWEEP in both directions over a join tree
+    sweep_state     what is known of one occurrence while keys travel
+    keys            keys that travel along join edges
+    worlds          what a relation was and became, as entries that Spark multiplies through the joins
+    evaluation      one evaluation per block: ΔV = new − old
+    careful         the same, so that nothing is evaluated for rows that cancel out
+    shared_sweeps   blocks that are swept alike
+    shared_lookups  lookups that several views share
+    arrival_order   compensation by arrival order, as paper 003 prints it
+    fingerprint     what a program is, in one short text
+    explain         how a view is maintained, in words
 """
 
-from vm.alike import course, own_worlds, together
-from vm.block import JoinBlock, Occurrence, flatten
 from vm.careful import helps
 from vm.compile import compile_view
+from vm.compile_group import same_arguments
 from vm.evaluation import Evaluation, Frame, Scanner, build_evaluation, delta_evaluation, render, world_evaluation
 from vm.explain import ExplainRow, explain, explain_program, read_whole, source_queries
 from vm.fingerprint import fingerprint
-from vm.grouping import same_arguments
+from vm.join_block import JoinBlock, Occurrence, flatten
+from vm.join_tree import SweepPlan, plan_sweep
 from vm.program import WAREHOUSE, Program, Step, Term, state_number, state_relation
-from vm.shared import Lookup, SharedLookups, needed_columns
+from vm.shared_lookups import Lookup, SharedLookups, needed_columns
+from vm.shared_sweeps import course, own_worlds, together
 from vm.sweep import Ask, SweepLimits, demand, sweep
-from vm.tree import SweepPlan, plan_sweep
 from vm.worlds import TAG, Whole, Worlds, before
 
 __all__ = [

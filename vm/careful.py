@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dyda.model.algebra.nodes import ColumnRef, Expression
-from vm.block import JoinBlock
 from vm.evaluation import Evaluation, as_text, counts, joined
+from vm.join_block import JoinBlock
 
 __all__ = ["helps", "may_fail", "render_sum"]
 

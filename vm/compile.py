@@ -40,10 +40,10 @@ from dyda.model.algebra.nodes import (
 )
 from dyda.model.operator_state import Counted, Grouped, Kept, Rule, State
 from dyda.model.types import PgType
-from vm.block import JoinBlock, join_block
 from vm.careful import may_fail
-from vm.grouping import group
-from vm.linear import NULL, Linear, Part, equal, product, same
+from vm.compile_group import group
+from vm.join_block import JoinBlock, join_block
+from vm.linear_terms import NULL, Linear, Part, equal, product, same
 from vm.program import Program, Step, Term, state_relation
 
 __all__ = ["TypesOf", "compile_view"]

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from dyda.model.algebra.nodes import ColumnRef, Expression
 from dyda.model.bag import Bag
-from vm.block import JoinBlock, Occurrence
+from vm.join_block import JoinBlock, Occurrence
 from vm.worlds import NEW_WORLD, TWO_WORLDS, Counting, Whole, Worlds, before
 
 __all__ = [

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from dyda.model.algebra.nodes import ColumnRef, Expression
-from vm.block import CarriedColumn, JoinBlock
+from vm.join_block import CarriedColumn, JoinBlock
 from vm.program import Program, Step, state_number
 
 __all__ = ["fingerprint"]

@@ -18,10 +18,10 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from dyda.model.bag import Bag
-from vm.block import Occurrence
+from vm.join_block import Occurrence
+from vm.join_tree import INEXACT, Component, Edge, Hop, SweepPlan, plan_sweep
 from vm.keys import KeyPredicate, KeySet, distinct_keys
-from vm.learned import Learned
-from vm.tree import INEXACT, Component, Edge, Hop, SweepPlan, plan_sweep
+from vm.sweep_state import Learned
 from vm.worlds import NEW, OLD, TAG, TAGGED, TWO_WORLDS, Whole, Worlds
 
 __all__ = [

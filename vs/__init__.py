@@ -5,26 +5,29 @@ Always true here: everything is pure; a rewriting refers only to what is there, 
 component only as its author allows, joins only as the view or the knowledge says, and promises of its extent only what
 the constraints prove. A view without a legal form is reported broken with the component in the way, never guessed at.
 
-    preferences  what holds for each component          join_paths  ways over the join constraints
-    passage      relations before and now               search      candidates for every combination
-    evolution    the knowledge follows the schemas      extent      what is proven about the rows
-    covers       what the knowledge offers instead      ranking     the best one, and why
-    decisions    what may be done about what is gone    assembly    text, read again over today's relations
+    synchronization      from a view and what happened to its relations to the view's best legal form
+    nested               the same for views of several blocks, region by region
+    in_turn              changes that break a view together, one after the other
+    judgement            it holds, it is rewritten, or it is broken
+    reading              whether a view's text means something over the relations as they are now
+    schema_mapping       from the relations as they were known to the relations as they are now
+    knowledge_evolution  the knowledge follows the schemas
+    reachable            every relation that a rewriting might read (rule S2)
+    view/                the view as synchronization sees it: components, regions, preferences
+    search/              what the knowledge offers instead, and every legal combination (CVS)
+    proof/               what is proven about the rows
+    rewrite/             from a choice to a definition, and the choice of the best
 
-Several changes that break a view together are synchronized one after the other (in_turn).
-
-A view of several blocks is searched region by region (nested, anatomy, standing, regions); what is proven of a region
-is carried up to the view (carrying), and what follows from it for the rest is in consequences. A view below a view is
-a derived table in it, with the preferences of its own file.
+A view below a view is a derived table in it, with the preferences of its own file.
 """
 
-from vs.candidates import candidate_relations
-from vs.evolution import Evolution, evolve
 from vs.in_turn import Stage, synchronize_in_turn
 from vs.judgement import Alternative, Broken, Holds, Judgement, Rewritten
-from vs.preferences import Defaults, EffectivePreferences, effective_preferences
+from vs.knowledge_evolution import Evolution, evolve
+from vs.reachable import candidate_relations
 from vs.reading import read, read_what_is_left
 from vs.synchronization import World, synchronize
+from vs.view.preferences import Defaults, EffectivePreferences, effective_preferences
 
 __all__ = [
     "Alternative",

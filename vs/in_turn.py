@@ -17,12 +17,12 @@ from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.knowledge.constraints import Knowledge
 from dyda.model.relation import Relation, RelationName
 from dyda.model.sql.parse import parse_view
-from vs.assembly import resolver
-from vs.evolution import evolve
-from vs.extent import combine
 from vs.judgement import Broken, Holds, Judgement, Rewritten
-from vs.preferences import Defaults
+from vs.knowledge_evolution import evolve
+from vs.proof.extent import combine
+from vs.rewrite.assembly import resolver
 from vs.synchronization import World, synchronize
+from vs.view.preferences import Defaults
 
 __all__ = ["Stage", "synchronize_in_turn"]
 

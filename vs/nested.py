@@ -16,23 +16,23 @@ from dyda.errors import DydaError
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.knowledge.constraints import Knowledge
 from dyda.model.preferences import Preference
-from vs.anatomy import Anatomy, Path, Region
-from vs.block import lost
-from vs.carrying import Moved, carried
-from vs.consequences import Consequences, Solution, Unwritable
-from vs.draft import Draft
-from vs.extent import keeps_multiplicities, prove, satisfies
-from vs.join_paths import JoinGraph
 from vs.judgement import Alternative, Broken, Holds, Judgement, Rewritten
-from vs.nested_assembly import NestedAssembly, assemble_nested
-from vs.nested_ranking import NestedCandidate, changes, ranked, reason
-from vs.obstacles import Obstacles
-from vs.passage import Passage
-from vs.preferences import Defaults, EffectivePreferences, appending, effective_preferences
-from vs.regions import cuts, parts, region_block
-from vs.search import drafts
-from vs.standing import Standing
-from vs.telling import inside
+from vs.proof.extent import keeps_multiplicities, prove, satisfies
+from vs.proof.propagation import Moved, carried
+from vs.rewrite.nested_assembly import NestedAssembly, assemble_nested
+from vs.rewrite.nested_ranking import NestedCandidate, changes, ranked, reason
+from vs.rewrite.tree import Consequences, Solution, Unwritable
+from vs.schema_mapping import Passage
+from vs.search.draft import Draft
+from vs.search.drafts import drafts
+from vs.search.join_paths import JoinGraph
+from vs.search.obstacles import Obstacles
+from vs.view.block import lost
+from vs.view.descriptions import inside
+from vs.view.preferences import Defaults, EffectivePreferences, appending, effective_preferences
+from vs.view.region_blocks import cuts, parts, region_block
+from vs.view.region_preferences import Standing
+from vs.view.regions import Anatomy, Path, Region
 
 __all__ = ["synchronize_nested"]
 

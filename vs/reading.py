@@ -10,8 +10,8 @@ from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
 from vs.judgement import Broken, Holds, Judgement
-from vs.preferences import Defaults
 from vs.synchronization import World, synchronize
+from vs.view.preferences import Defaults
 
 __all__ = ["read", "read_what_is_left"]
 

@@ -18,19 +18,19 @@ from dyda.errors import DydaError
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.knowledge.constraints import Knowledge
 from dyda.model.relation import Relation, RelationName
-from vs.assembly import NothingLeft, assemble
-from vs.block import block, lost
-from vs.draft import as_it_stands
-from vs.evolution import evolve
-from vs.extent import prove, satisfies
-from vs.join_paths import JoinGraph
 from vs.judgement import Alternative, Holds, Judgement, Rewritten
+from vs.knowledge_evolution import evolve
 from vs.nested import synchronize_nested
-from vs.obstacles import Obstacles
-from vs.passage import Passage
-from vs.preferences import Defaults, appending
-from vs.ranking import Candidate, changes, ranked, reason
-from vs.search import drafts
+from vs.proof.extent import prove, satisfies
+from vs.rewrite.assembly import NothingLeft, assemble
+from vs.rewrite.ranking import Candidate, changes, ranked, reason
+from vs.schema_mapping import Passage
+from vs.search.draft import as_it_stands
+from vs.search.drafts import drafts
+from vs.search.join_paths import JoinGraph
+from vs.search.obstacles import Obstacles
+from vs.view.block import block, lost
+from vs.view.preferences import Defaults, appending
 
 __all__ = ["World", "synchronize"]
 

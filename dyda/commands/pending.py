@@ -19,8 +19,8 @@ from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation
 from dyda.model.relation import RelationName
 from dyda.open_project import OpenProject
 from dyda.warehouse import MessageRecord
-from scheduler import Consistency, Schedule, State, Unit
-from scheduler.drawing import Drawing, dot, text
+from scheduler import Consistency, MessageState, Schedule, Unit
+from scheduler.graph import Drawing, dot, text
 
 __all__ = ["FORMATS", "Queue", "pending", "pending_graph", "pending_picture", "pending_plan", "pending_show"]
 
@@ -183,7 +183,7 @@ def _waiting(queue: Queue) -> list[dict[str, Any]]:
     answers = []
     for waiting in queue.schedule.waiting():
         record = records[waiting.number]
-        own = record.reason if waiting.state is not State.PENDING else None
+        own = record.reason if waiting.state is not MessageState.PENDING else None
         if own is None:
             reason = waiting.reason
         else:

@@ -14,7 +14,7 @@ from dyda.engine.refusals import refused_by_spark
 from dyda.errors import UnsupportedSql
 from dyda.model.algebra.nodes import ColumnRef
 from dyda.model.types import warehouse_type
-from vm.block import JoinBlock, Occurrence
+from vm.join_block import JoinBlock, Occurrence
 
 __all__ = ["OutputType", "analyse_blocks", "refuse_untyped"]
 

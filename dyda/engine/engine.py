@@ -27,10 +27,10 @@ from dyda.engine.task_errors import MARK, encoded, raise_again
 from dyda.errors import EngineFailed, EvaluationFailed
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.bag import COUNT, Bag
-from vm.block import JoinBlock, flatten
 from vm.careful import helps, render_sum
 from vm.compile import compile_view
 from vm.evaluation import Evaluation, Frame, render, render_combined
+from vm.join_block import JoinBlock, flatten
 from vm.program import Program
 
 __all__ = ["Engine", "Progress", "Sink"]

@@ -22,8 +22,8 @@ from pyspark.sql.types import LongType, StructType, _parse_datatype_json_value
 
 from dyda.engine.task_errors import MARK, encoded
 from dyda.engine.typed_columns import arrow_type, typed_table
-from vm.block import FrameColumn
 from vm.evaluation import Frame
+from vm.join_block import FrameColumn
 
 __all__ = ["Reader", "pooled", "separate"]
 

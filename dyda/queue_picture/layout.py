@@ -12,8 +12,8 @@ from dyda.queue_picture.picture import Block, Picture
 from dyda.queue_picture.placing import Placing, place
 from dyda.queue_picture.routing import Route, route
 from dyda.queue_picture.scene import Line, Point, Rectangle, Scene, Text
-from scheduler import State
-from scheduler.drawing import DrawnNode
+from scheduler import MessageState
+from scheduler.graph import DrawnNode
 
 __all__ = ["lay_out"]
 
@@ -65,12 +65,12 @@ def _title_starts(node: DrawnNode) -> float:
 
 
 def _state_width(node: DrawnNode) -> float:
-    return 0.0 if node.state is State.PENDING else 8 + width_of(node.state.value, style.SMALL, bold=True)
+    return 0.0 if node.state is MessageState.PENDING else 8 + width_of(node.state.value, style.SMALL, bold=True)
 
 
 def _box(place: Rectangle, node: DrawnNode) -> Rectangle:
     look = style.BOXES[node.kind] if node.concerned else style.UNCONCERNED
-    stopped = node.state is not State.PENDING
+    stopped = node.state is not MessageState.PENDING
     return Rectangle(
         "message",
         place.x,
@@ -90,7 +90,7 @@ def _caption(picture: Picture, node: DrawnNode, box: Rectangle) -> Iterator[Text
     yield Text(str(node.number), box.x + style.INSIDE, first, style.NORMAL, style.INK, bold=True)
     room = box.width - _title_starts(node) - style.INSIDE - _state_width(node)
     yield Text(fitted(caption.title, style.SMALL, room), box.x + _title_starts(node), first, style.SMALL, style.INK)
-    if node.state is not State.PENDING:
+    if node.state is not MessageState.PENDING:
         yield Text(node.state.value, box.right - style.INSIDE, first, style.SMALL, style.ALARM, bold=True, anchor="end")
     detail = fitted(caption.detail, style.SMALL, box.width - 2 * style.INSIDE)
     yield Text(detail, box.x + style.INSIDE, second, style.SMALL, style.SOFT)

@@ -9,7 +9,7 @@ from dyda.queue_picture import style
 from dyda.queue_picture.measuring import width_of
 from dyda.queue_picture.picture import Picture
 from dyda.queue_picture.scene import Line, Rectangle, Text
-from scheduler import EdgeKind, State
+from scheduler import EdgeKind, MessageState
 
 __all__ = ["Legend", "legend"]
 
@@ -78,7 +78,7 @@ def _samples(picture: Picture) -> Iterator[style.BoxStyle | style.LineStyle]:
             yield style.BOXES[kind]
     if any(not node.concerned for node in nodes):
         yield style.UNCONCERNED
-    if any(node.state is not State.PENDING for node in nodes):
+    if any(node.state is not MessageState.PENDING for node in nodes):
         yield style.STOPPED
     if any(block.merged for block in picture.blocks):
         yield style.GROUP

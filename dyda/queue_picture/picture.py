@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, UpdateMessage
 from dyda.model.printable import visible
 from scheduler import Unit, UnitKind
-from scheduler.drawing import Drawing
+from scheduler.graph import Drawing
 
 __all__ = ["Block", "Caption", "Picture", "caption", "picture_of"]
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from dyda.queue_picture.placing import Cell, Placing
 from scheduler import EdgeKind
-from scheduler.drawing import DrawnEdge
+from scheduler.graph import DrawnEdge
 
 __all__ = ["Route", "Routing", "Tracks", "route"]
 

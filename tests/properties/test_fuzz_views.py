@@ -22,7 +22,7 @@ from dyda.model.types import PgType
 from dyda.project import Project
 from tests.properties.fuzzing import ODD_TEXT, answer_or_refusal, mutated, profile, view_texts
 from vm import compile_view
-from vm.block import JoinBlock
+from vm.join_block import JoinBlock
 
 TYPES = ("integer", "text", "numeric", "double precision", "date", "boolean", "jsonb", "timestamp with time zone")
 TEXTS = view_texts()

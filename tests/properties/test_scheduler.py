@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dyda.model.message import Change, DataUpdate
-from scheduler import Consistency, Detection, Queued, Schedule, State, Unit, ViewReads
+from scheduler import Consistency, Detection, MessageState, Queued, Schedule, Unit, ViewReads
 from tests.unit.scheduler.builders import changed, drained, effect, queued, relation
 from tests.unit.scheduler.naive import is_legal, legal_order, merged, pair_graph
 
@@ -144,14 +144,14 @@ def test_held_messages_hold_what_depends_on_them_and_nothing_else(
     schedule = Schedule(views, choice.draw(st.sampled_from(Detection)), effect=effect)
     schedule.add(queue)
     for number in held:
-        schedule.mark(number, State.HELD)
+        schedule.mark(number, MessageState.HELD)
     expected = legal_order(pair_graph(queue, views), held)
     if held or schedule.detection is Detection.PESSIMISTIC:
         assert units_of(list(schedule.units(Consistency.COMPLETE, 1))) == expected
         waiting = {each.number for each in schedule.waiting()}
         assert waiting == set(numbers) - {number for group in expected for number in group}
     for number in held:
-        schedule.mark(number, State.PENDING)
+        schedule.mark(number, MessageState.PENDING)
     assert {number for unit in drained(schedule) for number in unit.numbers} == set(numbers)
 
 

@@ -29,7 +29,7 @@ from vs import (
     synchronize,
     synchronize_in_turn,
 )
-from vs.block import connected
+from vs.view.block import connected
 
 Row = tuple[int | None, ...]
 

@@ -17,7 +17,7 @@ from dyda.queue_picture import Line, Picture, Rectangle, Scene, lay_out, picture
 from dyda.queue_picture.measuring import fitted, width_of
 from dyda.queue_picture.placing import place
 from dyda.queue_picture.routing import Tracks, route
-from scheduler import Consistency, EdgeKind, Queued, Schedule, State
+from scheduler import Consistency, EdgeKind, MessageState, Queued, Schedule
 from tests.unit.scheduler.builders import data, schema, view
 
 TABLES = {
@@ -57,7 +57,7 @@ def picture(
     schedule = Schedule(VIEWS)
     schedule.add(messages)
     for number in held:
-        schedule.mark(number, State.HELD)
+        schedule.mark(number, MessageState.HELD)
     units = list(schedule.units(consistency, 100_000))
     return picture_of(schedule.drawing(), units, {queued.number: queued.message for queued in messages}, limit)
 

@@ -10,12 +10,12 @@ from dyda.model.algebra.nodes import scans
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.warehouse import MessageRecord
-from scheduler import Detection, Queued, Schedule, State, ViewReads
+from scheduler import Detection, MessageState, Queued, Schedule, ViewReads
 from vs import candidate_relations, effective_preferences
 
 __all__ = ["HOLDING", "lacked", "schedule_of", "view_reads"]
 
-HOLDING = {"held": State.HELD, "approval": State.APPROVAL}
+HOLDING = {"held": MessageState.HELD, "approval": MessageState.APPROVAL}
 """States in the catalog that hold a message until an operator decides. What quarantine holds is the views that need
 the message; whoever else has yet to see it goes on."""
 
@@ -52,7 +52,7 @@ def schedule_of(
     records = [record for record in messages if record.state != "skipped" and lacks(record.source, record.xid)]
     schedule.add(Queued(record.id, record.message) for record in records)
     for record in records:
-        schedule.mark(record.id, HOLDING.get(record.state, State.PENDING))
+        schedule.mark(record.id, HOLDING.get(record.state, MessageState.PENDING))
     return schedule
 
 

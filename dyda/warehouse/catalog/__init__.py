@@ -10,4 +10,5 @@ frozen, never rows of an open transaction.
     codec         model objects as JSON, and back
     schema_steps  steps of schema changes as JSON, and back
     upgrade       bringing the catalog to this program's version, with Alembic
+    migrations/   from every older version to this one
 """

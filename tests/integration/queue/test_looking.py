@@ -12,7 +12,7 @@ from dyda import commands
 from dyda.maintenance.catalog_state import load
 from dyda.maintenance.plan.view_reads import schedule_of, view_reads
 from dyda.open_project import OpenProject
-from scheduler import State
+from scheduler import MessageState
 from tests.integration.queue.conftest import Project, altered, relation, rows
 
 
@@ -38,7 +38,13 @@ def test_states_in_the_catalog_are_states_of_the_schedule(project: Project) -> N
     assert len(schedule) == 5
     assert numbers[4] not in schedule, "a skipped message holds nobody"
     states = [waiting.state for waiting in schedule.waiting()]
-    assert states == [State.HELD, State.APPROVAL, State.PENDING, State.PENDING, State.PENDING]
+    assert states == [
+        MessageState.HELD,
+        MessageState.APPROVAL,
+        MessageState.PENDING,
+        MessageState.PENDING,
+        MessageState.PENDING,
+    ]
 
 
 def test_an_empty_queue(project: Project) -> None:

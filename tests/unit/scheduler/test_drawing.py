@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from scheduler import DrawnEdge, EdgeKind, Schedule, State, dot, text
+from scheduler import DrawnEdge, EdgeKind, MessageState, Schedule, dot, text
 from tests.unit.scheduler.builders import data, effect, schema, view
 
 
 def pending() -> Schedule:
     schedule = Schedule([view("v", "a.r(x)", "b.s(x)"), view("w", "c.t(x)")], effect=effect)
     schedule.add([data(1, "a.r"), data(2, "b.s"), schema(3, "b.s", "DROP x"), data(4, "c.t"), data(5, "d.u")])
-    schedule.mark(4, State.HELD)
+    schedule.mark(4, MessageState.HELD)
     return schedule
 
 
 def test_what_is_drawn() -> None:
     drawing = pending().drawing()
     assert [(node.number, node.kind, node.state) for node in drawing.nodes] == [
-        (1, "data", State.PENDING),
-        (2, "data", State.PENDING),
-        (3, "schema", State.PENDING),
-        (4, "data", State.HELD),
-        (5, "data", State.PENDING),
+        (1, "data", MessageState.PENDING),
+        (2, "data", MessageState.PENDING),
+        (3, "schema", MessageState.PENDING),
+        (4, "data", MessageState.HELD),
+        (5, "data", MessageState.PENDING),
     ]
     assert [node.concerned for node in drawing.nodes] == [True, True, True, True, False]
     assert drawing.edges == (

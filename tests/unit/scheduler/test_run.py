@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from scheduler import Consistency, Detection, Queued, Schedule, State, UnitKind
+from scheduler import Consistency, Detection, MessageState, Queued, Schedule, UnitKind
 from tests.unit.scheduler.builders import data, drained, effect, relation, schema, view
 
 VIEWS = [view("v", "a.r(x)", "b.s(x)"), view("w", "c.t(x)")]
@@ -71,7 +71,7 @@ def test_messages_that_concern_no_view_do_not_end_a_run() -> None:
 
 def test_what_is_held_is_left_out_with_what_depends_on_it() -> None:
     schedule = schedule_of(data(1, "a.r"), data(2, "a.r"), data(3, "a.r"), data(4, "c.t"))
-    schedule.mark(2, State.HELD)
+    schedule.mark(2, MessageState.HELD)
     assert run_of(schedule) == [(1,), (4,)]
     schedule.remove([1, 4])
     assert run_of(schedule) == []

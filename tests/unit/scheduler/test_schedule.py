@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler import Consistency, Detection, Queued, Schedule, State, UnitKind
+from scheduler import Consistency, Detection, MessageState, Queued, Schedule, UnitKind
 from tests.unit.scheduler.builders import data, drained, effect, relation, schema, view
 
 VIEWS = [view("v", "a.r(x)", "b.s(x)"), view("w", "c.t(x)")]
@@ -90,8 +90,8 @@ def test_messages_are_added_once_and_in_arrival_order() -> None:
         schedule.add([data(1, "a.r")])
 
 
-@pytest.mark.parametrize("state", [State.HELD, State.APPROVAL, State.QUARANTINED])
-def test_a_held_message_holds_what_depends_on_it_and_nothing_else(state: State) -> None:
+@pytest.mark.parametrize("state", [MessageState.HELD, MessageState.APPROVAL, MessageState.QUARANTINED])
+def test_a_held_message_holds_what_depends_on_it_and_nothing_else(state: MessageState) -> None:
     """3 is of the held message's source; 4 would read what 2 changes; 5 has nothing to do with it."""
     schedule = schedule_of(
         data(1, "b.s"), schema(2, "b.s", "RENAME x y"), data(3, "b.s"), data(4, "a.r"), data(5, "c.t"), data(6, "d.u")
@@ -103,14 +103,14 @@ def test_a_held_message_holds_what_depends_on_it_and_nothing_else(state: State) 
     assert waiting[2].reason == f"message 2 is {state.value}"
     assert waiting[3].reason == "3 came after 2 from source b"
     assert waiting[4].reason == "processing 4 would query b.public.s, whose columns x, y message 2 renames to y"
-    schedule.mark(2, State.PENDING)
+    schedule.mark(2, MessageState.PENDING)
     assert not schedule.waiting()
     assert len(drained(schedule)) == 6
 
 
 def test_a_held_data_update_lets_those_before_it_go() -> None:
     schedule = schedule_of(data(1, "a.r"), data(2, "a.r"), data(3, "a.r"), data(4, "c.t"))
-    schedule.mark(2, State.HELD)
+    schedule.mark(2, MessageState.HELD)
     assert [unit.numbers for unit in drained(schedule, Consistency.STRONG, 100)] == [(1, 4)]
     schedule.add([data(5, "a.r"), data(6, "c.t")])
     assert [unit.numbers for unit in drained(schedule, Consistency.STRONG, 100)] == [(6,)]
@@ -120,7 +120,7 @@ def test_a_held_data_update_lets_those_before_it_go() -> None:
 
 def test_a_merged_unit_is_held_with_any_of_its_messages() -> None:
     schedule = schedule_of(schema(1, "a.r", "DROP"), schema(2, "b.s", "DROP"), data(3, "c.t"))
-    schedule.mark(2, State.HELD)
+    schedule.mark(2, MessageState.HELD)
     assert [unit.numbers for unit in schedule.units(Consistency.COMPLETE, 1)] == [(3,)]
     assert [each.reason for each in schedule.waiting()] == [
         "message 1 is merged with a message that is held",

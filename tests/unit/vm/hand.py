@@ -22,7 +22,7 @@ from dyda.model.algebra.nodes import (
 from dyda.model.bag import COUNT, Bag
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
-from vm.block import Occurrence
+from vm.join_block import Occurrence
 from vm.worlds import TAG
 
 Row = tuple[str | None, ...]

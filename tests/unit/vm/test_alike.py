@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.unit.vm.hand import Memory, relation, run_of, view
 from tests.unit.vm.judge import answer, difference, minus, tagged
 from tests.unit.vm.test_sweep_property import COLUMNS, Case, cases, changes, completed, prepared, tables
-from vm.alike import course, own_worlds, together
-from vm.block import flatten
+from vm.join_block import flatten
+from vm.join_tree import SweepPlan, plan_sweep
+from vm.shared_sweeps import course, own_worlds, together
 from vm.sweep import sweep
-from vm.tree import SweepPlan, plan_sweep
 from vm.worlds import Whole, Worlds
 
 

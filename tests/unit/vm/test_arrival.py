@@ -17,10 +17,10 @@ from tests.unit.vm import test_figure5 as figure5
 from tests.unit.vm.hand import Memory, Row, Rows, bag, projected, relation, view
 from tests.unit.vm.judge import Condition, answer, difference, minus
 from tests.unit.vm.test_sweep_property import Case, cases, prepared, tables
-from vm.arrival import ArrivalOrder, nested_sweep
-from vm.block import JoinBlock, flatten
+from vm.arrival_order import ArrivalOrder, nested_sweep
+from vm.join_block import JoinBlock, flatten
+from vm.join_tree import plan_sweep
 from vm.sweep import Ask, sweep
-from vm.tree import plan_sweep
 from vm.worlds import Whole, Worlds
 
 Change = tuple[str, Rows]

@@ -20,8 +20,8 @@ from dyda.model.operator_state import Counted, Grouped, Kept
 from dyda.model.relation import Relation
 from dyda.model.sql.parse import parse_view
 from tests.unit.vm.hand import relation
-from vm.block import JoinBlock
 from vm.compile import compile_view
+from vm.join_block import JoinBlock
 from vm.program import Program, Step, state_number
 
 TABLES = ("r", "s", "t")

@@ -7,10 +7,10 @@ import pytest
 
 from tests.unit.vm.hand import Memory, Rows, entries, projected, relation, view
 from tests.unit.vm.judge import Condition, present
-from vm.block import JoinBlock, flatten
 from vm.evaluation import world_evaluation
+from vm.join_block import JoinBlock, flatten
+from vm.join_tree import plan_sweep
 from vm.sweep import SweepLimits, demand
-from vm.tree import plan_sweep
 from vm.worlds import Whole, Worlds
 
 

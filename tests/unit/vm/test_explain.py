@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.unit.vm.hand import relation, view
-from vm.block import flatten
 from vm.explain import explain
+from vm.join_block import flatten
 from vm.sweep import plan_sweep
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from dyda.model.algebra.nodes import ViewDefinition
 from tests.unit.vm.hand import Memory, Row, Rows, entries, projected, relation, view
 from tests.unit.vm.judge import Condition, difference
-from vm.block import flatten
+from vm.join_block import flatten
 from vm.sweep import plan_sweep, sweep
 
 CONDITIONS = (Condition("r1.b", "=", "r2.c"), Condition("r2.d", "=", "r3.e"))

@@ -13,10 +13,10 @@ from dyda.model.bag import Bag
 from dyda.model.relation import Relation
 from tests.unit.vm.hand import Memory, Row, Rows, bag, entries, projected, relation, view
 from tests.unit.vm.test_sweep_property import Case, cases, changes, completed, prepared
-from vm.block import JoinBlock, flatten
-from vm.shared import SharedLookups, needed_columns
+from vm.join_block import JoinBlock, flatten
+from vm.join_tree import plan_sweep
+from vm.shared_lookups import SharedLookups, needed_columns
 from vm.sweep import Ask, sweep
-from vm.tree import plan_sweep
 
 
 class Source:

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import vm.learned
+import vm.sweep_state
 from dyda.model.bag import Bag
 from tests.unit.vm.hand import Memory, Row, Rows, bag, entries, projected, relation, view
 from tests.unit.vm.judge import Condition, answer, difference, minus
 from tests.unit.vm.test_sweep_property import tables
-from vm.block import flatten
 from vm.evaluation import delta_evaluation
+from vm.join_block import flatten
+from vm.join_tree import plan_sweep
 from vm.sweep import sweep
-from vm.tree import plan_sweep
 from vm.worlds import before
 
 COLUMNS = ("x", "y")

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from dyda.model.bag import Bag
 from tests.unit.vm.hand import Memory, Rows, projected, relation, run_of, view
 from tests.unit.vm.judge import Among, Condition, answer, difference, minus, present, tagged
-from vm.block import JoinBlock, flatten
 from vm.evaluation import delta_evaluation
+from vm.join_block import JoinBlock, flatten
+from vm.join_tree import plan_sweep
 from vm.sweep import demand, sweep
-from vm.tree import plan_sweep
 from vm.worlds import NEW, OLD, Whole, Worlds
 
 COLUMNS = ("x", "y")

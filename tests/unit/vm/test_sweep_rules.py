@@ -11,7 +11,7 @@ from dyda.model.bag import Bag
 from dyda.model.relation import Relation, RelationName
 from tests.unit.vm.hand import Memory, Rows, entries, projected, relation, view
 from tests.unit.vm.judge import Condition, difference
-from vm.block import JoinBlock, flatten
+from vm.join_block import JoinBlock, flatten
 from vm.sweep import SweepLimits, Whole, Worlds, plan_sweep, sweep
 
 

@@ -6,10 +6,10 @@ import pyarrow as pa
 
 from tests.unit.vm.hand import Memory, Row, Rows, projected, relation, run_of, view
 from tests.unit.vm.judge import Condition, tagged
-from vm.block import JoinBlock, flatten
 from vm.evaluation import delta_evaluation
+from vm.join_block import JoinBlock, flatten
+from vm.join_tree import plan_sweep
 from vm.sweep import sweep
-from vm.tree import plan_sweep
 from vm.worlds import TAGGED, TWO_WORLDS, Whole
 
 CONDITIONS = [Condition("r.x", "=", "s.x")]

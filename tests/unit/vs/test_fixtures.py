@@ -35,7 +35,7 @@ from dyda.model.algebra.nodes import Expression, ViewDefinition, conjuncts, expr
 from dyda.model.preferences import Preference
 from dyda.model.sql.render import render_view
 from tests.unit.vs.case import TRAVEL, Schemas, judge, view
-from va.shape import Shapes
+from va.canonical_form import Shapes
 from vs import Broken, Defaults, Holds, Rewritten
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "vs"

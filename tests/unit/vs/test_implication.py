@@ -6,7 +6,7 @@ import pytest
 
 from dyda.model.algebra.nodes import ColumnRef, Expression, conjuncts
 from tests.unit.vs.case import Schemas, view
-from vs.implication import follows, not_null, same
+from vs.proof.implication import follows, not_null, same
 
 SCHEMAS = Schemas({}).execute("CREATE TABLE a.r (x integer, y integer, s text); CREATE TABLE b.t (x integer, s text)")
 

@@ -1,0 +1,107 @@
+"""A rewriting that is not written down yet: what it consists of, and how it came about.
+
+In the names known before. How it came about is what its extent is proven from, and what its reason is told from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dyda.model.algebra.nodes import ColumnRef, Expression
+from dyda.model.preferences import Preference
+from dyda.model.relation import RelationName
+from vs.search.covers import AttributeCover, RelationCover
+from vs.search.join_paths import Hop
+from vs.view.block import Block, Component
+
+__all__ = ["Departure", "Draft", "DraftCondition", "DraftItem", "DraftOccurrence", "Provision", "as_it_stands"]
+
+
+@dataclass(frozen=True)
+class Provision:
+    """Columns of the occurrence `of` that the occurrence `by` provides. `hops`: how the two meet, if `of` stays.
+
+    `met`: the old view itself joined the two as the knowledge says.
+    """
+
+    of: str
+    by: str
+    relation: RelationName
+    covers: tuple[tuple[ColumnRef, AttributeCover], ...]
+    hops: tuple[Hop, ...] = ()
+    met: bool = False
+
+
+@dataclass(frozen=True)
+class Departure:
+    """An occurrence that leaves the view, and the one that takes its place, if any does."""
+
+    alias: str
+    relation: RelationName
+    stand_in: str | None = None
+    cover: RelationCover | None = None
+    absorbed: tuple[Component, ...] = ()
+    """Conditions that the containment's own selections stand for."""
+
+
+@dataclass(frozen=True)
+class DraftOccurrence:
+    alias: str
+    relation: RelationName
+    preference: Preference | None
+
+
+@dataclass(frozen=True)
+class DraftItem:
+    name: str
+    expression: Expression
+    preference: Preference | None
+
+
+@dataclass(frozen=True)
+class DraftCondition:
+    expression: Expression
+    preference: Preference | None
+
+
+@dataclass(frozen=True)
+class Draft:
+    """`replaced`: components that read other occurrences now, with those; `bridges`: joins that reconnect the rest."""
+
+    block: Block
+    occurrences: tuple[DraftOccurrence, ...]
+    items: tuple[DraftItem, ...]
+    conditions: tuple[DraftCondition, ...]
+    dropped: tuple[Component, ...] = ()
+    replaced: tuple[tuple[Component, tuple[RelationName, ...]], ...] = ()
+    departures: tuple[Departure, ...] = ()
+    provisions: tuple[Provision, ...] = ()
+    bridges: tuple[Hop, ...] = ()
+    substitution: tuple[tuple[ColumnRef, Expression], ...] = ()
+    """What each lost column is read as."""
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Output columns that are not there any more."""
+        return tuple(component.name for component in self.dropped if component.kind == "item")
+
+    @property
+    def substituted(self) -> tuple[str, ...]:
+        """Output columns that come from elsewhere."""
+        return tuple(component.name for component, _ in self.replaced if component.kind == "item")
+
+    @property
+    def cost(self) -> int:
+        """Maintenance queries for one update: every other occurrence is asked once."""
+        return len(self.occurrences) - 1
+
+
+def as_it_stands(view: Block) -> Draft:
+    """The view itself."""
+    written = view.definition.preferences
+    return Draft(
+        view,
+        tuple(DraftOccurrence(alias, name, written.of_relation(alias)) for alias, name in view.occurrences),
+        tuple(DraftItem(item.name, item.expression, item.written) for item in view.items),
+        tuple(DraftCondition(condition.expression, condition.written) for condition in view.conditions),
+    )

@@ -1,0 +1,115 @@
+"""A view as synchronization sees it: its components with their effective preferences.
+
+One block is one SELECT of inner joins: occurrences, select items, and conditions that all commute. A nested view has
+one for each of its regions (vs/view/regions.py); their items are what the rest of the view reads of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import networkx
+
+from dyda.model.algebra.nodes import ColumnRef, Expression, ViewDefinition, conjuncts, scans
+from dyda.model.preferences import Preference
+from dyda.model.relation import RelationName
+from vs.schema_mapping import Passage
+from vs.view.preferences import Defaults, EffectivePreferences, effective_preferences
+from vs.view.regions import Place
+
+__all__ = ["Block", "Component", "block", "connected", "lost"]
+
+
+@dataclass(frozen=True)
+class Component:
+    """A select item (`name` is its output name) or a condition (its text).
+
+    `written` is what its file says, None if nothing; `preference` what is in force.
+    """
+
+    kind: str
+    name: str
+    expression: Expression
+    preference: Preference
+    written: Preference | None
+    said: str = ""
+    """How a sentence calls it, if not by its kind and name."""
+    place: Place | None = None
+    """Where it stands in a nested view."""
+
+    def __str__(self) -> str:
+        return self.said or f"{'column' if self.kind == 'item' else 'condition'} {self.name}"
+
+
+@dataclass(frozen=True)
+class Block:
+    """`occurrences` are relations by alias, in the order of FROM."""
+
+    definition: ViewDefinition
+    occurrences: tuple[tuple[str, RelationName], ...]
+    items: tuple[Component, ...]
+    conditions: tuple[Component, ...]
+    preferences: EffectivePreferences
+    taken: frozenset[str] = frozenset()
+    """Aliases elsewhere in the view that no new occurrence may have."""
+
+    @property
+    def components(self) -> tuple[Component, ...]:
+        return self.items + self.conditions
+
+    def relation(self, alias: str) -> RelationName:
+        return dict(self.occurrences)[alias]
+
+    def references(self, alias: str) -> Iterator[ColumnRef]:
+        """The columns of the occurrence that the view uses, in order of first use."""
+        seen = dict.fromkeys(
+            part
+            for component in self.components
+            for part in component.expression.parts
+            if isinstance(part, ColumnRef) and part.alias == alias
+        )
+        return iter(seen)
+
+
+def block(definition: ViewDefinition, defaults: Defaults) -> Block:
+    """The view's components."""
+    effective = effective_preferences(definition, defaults)
+    written = definition.preferences
+    return Block(
+        definition,
+        tuple((scan.alias, scan.relation.name) for scan in scans(definition.tree)),
+        tuple(
+            Component("item", item.name, item.expression, effective.of_item(item.name), written.of_item(item.name))
+            for item in definition.select.items
+        ),
+        tuple(
+            Component("condition", c.sql, c, effective.of_condition(c.sql), written.of_condition(c.sql))
+            for c in conjuncts(definition.tree)
+        ),
+        effective,
+    )
+
+
+def lost(view: Block, passage: Passage) -> list[str]:
+    """What the view reads and what is gone, in words."""
+    words: dict[str, None] = {}
+    for alias, name in view.occurrences:
+        if passage.after(name) is None:
+            words[f"{name} was dropped"] = None
+        for ref in view.references(alias):
+            if passage.column(name, ref.column) is None:
+                words[passage.why_gone(name, ref.column)] = None
+    return list(words)
+
+
+def connected(aliases: Iterable[str], conditions: Iterable[Expression]) -> list[frozenset[str]]:
+    """The occurrences that conditions connect, in the order of their first alias."""
+    order = list(aliases)
+    graph = networkx.Graph()
+    graph.add_nodes_from(order)
+    for condition in conditions:
+        first, *others = sorted(condition.aliases, key=order.index) or [""]
+        graph.add_edges_from((first, other) for other in others)
+    pieces = [frozenset(piece) for piece in networkx.connected_components(graph)]
+    return sorted(pieces, key=lambda piece: min(order.index(alias) for alias in piece))
