@@ -73,7 +73,7 @@ def test_the_state_bug_appears_where_the_state_read_is_taken_for_the_state_befor
     def bypassed(rows: Bag, *changes: Bag) -> Bag:
         return rows.consolidate()
 
-    monkeypatch.setattr(vm.learned, "before", bypassed)
+    monkeypatch.setattr(vm.sweep_state, "before", bypassed)
     found, expected = insertions_on_both_sides()
     delta: Counter[Row] = Counter({("1",): 1, ("2",): 1})
     post: Counter[Row] = Counter({("1",): 2, ("2",): 1})
