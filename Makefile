@@ -106,4 +106,4 @@ $(VENV)/.ready-bench: pyproject.toml $(VENV)/.ready-dev | $(VENV)/bin/python
 
 $(VENV)/spark-classes.jsa: $(VENV)/.ready-dev
 	@echo "letting Java keep Spark's classes: the tests start many JVMs"
-	@$(VENV)/bin/python -m tests.classes $@
+	@$(VENV)/bin/python -m tests.spark_class_sharing $@

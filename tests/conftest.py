@@ -27,7 +27,7 @@ from psycopg2 import sql
 from dyda import embedded
 from dyda.engine import Engine
 from dyda.settings import SparkSettings
-from tests.classes import share_classes
+from tests.spark_class_sharing import share_classes
 
 PROGRAMS = Path(os.environ["DYDA_TEST_POSTGRES_BIN"]) if "DYDA_TEST_POSTGRES_BIN" in os.environ else None
 

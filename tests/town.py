@@ -18,7 +18,7 @@ from dyda import commands
 from dyda.engine import Engine
 from dyda.maintenance import Maintainer, Outcome
 from dyda.open_project import OpenProject
-from tests.judge import Judge, all_printed, printed
+from tests.recompute_oracle import Judge, all_printed, printed
 
 
 class Town:

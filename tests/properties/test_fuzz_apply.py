@@ -11,8 +11,8 @@ from hypothesis import assume, example, given
 
 from dyda.engine import Engine
 from dyda.errors import DydaError
-from tests.judge import printed
 from tests.properties.fuzzing import answer_or_refusal, mutated, profile
+from tests.recompute_oracle import printed
 from tests.town import Town
 
 SOUND = "SELECT a.k, a.t FROM one.a"

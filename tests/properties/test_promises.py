@@ -22,9 +22,9 @@ from dyda.model.preferences import Preference, Preferences
 from dyda.model.relation import Relation, RelationName
 from dyda.model.sql.parse import parse_view
 from dyda.model.sql.render import render_view
-from tests.judge import Judge
 from tests.properties.operators import COLUMNS, ROWS, TABLES, View, several_views
 from tests.properties.test_trees import RELATIONS, evaluated
+from tests.recompute_oracle import Judge
 from va import FromExtent, MetadataOnly, adapt
 from vs import Broken, Rewritten, World, effective_preferences, synchronize
 

@@ -32,8 +32,8 @@ from dyda.model.algebra.nodes import (
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
-from tests.judge import Judge
 from tests.properties.operators import COLUMNS, ROWS, TABLES, View, for_postgres, several_views
+from tests.recompute_oracle import Judge
 
 EXAMPLES = int(os.environ.get("DYDA_EXAMPLES", "60"))
 

@@ -17,7 +17,7 @@ from psycopg2 import sql
 from psycopg2.extras import execute_values
 from sqlglot import exp
 
-from tests.judge import Judge
+from tests.recompute_oracle import Judge
 from tests.torture.history import Shape
 
 __all__ = ["Bench", "Name", "NotEvaluated", "State", "names_of"]

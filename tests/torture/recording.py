@@ -19,7 +19,7 @@ from typing import Any
 import psycopg2
 from psycopg2 import sql
 
-from tests.judge import PINNED
+from tests.recompute_oracle import PINNED
 from tests.torture.history import Commit, History, Rest, Shape, Transaction, ViewState
 
 __all__ = ["DIGEST", "Change", "Data", "Nested", "Observer", "Plain", "Step", "Writer", "begin", "rest", "settle"]

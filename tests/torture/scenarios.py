@@ -22,7 +22,7 @@ from pathlib import Path
 from dyda.engine import Engine
 from dyda.settings import SparkSettings
 from tests.conftest import Server, _administer
-from tests.torture.plots import SCENARIOS
+from tests.torture.scenario_bodies import SCENARIOS
 from tests.torture.stage import Stage
 
 __all__ = ["SCENARIOS", "main"]

@@ -14,7 +14,7 @@ from dyda.engine import Engine
 from dyda.maintenance import Maintainer, Outcome
 from tests.torture.history import History, Read
 from tests.torture.readers import look
-from tests.torture.recorded import Recorded
+from tests.torture.recorded_town import Recorded
 from tests.torture.recording import Change, Data, Step, connect
 from tests.town import Town
 

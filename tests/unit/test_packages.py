@@ -10,7 +10,7 @@ import pytest
 
 PACKAGES = sorted(
     file.parent
-    for top in ("dyda", "scheduler", "vs", "va", "vm")
+    for top in ("dyda", "scheduler", "vs", "va", "vm", "benchmarks")
     for file in Path(top).rglob("__init__.py")
     if "migrations" not in file.parts
 )

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.__main__ import BENCHMARKS, main
-from benchmarks.page import page
-from benchmarks.servers import Server, fdw_binaries, lending
+from benchmarks.harness.servers import Server, fdw_binaries, lending
+from benchmarks.report.page import page
 from dyda.engine import Engine
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from dyda import commands, faults
 from dyda.errors import DydaError
-from tests.judge import printed
+from tests.recompute_oracle import printed
 from tests.town import Town
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from dyda.engine import Engine, OutputType
 from dyda.errors import UnsupportedSql
-from tests.unit.vm.hand import relation, view
+from tests.unit.vm.builders import relation, view
 
 R = relation(
     "s.r",

@@ -14,7 +14,7 @@ from dyda.engine import Engine
 from dyda.errors import BrokenUnit, EngineFailed, ValueDoesNotFit
 from dyda.model.algebra.nodes import ViewDefinition
 from tests.integration.engine.tasks import Files, Part, parts, read_part
-from tests.unit.vm.hand import Memory, Rows, projected, relation, view
+from tests.unit.vm.builders import Memory, Rows, projected, relation, view
 from vm import build_evaluation
 
 

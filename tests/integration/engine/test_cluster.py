@@ -26,7 +26,7 @@ from tests.integration.engine.conftest import Settings
 from tests.integration.engine.tasks import Files, parts, read_part_without_dyda
 from tests.integration.engine.test_build import READ, definition
 from tests.integration.engine.test_evaluate import unit
-from tests.unit.vm.hand import Memory
+from tests.unit.vm.builders import Memory
 from tests.unit.vm.judge import rows_of
 from vm import build_evaluation
 

@@ -14,7 +14,7 @@ from pyspark import SparkContext
 from dyda.engine import Engine, local_join
 from dyda.errors import EngineFailed, EvaluationFailed, ValueDoesNotFit
 from tests.unit.vm import test_figure5 as figure5
-from tests.unit.vm.hand import Memory, Rows, projected, relation, view
+from tests.unit.vm.builders import Memory, Rows, projected, relation, view
 from tests.unit.vm.judge import answer, minus, rows_of
 from tests.unit.vm.test_sweep_property import COLUMNS, Case, cases
 from vm import Evaluation, Worlds, delta_evaluation, plan_sweep, sweep

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dyda.engine import Engine
 from tests.integration.engine.test_evaluate import chain, read_table, unit
-from tests.unit.vm.hand import Memory, Row, Rows, projected, relation, run_of, view
+from tests.unit.vm.builders import Memory, Row, Rows, projected, relation, run_of, view
 from tests.unit.vm.judge import answer, minus, rows_of
 from tests.unit.vm.test_sweep_property import COLUMNS, Case, cases, tables
 from vm import Evaluation, delta_evaluation, demand, plan_sweep, sweep, world_evaluation

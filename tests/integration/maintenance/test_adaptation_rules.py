@@ -14,7 +14,7 @@ from dyda import commands, faults
 from dyda.errors import BrokenUnit
 from dyda.maintenance import Outcome
 from dyda.model.position import Position
-from tests.judge import printed
+from tests.recompute_oracle import printed
 from tests.town import Town
 
 KNOWLEDGE = """

@@ -22,7 +22,7 @@ import pytest
 
 from dyda import commands
 from tests.conftest import _children
-from tests.judge import printed
+from tests.recompute_oracle import printed
 from tests.town import Town
 
 pytestmark = pytest.mark.long

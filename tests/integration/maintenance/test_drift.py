@@ -21,7 +21,7 @@ from dyda.engine import Engine
 from dyda.errors import DydaError
 from dyda.maintenance import Outcome
 from tests.conftest import Server
-from tests.judge import printed
+from tests.recompute_oracle import printed
 from tests.town import Town
 
 pytestmark = pytest.mark.long

@@ -15,7 +15,7 @@ from dyda.maintenance import Outcome
 from dyda.maintenance.catalog_state import BuildRequest, load
 from dyda.maintenance.observe.poll import poll
 from dyda.model.position import Position
-from tests.judge import printed
+from tests.recompute_oracle import printed
 from tests.town import Town
 
 VIEW = "SELECT c.name, f.no FROM crm.customer c JOIN booking.flight f ON c.name = f.name"

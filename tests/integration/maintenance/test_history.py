@@ -14,7 +14,7 @@ from dyda.maintenance import Outcome
 from tests.conftest import VERSION
 from tests.torture.checking import check, examine
 from tests.torture.history import History
-from tests.torture.recorded import Recorded
+from tests.torture.recorded_town import Recorded
 from tests.torture.workload import SOURCES, VIEWS, Workload
 from tests.town import Town
 

@@ -12,7 +12,7 @@ from dyda import commands
 from dyda.commands.daemon import _note_obstacle
 from dyda.errors import DydaError
 from dyda.maintenance import Outcome
-from tests.judge import printed
+from tests.recompute_oracle import printed
 from tests.town import Town
 
 

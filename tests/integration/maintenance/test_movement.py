@@ -191,7 +191,7 @@ def test_detach_leaves_no_trace_and_apply_comes_back(joined: Town) -> None:
     answer = commands.sources_detach(joined.folder, "booking")
     assert answer["views"] == ["flights", "joined"]
     assert joined.state("joined")["reason"] == "detached"
-    from tests.judge import printed
+    from tests.recompute_oracle import printed
 
     traces = printed(
         joined.sources["booking"],

@@ -19,7 +19,7 @@ from dyda.maintenance import Outcome
 from dyda.maintenance.observe import missing_rights
 from tests.conftest import Server
 from tests.integration.sources.conftest import as_role
-from tests.judge import printed
+from tests.recompute_oracle import printed
 from tests.town import Town
 
 pytestmark = pytest.mark.long

@@ -15,7 +15,7 @@ from dyda.model.bag import COUNT
 from dyda.model.position import Position
 from dyda.sources.log.row_images import LACKS, XID
 from tests.town import Town
-from tests.unit.vm.hand import relation, view
+from tests.unit.vm.builders import relation, view
 from vm import flatten
 
 APPEND = "-- dyda: new_columns = append\n"

@@ -12,7 +12,7 @@ import pytest
 from dyda import commands, faults
 from dyda.maintenance import Outcome
 from dyda.model.position import Position
-from tests.judge import PINNED, _printed
+from tests.recompute_oracle import PINNED, _printed
 from tests.town import Town
 
 pytestmark = pytest.mark.long

@@ -13,7 +13,7 @@ import pytest
 
 from dyda import commands
 from dyda.maintenance import Outcome
-from tests.judge import printed
+from tests.recompute_oracle import printed
 from tests.town import Town
 
 

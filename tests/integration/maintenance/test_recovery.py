@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from dyda.maintenance import Outcome
-from tests.judge import printed
+from tests.recompute_oracle import printed
 from tests.town import Town
 
 VIEW = "SELECT c.name, f.no FROM crm.customer c JOIN booking.flight f ON c.name = f.name"

@@ -10,7 +10,7 @@ import pytest
 
 from dyda import commands
 from dyda.project import Project
-from tests.judge import printed
+from tests.recompute_oracle import printed
 from tests.town import Town
 
 OTHER = "the fingerprint of other steps"

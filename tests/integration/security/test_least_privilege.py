@@ -16,7 +16,7 @@ from dyda.engine import Engine
 from dyda.errors import MissingRights
 from tests.conftest import VERSION
 from tests.integration.sources.conftest import as_role
-from tests.judge import printed
+from tests.recompute_oracle import printed
 from tests.town import Town
 
 PAGE = Path("docs/how-to/security.md").read_text()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from dyda import commands
 from tests.integration.sources.conftest import as_role
-from tests.judge import printed
+from tests.recompute_oracle import printed
 from tests.town import Town
 
 ATTACKS = [

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from benchmarks.mixture import Landscape, mixture
-from benchmarks.relations import SOURCES, TABLES
-from benchmarks.shapes import Found, Mixed, report_on
-from benchmarks.strategies import Cost, Costs
+from benchmarks.scenarios.dyno_figures import Found, Mixed, report_on
+from benchmarks.scenarios.mixture import Landscape, mixture
+from benchmarks.scenarios.relations import SOURCES, TABLES
+from benchmarks.scenarios.strategies import Cost, Costs
 from dyda.warehouse import UnitRecord
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks.page import page
-from benchmarks.report import Bar, Plot, Report, save
+from benchmarks.report.page import page
+from benchmarks.report.report import Bar, Plot, Report, save
 
 
 def test_a_page_holds_tables_plots_bars_and_the_machine(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from benchmarks.relations import Changes
+from benchmarks.scenarios.relations import Changes
 
 
 def size(statement: str) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import cProfile
 import pstats
 
-from benchmarks.planning import drain, planning_seconds
+from benchmarks.scenarios.planning import drain, planning_seconds
 from scheduler import Consistency
 
 

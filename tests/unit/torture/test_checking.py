@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.judge import printed
+from tests.recompute_oracle import printed
 from tests.torture.checking import Violation, check, examine
 from tests.torture.history import History, Position, Shape
 from tests.torture.recording import DIGEST
 from tests.torture.shrinking import minimise
 from tests.torture.states import key_of
-from tests.unit.torture.hand import JOIN, Hand, S
+from tests.unit.torture.builders import JOIN, Hand, S
 
 BEGIN = ["(a,1)", "(b,1)"]
 BOTH = ["(1,a,10)", "(2,b,20)"]

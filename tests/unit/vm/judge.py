@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from tests.unit.vm.hand import Row, Rows, entries
+from tests.unit.vm.builders import Row, Rows, entries
 from vm.sweep import Worlds
 
 OPERATORS = {"=": operator.eq, "<": operator.lt, "<>": operator.ne}

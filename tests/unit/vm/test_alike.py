@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.vm.hand import Memory, relation, run_of, view
+from tests.unit.vm.builders import Memory, relation, run_of, view
 from tests.unit.vm.judge import answer, difference, minus, tagged
 from tests.unit.vm.test_sweep_property import COLUMNS, Case, cases, changes, completed, prepared, tables
 from vm.join_block import flatten

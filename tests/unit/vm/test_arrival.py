@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dyda.model.bag import Bag
 from tests.unit.vm import test_figure5 as figure5
-from tests.unit.vm.hand import Memory, Row, Rows, bag, projected, relation, view
+from tests.unit.vm.builders import Memory, Row, Rows, bag, projected, relation, view
 from tests.unit.vm.judge import Condition, answer, difference, minus
 from tests.unit.vm.test_sweep_property import Case, cases, prepared, tables
 from vm.arrival_order import ArrivalOrder, nested_sweep

@@ -7,7 +7,7 @@ import pytest
 from dyda.errors import UnknownColumn
 from dyda.model.algebra.nodes import ColumnRef, Expression, Join, OutputColumn, Project, Scan, Select, ViewDefinition
 from dyda.model.sql.parse import parse_view
-from tests.unit.vm.hand import relation, view
+from tests.unit.vm.builders import relation, view
 from vm.join_block import JoinBlock, flatten
 
 R = relation("s.r", {"i": "integer", "n": "numeric(10,2)", "m": "MOOD", "t": "text", "unused": "text"})

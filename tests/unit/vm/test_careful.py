@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dyda.model.algebra.nodes import Expression
-from tests.unit.vm.hand import expression
+from tests.unit.vm.builders import expression
 from tests.unit.vm.test_compile import ALL, VIEWS, bag, filled, keep, program
 from vm.careful import helps, may_fail, render_sum
 from vm.evaluation import Evaluation, build_evaluation

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dyda.engine import local_join
-from tests.unit.vm.hand import relation, view
+from tests.unit.vm.builders import relation, view
 from vm import Evaluation, delta_evaluation, flatten
 from vm.worlds import NEW, NEW_WORLD, OLD, TAGGED, TWO_WORLDS, Counting, Worlds
 

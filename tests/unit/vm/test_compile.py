@@ -19,7 +19,7 @@ from dyda.model.algebra.nodes import ColumnRef
 from dyda.model.operator_state import Counted, Grouped, Kept
 from dyda.model.relation import Relation
 from dyda.model.sql.parse import parse_view
-from tests.unit.vm.hand import relation
+from tests.unit.vm.builders import relation
 from vm.compile import compile_view
 from vm.join_block import JoinBlock
 from vm.program import Program, Step, state_number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tests.unit.vm.hand import Memory, Rows, entries, projected, relation, view
+from tests.unit.vm.builders import Memory, Rows, entries, projected, relation, view
 from tests.unit.vm.judge import Condition, present
 from vm.evaluation import world_evaluation
 from vm.join_block import JoinBlock, flatten

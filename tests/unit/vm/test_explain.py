@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.vm.hand import relation, view
+from tests.unit.vm.builders import relation, view
 from vm.explain import explain
 from vm.join_block import flatten
 from vm.sweep import plan_sweep

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from dyda.model.algebra.nodes import ViewDefinition
-from tests.unit.vm.hand import Memory, Row, Rows, entries, projected, relation, view
+from tests.unit.vm.builders import Memory, Row, Rows, entries, projected, relation, view
 from tests.unit.vm.judge import Condition, difference
 from vm.join_block import flatten
 from vm.sweep import plan_sweep, sweep

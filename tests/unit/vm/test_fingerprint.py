@@ -8,7 +8,7 @@ from dataclasses import replace
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
-from tests.unit.vm.hand import relation
+from tests.unit.vm.builders import relation
 from tests.unit.vm.test_compile import ALL, VIEWS, program
 from vm import JoinBlock, Program, compile_view, fingerprint
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.messages import SHAPES, Cost, costs
+from benchmarks.scenarios.messages import SHAPES, Cost, costs
 
 SIZES = range(2, 9)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from dyda.model.bag import Bag
-from tests.unit.vm.hand import Memory, Row, Rows, entries, projected, relation, view
+from tests.unit.vm.builders import Memory, Row, Rows, entries, projected, relation, view
 from tests.unit.vm.test_sweep_property import Case, cases, changes, completed, prepared
 from vm.join_block import JoinBlock, flatten
 from vm.join_tree import plan_sweep

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import vm.sweep_state
 from dyda.model.bag import Bag
-from tests.unit.vm.hand import Memory, Row, Rows, bag, entries, projected, relation, view
+from tests.unit.vm.builders import Memory, Row, Rows, bag, entries, projected, relation, view
 from tests.unit.vm.judge import Condition, answer, difference, minus
 from tests.unit.vm.test_sweep_property import tables
 from vm.evaluation import delta_evaluation

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from dyda.model.bag import Bag
-from tests.unit.vm.hand import Memory, Rows, projected, relation, run_of, view
+from tests.unit.vm.builders import Memory, Rows, projected, relation, run_of, view
 from tests.unit.vm.judge import Among, Condition, answer, difference, minus, present, tagged
 from vm.evaluation import delta_evaluation
 from vm.join_block import JoinBlock, flatten

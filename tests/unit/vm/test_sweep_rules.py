@@ -9,7 +9,7 @@ import pytest
 
 from dyda.model.bag import Bag
 from dyda.model.relation import Relation, RelationName
-from tests.unit.vm.hand import Memory, Rows, entries, projected, relation, view
+from tests.unit.vm.builders import Memory, Rows, entries, projected, relation, view
 from tests.unit.vm.judge import Condition, difference
 from vm.join_block import JoinBlock, flatten
 from vm.sweep import SweepLimits, Whole, Worlds, plan_sweep, sweep

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tests.unit.vm.hand import Memory, Row, Rows, projected, relation, run_of, view
+from tests.unit.vm.builders import Memory, Row, Rows, projected, relation, run_of, view
 from tests.unit.vm.judge import Condition, tagged
 from vm.evaluation import delta_evaluation
 from vm.join_block import JoinBlock, flatten

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from benchmarks.measuring import progress
-from benchmarks.mixture import Event, Landscape, Writer, data_updates, mixture
-from benchmarks.relations import SOURCES
-from benchmarks.report import Report
-from benchmarks.servers import servers, spark
-from benchmarks.shapes import STRATEGIES, Figure, Found, Mixed, report_on
-from benchmarks.strategies import Contender, Cost, Costs, contender, undetected
+from benchmarks.harness.measuring import progress
+from benchmarks.harness.servers import servers, spark
+from benchmarks.report.report import Report
+from benchmarks.scenarios.dyno_figures import STRATEGIES, Figure, Found, Mixed, report_on
+from benchmarks.scenarios.mixture import Event, Landscape, Writer, data_updates, mixture
+from benchmarks.scenarios.relations import SOURCES
+from benchmarks.scenarios.strategies import Contender, Cost, Costs, contender, undetected
 from dyda import faults
 
 __all__ = ["run"]

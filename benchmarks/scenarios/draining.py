@@ -12,8 +12,8 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.measuring import Stopwatch, shown
-from benchmarks.servers import servers, spark
+from benchmarks.harness.measuring import Stopwatch, shown
+from benchmarks.harness.servers import servers, spark
 from dyda.maintenance import Outcome
 from dyda.warehouse import UnitRecord
 from tests.town import Town

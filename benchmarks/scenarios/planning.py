@@ -3,7 +3,7 @@
 The queue to plan, 200 relations with one message in a hundred a schema change, drops columns everywhere, so that most
 of it is one cycle; the queue to drain renames columns of one source, so that nothing merges and every rename makes a
 new plan necessary. Both are the pure scheduler's, in processor time. What share of a drain planning is, real units tell
-(`benchmarks.draining`).
+(`benchmarks.scenarios.draining`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from benchmarks import draining
-from benchmarks.measuring import Sample, shown
-from benchmarks.report import Bar, Plot, Report
+from benchmarks.harness.measuring import Sample, shown
+from benchmarks.report.report import Bar, Plot, Report
+from benchmarks.scenarios import draining
 from dyda.model.message import Change, DataUpdate, SchemaChange, UpdateMessage
 from dyda.model.relation import RelationName
 from scheduler import Consistency, Queued, Schedule, ViewReads

@@ -6,7 +6,7 @@ import statistics
 from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
 
-from benchmarks.measuring import Stopwatch
+from benchmarks.harness.measuring import Stopwatch
 from dyda.maintenance import Outcome
 from tests.town import Town
 

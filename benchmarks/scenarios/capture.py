@@ -13,13 +13,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.altering import altering
-from benchmarks.checking import require_right
-from benchmarks.following import Follower
-from benchmarks.measuring import Sample, shown
-from benchmarks.pgbench import Throughput, throughput
-from benchmarks.report import Bar, Plot, Report
-from benchmarks.servers import Server, servers, spark
+from benchmarks.harness.checking import require_right
+from benchmarks.harness.dyda_contender import Follower
+from benchmarks.harness.measuring import Sample, shown
+from benchmarks.harness.pgbench import Throughput, throughput
+from benchmarks.harness.servers import Server, servers, spark
+from benchmarks.report.report import Bar, Plot, Report
+from benchmarks.scenarios.altering import altering
 from tests.town import Town
 
 __all__ = ["run"]

@@ -12,13 +12,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.checking import digest, require_same
-from benchmarks.following import Follower
-from benchmarks.measuring import Sample, progress
-from benchmarks.report import Bar, Plot, Report
-from benchmarks.servers import Server, fdw_binaries, servers, spark
-from benchmarks.shop import ACTIONS, SOURCES, VIEW, Changes, Sizes, created
-from benchmarks.yardsticks import Refresh, execute
+from benchmarks.harness.baselines import Refresh, execute
+from benchmarks.harness.checking import digest, require_same
+from benchmarks.harness.dyda_contender import Follower
+from benchmarks.harness.measuring import Sample, progress
+from benchmarks.harness.servers import Server, fdw_binaries, servers, spark
+from benchmarks.report.report import Bar, Plot, Report
+from benchmarks.scenarios.shop import ACTIONS, SOURCES, VIEW, Changes, Sizes, created
 from tests.town import Town
 
 __all__ = ["run"]

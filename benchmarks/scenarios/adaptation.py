@@ -15,11 +15,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.checking import digest, require_right, require_same
-from benchmarks.following import Follower
-from benchmarks.measuring import Sample, Stopwatch, progress
-from benchmarks.report import Bar, Plot, Report
-from benchmarks.servers import Server, servers, spark
+from benchmarks.harness.checking import digest, require_right, require_same
+from benchmarks.harness.dyda_contender import Follower
+from benchmarks.harness.measuring import Sample, Stopwatch, progress
+from benchmarks.harness.servers import Server, servers, spark
+from benchmarks.report.report import Bar, Plot, Report
 from dyda.commands.views import execute_resync
 from dyda.engine import Engine
 from tests.town import Town

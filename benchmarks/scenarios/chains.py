@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.relations import Changes
+from benchmarks.scenarios.relations import Changes
 
 __all__ = ["BLOCK", "Chain", "created", "view", "views"]
 

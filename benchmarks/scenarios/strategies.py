@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from benchmarks.checking import require_right
-from benchmarks.following import Follower
-from benchmarks.measuring import Sample, Stopwatch
-from benchmarks.mixture import Event, Landscape, Writer
-from benchmarks.relations import SOURCES, VIEW, created
-from benchmarks.servers import Server
+from benchmarks.harness.checking import require_right
+from benchmarks.harness.dyda_contender import Follower
+from benchmarks.harness.measuring import Sample, Stopwatch
+from benchmarks.harness.servers import Server
+from benchmarks.scenarios.mixture import Event, Landscape, Writer
+from benchmarks.scenarios.relations import SOURCES, VIEW, created
 from dyda.engine import Engine
 from dyda.maintenance import Outcome
 from dyda.maintenance.observe.poll import Poll

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import psycopg2
 
-from benchmarks.following import Follower
-from benchmarks.limit import Limit
-from benchmarks.measuring import Sample, progress
-from benchmarks.relations import SOURCES, TABLES, VIEW, Changes, created, view_over
-from benchmarks.report import Bar, Plot, Report
-from benchmarks.servers import Server, fdw_binaries, servers, spark
-from benchmarks.yardsticks import InProcess, OnSpark, Refresh, execute, has_duckdb
+from benchmarks.harness.baselines import InProcess, OnSpark, Refresh, execute, has_duckdb
+from benchmarks.harness.dyda_contender import Follower
+from benchmarks.harness.handwritten_limit import Limit
+from benchmarks.harness.measuring import Sample, progress
+from benchmarks.harness.servers import Server, fdw_binaries, servers, spark
+from benchmarks.report.report import Bar, Plot, Report
+from benchmarks.scenarios.relations import SOURCES, TABLES, VIEW, Changes, created, view_over
 from dyda.engine import Engine
 from tests.town import Town
 

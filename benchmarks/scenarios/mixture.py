@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 import psycopg2
 
-from benchmarks.relations import SOURCES, TABLES
+from benchmarks.scenarios.relations import SOURCES, TABLES
 
 __all__ = ["Event", "Landscape", "Writer", "data_updates", "mixture"]
 

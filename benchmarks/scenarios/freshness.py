@@ -1,7 +1,7 @@
 """Freshness: from a source's commit to a reader who sees it, under a steady load on four databases.
 
-A daemon process keeps the soak's views and the marks of all transactions (`benchmarks.marks`), which a reader polls.
-The rate is that of all sources together. A load that the machine cannot keep shows as a rate that was not reached, a
+A daemon process keeps the soak's views and the marks of all transactions (`benchmarks.harness.commit_markers`), which a
+reader polls. The rate is that of all sources together. A load that the machine cannot keep shows as a rate that was not reached, a
 daemon that falls behind as the seconds that it needs after the load has ended.
 """
 
@@ -19,11 +19,11 @@ from pathlib import Path
 
 import psycopg2
 
-from benchmarks.checking import require_right
-from benchmarks.marks import VIEW, Marked, Reader, created, freshness
-from benchmarks.measuring import progress
-from benchmarks.report import Plot, Report
-from benchmarks.servers import lent_engine, servers
+from benchmarks.harness.checking import require_right
+from benchmarks.harness.commit_markers import VIEW, Marked, Reader, created, freshness
+from benchmarks.harness.measuring import progress
+from benchmarks.harness.servers import lent_engine, servers
+from benchmarks.report.report import Plot, Report
 from tests.torture.daemon import Daemon
 from tests.torture.load import SOURCES, SchemaChanges
 from tests.torture.soak import VIEWS

@@ -1,6 +1,6 @@
 """Spark's classes as Java shares them between its processes (class data sharing): they start in half the time.
 
-    python -m tests.classes .venv/spark-classes.jsa
+    python -m tests.spark_class_sharing .venv/spark-classes.jsa
 
 `make test` writes the archive once; tests/conftest.py lets every JVM of the tests use it. Where Java cannot write one,
 the file is left empty and the tests do without.

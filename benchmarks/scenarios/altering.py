@@ -17,9 +17,9 @@ from typing import Any
 
 import psycopg2
 
-from benchmarks.checking import require_right
-from benchmarks.measuring import Sample, Stopwatch
-from benchmarks.servers import Server, lent_engine
+from benchmarks.harness.checking import require_right
+from benchmarks.harness.measuring import Sample, Stopwatch
+from benchmarks.harness.servers import Server, lent_engine
 from tests.torture.daemon import Daemon
 from tests.town import Town
 

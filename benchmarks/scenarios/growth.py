@@ -15,12 +15,12 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.chains import BLOCK, Chain, created, view, views
-from benchmarks.checking import require_right
-from benchmarks.following import Follower
-from benchmarks.measuring import Sample, interleaved, progress, shown
-from benchmarks.report import Bar, Plot, Report
-from benchmarks.servers import Server, servers, spark
+from benchmarks.harness.checking import require_right
+from benchmarks.harness.dyda_contender import Follower
+from benchmarks.harness.measuring import Sample, interleaved, progress, shown
+from benchmarks.harness.servers import Server, servers, spark
+from benchmarks.report.report import Bar, Plot, Report
+from benchmarks.scenarios.chains import BLOCK, Chain, created, view, views
 from dyda.engine import Engine
 from tests.town import Town
 

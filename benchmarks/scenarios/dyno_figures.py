@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmarks.measuring import Sample, shown
-from benchmarks.report import Bar, Plot, Report
-from benchmarks.strategies import Costs
+from benchmarks.harness.measuring import Sample, shown
+from benchmarks.report.report import Bar, Plot, Report
+from benchmarks.scenarios.strategies import Costs
 
 __all__ = ["STRATEGIES", "Figure", "Found", "Mixed", "report_on"]
 

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.report import Bar, Plot, Report
+from benchmarks.report.report import Bar, Plot, Report
 from dyda.model.bag import Bag
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.sql.parse import parse_view

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.page`: docs/performance.md and its plots, from what benchmarks have left in their folder."""
+"""`python -m benchmarks.report.page`: docs/performance.md and its plots, from benchmark results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["page"]
 
 HEAD = """# Performance
 
-Written by `python -m benchmarks.page` from runs of `make bench` ([how to run it](how-to/develop.md#benchmarks)).
+Written by `python -m benchmarks.report.page` from runs of `make bench` ([how to run it](how-to/develop.md#benchmarks)).
 Machines are shared and noisy: contenders take turns in one run, numbers are medians with the middle half of the rounds
 beside them, and what counts is the ratio. In every benchmark the rows are compared with a recomputation; a fast wrong
 answer ends it. [Where the time goes](explanation/where-the-time-goes.md) says what the phases are, and what was tried.

@@ -12,8 +12,8 @@ from contextlib import closing
 
 import psycopg2
 
-from benchmarks.measuring import Stopwatch
-from benchmarks.relations import TABLES, view_over
+from benchmarks.harness.measuring import Stopwatch
+from benchmarks.scenarios.relations import TABLES, view_over
 
 __all__ = ["Limit"]
 

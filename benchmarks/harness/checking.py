@@ -7,7 +7,7 @@ from contextlib import closing
 import psycopg2
 import sqlglot
 
-from tests.judge import PINNED
+from tests.recompute_oracle import PINNED
 from tests.town import Town, _two_part
 
 __all__ = ["digest", "require_right", "require_same"]

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.csv
 from pyspark.sql import SparkSession
 
-from benchmarks.measuring import Stopwatch
-from benchmarks.relations import SOURCES, TABLES, view_over
+from benchmarks.harness.measuring import Stopwatch
+from benchmarks.scenarios.relations import SOURCES, TABLES, view_over
 
 __all__ = ["InProcess", "OnSpark", "Refresh", "execute", "has_duckdb"]
 
