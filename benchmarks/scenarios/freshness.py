@@ -1,8 +1,8 @@
 """Freshness: from a source's commit to a reader who sees it, under a steady load on four databases.
 
 A daemon process keeps the soak's views and the marks of all transactions (`benchmarks.harness.commit_markers`), which a
-reader polls. The rate is that of all sources together. A load that the machine cannot keep shows as a rate that was not reached, a
-daemon that falls behind as the seconds that it needs after the load has ended.
+reader polls. The rate is that of all sources together. A load that the machine cannot keep shows as a rate that was not
+reached, a daemon that falls behind as the seconds that it needs after the load has ended.
 """
 
 from __future__ import annotations
