@@ -5,9 +5,10 @@ from __future__ import annotations
 from dyda.errors import DydaError, SourceUnreachable, UnsupportedSql
 from dyda.maintenance import BuildRequest, Maintainer
 from dyda.maintenance.catalog_state import CatalogState, last_definition
-from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.observe.recovery import REJECTED
-from dyda.maintenance.plan.relations_after import Present
+from dyda.maintenance.observe.round import Round
+from dyda.maintenance.observe.tables import look_at
+from dyda.maintenance.plan.relations_after import RelationsAfter
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.sql.parse import parse_view
 from dyda.open_project import OpenProject
@@ -39,12 +40,13 @@ def _rewritten(
 ) -> tuple[BuildRequest, ViewDefinition] | None:
     """The best rewriting of its last definition that preferences and knowledge allow by now."""
     numeric = opened.project.settings.spark.numeric
-    definition = last_definition(opened, known, record)
+    definition = last_definition(opened.project, known, record)
     if definition is None:
         return None  # the catalog has gone on without it
     relations = {name: found.relation for name, found in known.relations.items()}
     concerned = definition.relations | known.knowledge.relations
-    now = Present(opened, Poll(), known, ()).of([relations[name] for name in sorted(concerned) if name in relations])
+    read = [relations[name] for name in sorted(concerned) if name in relations]
+    now = RelationsAfter(Round(opened.project, known, tables=look_at(opened, read)), ()).of(read)
     judgement = synchronize(definition, World(relations, now, known.knowledge), known.defaults, numeric)
     if isinstance(judgement, Broken):
         return None

@@ -15,7 +15,8 @@ from dyda.commands.handover import hand_over
 from dyda.commands.open_transactions import Progress
 from dyda.errors import DydaError
 from dyda.maintenance import Maintainer
-from dyda.maintenance.install.installation import everywhere, positions_after
+from dyda.maintenance.install.acknowledge import everywhere
+from dyda.maintenance.install.installation import positions_after
 from dyda.maintenance.observe.recovery import REJECTED
 from dyda.maintenance.plan.approval import foresee_messages, waits_with
 from dyda.maintenance.plan.view_reads import view_reads

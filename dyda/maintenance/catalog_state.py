@@ -16,6 +16,7 @@ from dyda.model.preferences import Preference
 from dyda.model.relation import Relation, RelationName
 from dyda.model.sql.parse import Resolve, parse_view
 from dyda.open_project import OpenProject
+from dyda.project import Project
 from dyda.warehouse import KnowledgeRecord, RelationRecord, SourceRecord, ViewRecord, Writer
 from vm import JoinBlock, Program, fingerprint
 from vs import Defaults
@@ -132,7 +133,7 @@ def load(opened: OpenProject, before: CatalogState | None = None) -> CatalogStat
     relations = {record.relation.name: record for record in opened.warehouse.relations()}
     numeric = opened.project.settings.spark.numeric
 
-    resolve = catalog_resolver(opened, relations)
+    resolve = catalog_resolver(opened.project, relations)
     views: dict[str, MaintainedView] = {}
     frozen: dict[str, ViewRecord] = {}
     unreadable: dict[str, str] = {}
@@ -166,11 +167,11 @@ def keep_programs(opened: OpenProject, writer: Writer, known: CatalogState) -> N
             writer.keep_program(view.name, fingerprint(view.program, opened.project.settings.spark.timezone))
 
 
-def catalog_resolver(opened: OpenProject, relations: Mapping[RelationName, RelationRecord]) -> Resolve:
+def catalog_resolver(project: Project, relations: Mapping[RelationName, RelationRecord]) -> Resolve:
     """How a text's relations are found in the catalog."""
 
     def resolve(source: str, schema: str | None, table: str) -> Relation:
-        name = opened.relation_name(source, schema, table)
+        name = project.relation_name(source, schema, table)
         if name not in relations:
             raise UnknownRelation(f"the catalog knows no relation {name}", "Run: dyda apply")
         return relations[name].relation
@@ -211,15 +212,15 @@ def _same_view(earlier: MaintainedView, record: ViewRecord, relations: Mapping[R
     )
 
 
-def held_definition(opened: OpenProject, known: CatalogState, record: ViewRecord) -> ViewDefinition | None:
+def held_definition(project: Project, known: CatalogState, record: ViewRecord) -> ViewDefinition | None:
     """The definition of a view that is held; None of one that is broken already."""
-    return None if record.stored_state == "broken" else last_definition(opened, known, record)
+    return None if record.stored_state == "broken" else last_definition(project, known, record)
 
 
-def last_definition(opened: OpenProject, known: CatalogState, record: ViewRecord) -> ViewDefinition | None:
+def last_definition(project: Project, known: CatalogState, record: ViewRecord) -> ViewDefinition | None:
     """What the view's last text means over the relations as the catalog knows them; None if it means nothing."""
-    resolve = catalog_resolver(opened, known.relations)
+    resolve = catalog_resolver(project, known.relations)
     try:
-        return parse_view(record.name, record.sql or "", resolve, plain_numeric=opened.project.settings.spark.numeric)
+        return parse_view(record.name, record.sql or "", resolve, plain_numeric=project.settings.spark.numeric)
     except DydaError:
         return None

@@ -1,8 +1,8 @@
-"""Dyno's loop (paper 001, Section 6.3): poll, choose, compute, check, install, acknowledge.
+"""Dyno's loop (paper 001, Section 6.3): observe, plan, execute, install, acknowledge.
 
-    poll ──▶ something moved that nothing explains? ──▶ heal capture, poll again, build the views concerned ──┐
-      │                                                                                                       ▼
-      └────▶ next unit of the schedule ──▶ vs, va, vm ────────────────────────────▶ check ─▶ install ─▶ acknowledge
+    observe ──▶ something moved that nothing explains? ──▶ heal capture, observe again, build the views concerned ─┐
+      │                                                                                                            ▼
+      └───────▶ plan the next unit ──▶ execute: vs, va, vm ──────────────────────▶ check ─▶ install ─▶ acknowledge
                     ▲                                                                 │
                     └────────────── broken: the schema moved under the reads ─────────┘
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from dyda import faults
 from dyda.errors import (
@@ -33,32 +33,39 @@ from dyda.errors import (
 )
 from dyda.maintenance.catalog_state import BuildRequest, CatalogState, MaintainedView, keep_programs, load
 from dyda.maintenance.execute.deltas import Refresh
+from dyda.maintenance.execute.execution import Execution, Progress
 from dyda.maintenance.execute.poisoned_row import culprit
-from dyda.maintenance.execute.recompute import Builder, Progress
-from dyda.maintenance.execute.unit import UnitWork
-from dyda.maintenance.install.installation import (
-    Phases,
-    Positions,
-    acknowledge,
-    covered,
-    installation,
-    moved_on,
-    positions_after,
-)
+from dyda.maintenance.execute.unit import execute, execute_run
+from dyda.maintenance.install.acknowledge import acknowledge, covered
+from dyda.maintenance.install.installation import Installing, installation, moved_on, positions_after
+from dyda.maintenance.install.phases import Phases
 from dyda.maintenance.observe.drift import account_for, listen_again
 from dyda.maintenance.observe.missing_rights import Barred
 from dyda.maintenance.observe.poll import Poll, poll
 from dyda.maintenance.observe.recovery import Recovery
+from dyda.maintenance.observe.round import Round
 from dyda.maintenance.observe.source_backoff import ALL_WAIT, Resting, who_waits
+from dyda.maintenance.observe.tables import look_at
 from dyda.maintenance.observe.unexplained_changes import find_movement
+from dyda.maintenance.plan.analysis import SparkAnalysis
 from dyda.maintenance.plan.approval import Approval
 from dyda.maintenance.plan.knowledge_after import KnowledgeWatch
-from dyda.maintenance.plan.left_behind import left_behind
 from dyda.maintenance.plan.next_unit import Planner
-from dyda.model.relation import RelationName
+from dyda.maintenance.plan.planner import (
+    Builds,
+    Reading,
+    plan_builds,
+    plan_run,
+    plan_unit,
+    reachable_relations,
+    relations_to_look_at,
+)
+from dyda.maintenance.plan.unit_plan import UnitPlan
+from dyda.model.relation import Relation, RelationName
 from dyda.open_project import OpenProject
-from dyda.warehouse import Installation, ViewChange, ViewRecord, Writer
+from dyda.warehouse import Installation, RelationState, ViewChange, ViewRecord, Writer
 from scheduler import Queued, Unit, UnitKind
+from vs import read
 
 __all__ = ["Maintainer", "Outcome"]
 
@@ -70,6 +77,27 @@ class Outcome(enum.Enum):
     WORKED = "at least one unit was installed"
     BROKEN = "the unit was void: a schema moved under it"
     BLOCKED = "something that is needed is out of reach"
+
+
+@dataclass
+class _Cycle:
+    """What a cycle was asked for, and what it has tried so far."""
+
+    requested: Mapping[str, BuildRequest]
+    progress: Progress
+    healed: set[str] = field(default_factory=set)
+    """Views for whose relations capture was attached again."""
+    returning: dict[str, BuildRequest] = field(default_factory=dict)
+    """Broken views that mean something again."""
+
+
+@dataclass(frozen=True)
+class _Due:
+    """What a poll asks for beside its messages: views to build, with and without a request, and views that wait."""
+
+    again: Mapping[str, BuildRequest]
+    builds: Mapping[str, BuildRequest]
+    waiting: Mapping[str, str]
 
 
 class Maintainer:
@@ -86,6 +114,7 @@ class Maintainer:
         self.recovery = Recovery(opened)
         self.approval = Approval(opened, writer)
         self.watch = KnowledgeWatch(opened)
+        self._analysis = SparkAnalysis(opened.engine)
         self._known: CatalogState | None = None
         self._loaded: CatalogState | None = None
         self._acknowledged: set[str] = set()
@@ -113,124 +142,91 @@ class Maintainer:
         self.planner.forget()
 
     def cycle(
-        self, targets: Sequence[BuildRequest] = (), progress: Progress = lambda text, done, total: None
+        self, requests: Sequence[BuildRequest] = (), progress: Progress = lambda text, done, total: None
     ) -> Outcome:
-        """One poll and its units. `targets` are views to build: new ones, changed ones, those to resync."""
-        requested = {target.name: target for target in targets}
-        healed: set[str] = set(requested)
-        returning: dict[str, BuildRequest] = {}
+        """One poll and its units. `requests` are views to build: new ones, changed ones, those to resync."""
+        cycle = _Cycle({request.name: request for request in requests}, progress)
+        cycle.healed |= set(cycle.requested)
         if self.recovery.release(self.writer, self.known):
             self.reload()
         try:
-            while True:
-                phases = Phases(self.opened.engine.jobs)
-                locked = self.planner.locks()
-                with poll(self.opened, self.writer, self.known, locked, self._resting.now()) as polled:
-                    self._note_sources(polled)
-                    barred = self._barred.waiting(self.known, polled.snapshots, self.forget)
-                    phases.done("capture")
-                    if self.approval.mark(polled, self.known):
-                        self.planner.forget()
-                    movement = find_movement(polled, self.known)
-                    listen_again(self.opened, self.writer, movement.deaf, self.log)
-                    if account_for(self.writer, self.known, polled, movement, self.log):
-                        self.reload()
-                        continue
-                    owing = {**self.known.unreadable, **movement.again}
-                    again = {
-                        name: BuildRequest(name, self._record(name).sql or "", None, reason)
-                        for name, reason in owing.items()
-                        if name not in barred and not self._record(name).sources & set(polled.unreachable)
-                    }
-                    returning |= self.recovery.returning(polled, self.known, barred)
-                    again |= returning
-                    undecided = self.approval.put_off(self.known, again, requested)
-                    self.recovery.forget(undecided)
-                    again = {name: target for name, target in again.items() if name not in undecided}
-                    waiting = {**movement.waiting, **{n: why for n, why in undecided.items() if n in self.known.views}}
-                    if set(again) <= healed:
-                        self._wait(waiting)
-                        waiting |= barred
-                        asked = {name: replace(target, anew=name in owing) for name, target in requested.items()}
-                        builds = {**again, **asked}
-                        if builds:
-                            try:
-                                return self._build(polled, builds, requested, waiting, progress, phases)
-                            except BrokenUnit as error:
-                                self.planner.build_broken(self._read_for(builds, error))
-                                self.writer.record_abort((), error.what, phases.total)
-                                raise
-                        return self._work(polled, waiting, progress, phases)
-                self.recovery.heal(self._to_attach(polled, again))
-                healed |= set(again)
-        except (BrokenUnit, PositionMoved) as error:
-            self.log(f"unit abandoned: {error.what}")
+            while (outcome := self._observe(cycle)) is None:
+                pass
+        except BaseException as error:
             self._abandon()
-            self.recovery.forget(returning)
-            return Outcome.BROKEN
-        except (SourceUnreachable, SourceBusy, MissingRights) as error:
-            self._abandon()
-            self.recovery.forget(returning)
-            if isinstance(error, MissingRights) and self._barred.add(error, self.known):
+            return self._outcome_of(error, cycle)
+        return outcome
+
+    def _outcome_of(self, error: BaseException, cycle: _Cycle) -> Outcome:
+        """The one place that decides what an exception means for the rounds to come."""
+        match error:
+            case BrokenUnit() | PositionMoved():
+                self.log(f"unit abandoned: {error.what}")
+                self.recovery.forget(cycle.returning)
                 return Outcome.BROKEN
-            self._resting.add(error)
-            return self.blocked(error, [error.source])
-        except InstallBlocked as error:
-            self._abandon()
-            positions = self.known.views[error.view].positions if error.view in self.known.views else {}
-            self._resting.add_readers(positions, error)
-            return self.blocked(error, positions)
-        except EngineFailed as error:
-            self._abandon()
-            return self.blocked(error)
-        except InvariantViolated as error:
-            self._abandon()
-            return self._put_aside(error.view, "resync", error, requested)
-        except NotInstallable as error:
-            self._abandon()
-            return self._put_aside(error.view, "held", error, requested)
-        except BaseException:
-            self._abandon()
-            raise
+            case MissingRights() if self._barred.add(error, self.known):
+                self.recovery.forget(cycle.returning)
+                return Outcome.BROKEN
+            case SourceUnreachable() | SourceBusy() | MissingRights():
+                self.recovery.forget(cycle.returning)
+                self._resting.add(error)
+                return self.blocked(error, [error.source])
+            case InstallBlocked():
+                positions = self.known.views[error.view].positions if error.view in self.known.views else {}
+                self._resting.add_readers(positions, error)
+                return self.blocked(error, positions)
+            case EngineFailed():
+                return self.blocked(error)
+            case InvariantViolated():
+                return self._put_aside(error.view, "resync", error, cycle)
+            case NotInstallable():
+                return self._put_aside(error.view, "held", error, cycle)
+        raise error
 
-    def _to_attach(self, polled: Poll, again: Iterable[str]) -> set[RelationName]:
-        """What these views read; all that was captured where nothing is captured any more."""
-        bare = [source for source, snapshot in polled.snapshots.items() if not snapshot.attached]
-        mine = {relation for name in again for relation in self._record(name).relations}
-        return mine | {relation for source in bare for relation in self.known.captured.get(source, {})}
+    # --- observe
 
-    def _record(self, name: str) -> ViewRecord:
-        view = self.known.views.get(name)
-        return view.record if view is not None else self.known.frozen[name]
+    def _observe(self, cycle: _Cycle) -> Outcome | None:
+        """One poll, and what it leads to; None if it is to be made again."""
+        phases = Phases(self.opened.engine.jobs)
+        locked = self.planner.locks()
+        with poll(self.opened, self.writer, self.known, locked, self._resting.now()) as polled:
+            self._note_sources(polled)
+            due = self._due(polled, cycle, phases)
+            if due is None:
+                return None
+            if set(due.again) <= cycle.healed:
+                return self._build(polled, due, cycle, phases) if due.builds else self._work(polled, due, cycle, phases)
+        self.recovery.heal(self._to_attach(polled, due.again))
+        cycle.healed |= set(due.again)
+        return None
 
-    def _read_for(self, builds: Iterable[str], error: BrokenUnit) -> set[RelationName]:
-        """What these views read as far as the catalog knows them, and what moved."""
-        captured = {str(name): name for relations in self.known.captured.values() for name in relations}
-        records = [self._record(name) for name in builds if name in self.known.views or name in self.known.frozen]
-        read = {name for record in records for name in record.relations if str(name) in captured}
-        return read | {captured[text] for text in error.relations if text in captured}
-
-    def _put_aside(self, view: str, state: str, error: DydaError, requested: Mapping[str, BuildRequest]) -> Outcome:
-        """One view cannot be installed: it stays as it is and says why, and the others go on without it."""
-        if view in requested:
-            raise error
-        self.log(f"view {view} is {state}: {error.what}")
-        self.writer.set_state(view, state, error.what)
-        self.reload()
-        return Outcome.BROKEN
-
-    def _abandon(self) -> None:
-        """A unit that is not installed leaves no trace."""
-        self.writer.discard_stagings()
-        self.forget()
-
-    def blocked(self, error: DydaError, sources: Collection[str] = ()) -> Outcome:
-        """Something stands in the way of these sources' views, or of all; it is said once, and tried again."""
-        waiting = who_waits(self.known.views.values(), sources) if sources else ALL_WAIT
-        if self.obstacle is None or self.obstacle.what != error.what:
-            self.log(f"{error.in_one_line} ({waiting})")
-        self.obstacle, self.waiting = error, waiting
-        return Outcome.BLOCKED
+    def _due(self, polled: Poll, cycle: _Cycle, phases: Phases) -> _Due | None:
+        """None if something was written down that the next poll must know."""
+        barred = self._barred.waiting(self.known, polled.snapshots, self.forget)
+        phases.done("capture")
+        if self.approval.mark(polled, self.known):
+            self.planner.forget()
+        movement = find_movement(polled, self.known)
+        listen_again(self.opened, self.writer, movement.deaf, self.log)
+        if account_for(self.writer, self.known, polled, movement, self.log):
+            self.reload()
+            return None
+        owing = {**self.known.unreadable, **movement.again}
+        again = {
+            name: BuildRequest(name, self._record(name).sql or "", None, reason)
+            for name, reason in owing.items()
+            if name not in barred and not self._record(name).sources & set(polled.unreachable)
+        }
+        cycle.returning |= self.recovery.returning(polled, self.known, barred)
+        again |= cycle.returning
+        undecided = self.approval.put_off(self.known, again, cycle.requested)
+        self.recovery.forget(undecided)
+        again = {name: request for name, request in again.items() if name not in undecided}
+        waiting = {**movement.waiting, **{n: why for n, why in undecided.items() if n in self.known.views}}
+        if set(again) <= cycle.healed:
+            self._wait(waiting)
+        asked = {name: replace(request, anew=name in owing) for name, request in cycle.requested.items()}
+        return _Due(again, {**again, **asked}, {**waiting, **barred})
 
     def _note_sources(self, polled: Poll) -> None:
         for name in polled.snapshots:
@@ -247,6 +243,16 @@ class Maintainer:
                 self.writer.set_state(name, "resync", reason)
                 self.forget()
 
+    def _to_attach(self, polled: Poll, again: Iterable[str]) -> set[RelationName]:
+        """What these views read; all that was captured where nothing is captured any more."""
+        bare = [source for source, snapshot in polled.snapshots.items() if not snapshot.attached]
+        mine = {relation for name in again for relation in self._record(name).relations}
+        return mine | {relation for source in bare for relation in self.known.captured.get(source, {})}
+
+    def _record(self, name: str) -> ViewRecord:
+        view = self.known.views.get(name)
+        return view.record if view is not None else self.known.frozen[name]
+
     def _current(self, polled: Poll, excluded: Iterable[str]) -> list[MaintainedView]:
         """The views that can be maintained now: not excluded, and every source of theirs in reach."""
         away, left_out = set(polled.unreachable), set(excluded)
@@ -254,55 +260,112 @@ class Maintainer:
             view for view in self.known.views.values() if view.name not in left_out and not away & view.record.sources
         ]
 
+    # --- plan
+
+    def _round(self, polled: Poll) -> Round:
+        return Round.of(self.opened.project, self.known, polled)
+
+    def _looking_at(self, round: Round, relations: Collection[Relation]) -> Round:
+        """The same round, with these relations looked at."""
+        if not relations:
+            return round
+        return replace(round, tables=look_at(self.opened, relations, (queued.message for queued in round.moving)))
+
+    def _plan(self, polled: Poll, unit: Unit, views: Sequence[MaintainedView]) -> UnitPlan:
+        round = self._round(polled)
+        round = self._looking_at(round, relations_to_look_at(round, unit))
+        return self._captured(plan_unit(round, unit, views, self._analysis))
+
+    def _plan_builds(
+        self, polled: Poll, builds: Builds, unit: Unit | None, views: Sequence[MaintainedView]
+    ) -> UnitPlan:
+        round = self._round(polled)
+        following = [self.known.views[name] for name in builds.requests if name not in builds.readings]
+        relations = {relation.name: relation for view in following for relation in reachable_relations(round, view)}
+        if unit is not None:
+            relations |= {relation.name: relation for relation in relations_to_look_at(round, unit)}
+        round = self._looking_at(round, relations.values())
+        return self._captured(plan_builds(round, builds, unit, views, self._analysis))
+
+    def _captured(self, plan: UnitPlan) -> UnitPlan:
+        """What a plan brings in must be captured before it is read (C6). If it is not, it is from now on, and the next
+        poll finds it so."""
+        if not plan.captures:
+            return plan
+        for relation in plan.captures:
+            record = self.known.relations.get(relation.name)
+            self.opened.source(relation.name.source).attach([relation])
+            if record is None or record.relation.oid == relation.oid:
+                self.writer.save_relations([RelationState(relation)])
+        names = frozenset(str(relation.name) for relation in plan.captures)
+        raise BrokenUnit(plan.captures[0].name.source, names, "capture of it begins only now")
+
+    def _builds(self, due: _Due, cycle: _Cycle) -> Builds:
+        """What is to be built, and what the texts of files mean over the tables as they are now."""
+        readings = {
+            name: self._reading(request)
+            for name, request in due.builds.items()
+            if request.file_text is not None or name not in self.known.views
+        }
+        return Builds(due.builds, frozenset(cycle.requested), readings, self.approval.permit(due.builds))
+
+    def _reading(self, request: BuildRequest) -> Reading:
+        described: dict[RelationName, Relation] = {}
+
+        def describe(source: str, schema: str | None, table: str) -> Relation:
+            name = self.opened.relation_name(source, schema, table)
+            if name not in described:
+                described[name] = self.opened.describe(source, schema, table)
+            return described[name]
+
+        numeric = self.opened.project.settings.spark.numeric
+        return Reading(read(request.name, request.sql, describe, numeric), described)
+
     # --- views that are built whole
 
-    def _build(
-        self,
-        polled: Poll,
-        targets: Mapping[str, BuildRequest],
-        requested: Collection[str],
-        waiting: Mapping[str, str],
-        progress: Progress,
-        phases: Phases,
-    ) -> Outcome:
-        """Build the targets at the snapshots; in `strong` mode the others come along, so that all stand alike. One that
+    def _build(self, polled: Poll, due: _Due, cycle: _Cycle, phases: Phases) -> Outcome:
+        """Build what is due at the snapshots; in `strong` mode the others come along, so that all stand alike. One that
         nobody asked for and that needs a source out of reach waits alone."""
+        try:
+            return self._build_all(polled, due, cycle, phases)
+        except BrokenUnit as error:
+            self.planner.build_broken(self._read_for(due.builds, error))
+            self.writer.record_abort((), error.what, phases.total)
+            raise
+
+    def _build_all(self, polled: Poll, due: _Due, cycle: _Cycle, phases: Phases) -> Outcome:
         refresh = Refresh(self.opened, polled, self.writer)
-        permit = self.approval.permit(targets)
-        builder = Builder(self.opened, self.writer, polled, self.known, refresh, progress, permit=permit)
-        changes: list[ViewChange] = []
-        away: dict[str, str] = {}
-        for name, target in targets.items():
-            try:
-                with polled.blamed():
-                    changes.append(builder.build(target))
-            except SourceUnreachable as error:
-                if name in requested:
-                    raise
-                away[name] = error.what
-        if away:
-            waiting = {**waiting, **away}
-            self._wait({name: why for name, why in away.items() if name in self.known.views})
-            if not changes:
-                return self._work(polled, waiting, progress, phases)
-        current = self._current(polled, [*targets, *waiting])
-        unit = self.planner.everything(polled, current)
-        if unit is not None:
-            work = UnitWork(self.opened, builder, polled, self.known, refresh, unit)
-            try:
-                with polled.blamed():
-                    changes += work.changes(current, phases.done)
-            except (ValueDoesNotFit, EvaluationFailed):
-                unit = None  # those views find their poisoned message in a unit of their own
-            current = [view for view in current if view.name not in work.behind]
-        self._install(polled, unit, changes, builder, current, phases, set(targets) - set(away))
+        builds = self._builds(due, cycle)
+        current = self._current(polled, [*due.builds, *due.waiting])
+        plan = self._plan_builds(polled, builds, self.planner.everything(polled, current), current)
+        if plan.postponed:
+            self._wait({name: why for name, why in plan.postponed.items() if name in self.known.views})
+            if set(plan.postponed) == set(due.builds):
+                return self._work(polled, replace(due, waiting={**due.waiting, **plan.postponed}), cycle, phases)
+        try:
+            changes = self._execute(polled, plan, refresh, cycle, phases)
+        except (ValueDoesNotFit, EvaluationFailed):
+            if plan.unit is None:
+                raise
+            # The views that come along find their poisoned message in a unit of their own.
+            self.writer.discard_stagings()
+            plan = self._plan_builds(polled, builds, None, ())
+            changes = self._execute(polled, plan, refresh, cycle, phases)
+        self._install(Installing(plan, changes, self.known, polled, phases))
         self.recovery.tried(polled, self.known, changes)
         self.planner.built()
         return Outcome.WORKED
 
+    def _read_for(self, builds: Iterable[str], error: BrokenUnit) -> set[RelationName]:
+        """What these views read as far as the catalog knows them, and what moved."""
+        captured = {str(name): name for relations in self.known.captured.values() for name in relations}
+        records = [self._record(name) for name in builds if name in self.known.views or name in self.known.frozen]
+        read = {name for record in records for name in record.relations if str(name) in captured}
+        return read | {captured[text] for text in error.relations if text in captured}
+
     # --- units of the schedule
 
-    def _work(self, polled: Poll, waiting: Mapping[str, str], progress: Progress, phases: Phases) -> Outcome:
+    def _work(self, polled: Poll, due: _Due, cycle: _Cycle, phases: Phases) -> Outcome:
         noticed = self.watch.notice(polled, self.known)
         if noticed is not None:
             self.writer.install(noticed)
@@ -313,34 +376,151 @@ class Maintainer:
         outcome = Outcome.IDLE
         while True:
             phases.done("plan")
-            current = self._current(polled, waiting)
+            current = self._current(polled, due.waiting)
             phases.done("catalog")
             unit = self.planner.next_unit(polled, current, self.known)
             phases.done("plan")
             if unit is None:
                 break
             outcome = Outcome.WORKED
-            try:
-                self.planner.foresee(unit)
-                run = self.planner.next_run(current)
-                if len(run) > 1:
-                    self._process_run(polled, run, current, refresh, progress, phases)
-                elif not self._process(polled, unit, current, refresh, progress, phases):
-                    return outcome
-            except BrokenUnit as error:
-                relations = self.planner.broken(unit, error, self.known)
-                self.writer.record_abort(unit.numbers, error.what, phases.total, relations)
-                raise
+            if not self._process(polled, unit, current, refresh, cycle, phases):
+                return outcome
             phases = Phases(self.opened.engine.jobs, polled.queries)
-        if outcome is Outcome.IDLE:
-            self._tidy_queue(polled)
-            acknowledge(self.opened, polled, positions_after(self.known, ()), self._acknowledged)
-            self.writer.write_phases()
-            read = {source for view in self.known.views.values() for source in view.record.sources}
-            if away := sorted(read.intersection(polled.unreachable)):
-                return self.blocked(DydaError(polled.unreachable[away[0]], "It is tried again."), away)
-            self.obstacle = None
-        return outcome
+        return self._idle(polled) if outcome is Outcome.IDLE else outcome
+
+    def _idle(self, polled: Poll) -> Outcome:
+        self._tidy_queue(polled)
+        acknowledge(self.opened, polled, positions_after(self.known, ()), self._acknowledged)
+        self.writer.write_phases()
+        read = {source for view in self.known.views.values() for source in view.record.sources}
+        if away := sorted(read.intersection(polled.unreachable)):
+            return self.blocked(DydaError(polled.unreachable[away[0]], "It is tried again."), away)
+        self.obstacle = None
+        return Outcome.IDLE
+
+    def _process(
+        self,
+        polled: Poll,
+        unit: Unit,
+        current: Sequence[MaintainedView],
+        refresh: Refresh,
+        cycle: _Cycle,
+        phases: Phases,
+    ) -> bool:
+        """One unit or a run of them, from the sources to the warehouse; whether this poll may be used for another."""
+        try:
+            self.planner.foresee(unit)
+            run = self.planner.next_run(current)
+            if len(run) > 1:
+                self._process_run(polled, run, current, refresh, cycle, phases)
+                return True
+            return self._process_unit(polled, unit, current, refresh, cycle, phases)
+        except BrokenUnit as error:
+            relations = self.planner.broken(unit, error, self.known)
+            self.writer.record_abort(unit.numbers, error.what, phases.total, relations)
+            raise
+
+    def _process_unit(
+        self,
+        polled: Poll,
+        unit: Unit,
+        current: Sequence[MaintainedView],
+        refresh: Refresh,
+        cycle: _Cycle,
+        phases: Phases,
+    ) -> bool:
+        plan = self._plan(polled, unit, current)
+        try:
+            changes = self._execute(polled, plan, refresh, cycle, phases)
+        except (ValueDoesNotFit, EvaluationFailed):
+            self._poisoned(polled, unit, current, refresh, cycle)
+            return False
+        self._install(Installing(plan, changes, self.known, polled, phases))
+        if plan.facts.forgotten:
+            self.planner.forget()  # messages that wait are told by the new names from now on
+        self.planner.installed(unit)
+        return unit.kind in (UnitKind.DATA, UnitKind.IDLE)
+
+    def _process_run(
+        self,
+        polled: Poll,
+        units: Sequence[Unit],
+        current: Sequence[MaintainedView],
+        refresh: Refresh,
+        cycle: _Cycle,
+        phases: Phases,
+    ) -> None:
+        """Units of data alone, computed together and installed one after the other: each is a state of its own (W6).
+
+        What was read is checked once, before the first of them: what happens to a schema later is a later message.
+        """
+        plans = plan_run(self._round(polled), units, current, self._analysis)
+        try:
+            with polled.blamed():
+                execution = self._execution(polled, plans[0], refresh, cycle)
+                computed = list(execute_run(execution, plans, phases.done))
+        except (ValueDoesNotFit, EvaluationFailed):
+            self.writer.discard_stagings()
+            self.planner.narrow_run(units)
+            return
+        self._check(polled, plans[0], phases)
+        known, plain = self.known, True
+        for unit, (plan, changes) in zip(units, computed, strict=True):
+            done = Installing(plan, changes, known, polled, phases)
+            prepared = self._installation(done, with_sources=unit is units[0])
+            plain = plain and prepared.moves_rows_alone
+            self.writer.install(prepared)
+            phases.done("install")
+            self.writer.note_phases(self.writer.last_unit, phases.after_installing())
+            known = moved_on(known, changes, polled)
+            self.planner.installed(unit)
+            phases = Phases(self.opened.engine.jobs, polled.queries)
+        self._known = known if plain else None
+        self._tidy = None
+        self._resting.back(polled.snapshots)
+        acknowledge(self.opened, polled, done.positions, self._acknowledged)
+
+    # --- execute
+
+    def _execution(self, polled: Poll, plan: UnitPlan, refresh: Refresh, cycle: _Cycle) -> Execution:
+        following = refresh.following(plan.facts.known_as)
+        return Execution(self.opened, self.writer, polled, self.known, following, plan.facts, cycle.progress)
+
+    def _execute(
+        self, polled: Poll, plan: UnitPlan, refresh: Refresh, cycle: _Cycle, phases: Phases
+    ) -> list[ViewChange]:
+        with polled.blamed():
+            return execute(self._execution(polled, plan, refresh, cycle), plan, phases.done)
+
+    def _check(self, polled: Poll, plan: UnitPlan, phases: Phases) -> None:
+        """What was read is what it seemed (R2), and cannot be lost any more (P2)."""
+        faults.point("unit.evaluated")
+        facts = plan.facts
+        polled.settle({*facts.described, *facts.forgotten}, facts.looked_at, scanned=True)
+        faults.point("unit.checked")
+        phases.done("check")
+
+    # --- install and acknowledge
+
+    def _installation(self, done: Installing, *, with_sources: bool = True) -> Installation:
+        mode = self.opened.project.settings.maintenance.consistency
+        return installation(done, mode, self.opened.engine.jobs, with_sources=with_sources)
+
+    def _install(self, done: Installing) -> None:
+        polled, phases, plan = done.poll, done.phases, done.plan
+        self._check(polled, plan, phases)
+        prepared = self._installation(done)
+        self.writer.install(prepared)
+        phases.done("install")
+        for name, relation in plan.facts.described.items():
+            if name not in self.known.relations and polled.snapshots[name.source].stands(relation):
+                self.opened.source(name.source).attach([relation])  # the same table, watched under its new name
+        self._known = moved_on(self.known, done.changes, polled) if prepared.moves_rows_alone else None
+        self._tidy = None
+        self._resting.back(polled.snapshots)
+        acknowledge(self.opened, polled, done.positions, self._acknowledged)
+        phases.done("acknowledge")
+        self.writer.note_phases(self.writer.last_unit, phases.after_installing())
 
     def _tidy_queue(self, polled: Poll) -> None:
         """Messages that no view waits for any more leave the queue: their readers were dropped, broke or rebuilt.
@@ -361,105 +541,29 @@ class Maintainer:
         if left:
             self.writer.install(Installation(done=tuple(left)))
 
-    def _process(
-        self,
-        polled: Poll,
-        unit: Unit,
-        current: Sequence[MaintainedView],
-        refresh: Refresh,
-        progress: Progress,
-        phases: Phases,
-    ) -> bool:
-        """One unit, from the sources to the warehouse; whether this poll may be used for another."""
-        builder = Builder(self.opened, self.writer, polled, self.known, refresh, progress)
-        work = UnitWork(self.opened, builder, polled, self.known, refresh, unit)
-        try:
-            with polled.blamed():
-                changes = work.changes(current, phases.done)
-        except (ValueDoesNotFit, EvaluationFailed) as error:
-            self._poisoned(polled, unit, current, refresh, progress, error)
-            return False
-        taken = [view for view in current if view.name not in work.behind]
-        self._install(polled, unit, changes, builder, taken, phases, set())
-        if builder.forgotten:
-            self.planner.forget()  # messages that wait are told by the new names from now on
-        self.planner.installed(unit)
-        return unit.kind in (UnitKind.DATA, UnitKind.IDLE)
+    # --- what cannot be done now
 
-    def _process_run(
-        self,
-        polled: Poll,
-        units: Sequence[Unit],
-        current: Sequence[MaintainedView],
-        refresh: Refresh,
-        progress: Progress,
-        phases: Phases,
-    ) -> None:
-        """Units of data alone, computed together and installed one after the other: each is a state of its own (W6).
+    def _put_aside(self, view: str, state: str, error: DydaError, cycle: _Cycle) -> Outcome:
+        """One view cannot be installed: it stays as it is and says why, and the others go on without it."""
+        if view in cycle.requested:
+            raise error
+        self.log(f"view {view} is {state}: {error.what}")
+        self.writer.set_state(view, state, error.what)
+        self.reload()
+        return Outcome.BROKEN
 
-        What was read is checked once, before the first of them: what happens to a schema later is a later message.
-        """
-        builder = Builder(self.opened, self.writer, polled, self.known, refresh, progress)
-        work = UnitWork(self.opened, builder, polled, self.known, refresh, units[0])
-        try:
-            with polled.blamed():
-                computed = work.run(current, units, phases.done)
-        except (ValueDoesNotFit, EvaluationFailed):
-            self.writer.discard_stagings()
-            self.planner.narrow_run(units)
-            return
-        faults.point("unit.evaluated")
-        polled.settle(scanned=True)
-        faults.point("unit.checked")
-        phases.done("check")
-        known, plain = self.known, True
-        for unit, changes in computed:
-            positions: Positions = positions_after(known, changes)
-            first = unit is units[0]
-            prepared = installation(
-                self.opened, known, polled, unit, changes, builder, positions, phases, set(), with_sources=first
-            )
-            plain = plain and prepared.moves_rows_alone
-            self.writer.install(prepared)
-            phases.done("install")
-            self.writer.note_phases(self.writer.last_unit, phases.after_installing())
-            known = moved_on(known, changes, polled)
-            self.planner.installed(unit)
-            phases = Phases(self.opened.engine.jobs, polled.queries)
-        self._known = known if plain else None
-        self._tidy = None
-        self._resting.back(polled.snapshots)
-        acknowledge(self.opened, polled, positions, self._acknowledged)
+    def _abandon(self) -> None:
+        """A unit that is not installed leaves no trace."""
+        self.writer.discard_stagings()
+        self.forget()
 
-    def _install(
-        self,
-        polled: Poll,
-        unit: Unit | None,
-        changes: Sequence[ViewChange],
-        builder: Builder,
-        current: Sequence[MaintainedView],
-        phases: Phases,
-        built: set[str],
-    ) -> None:
-        faults.point("unit.evaluated")
-        polled.settle({*builder.described, *builder.forgotten}, builder.looked_at, scanned=True)
-        faults.point("unit.checked")
-        phases.done("check")
-        taken = built | {view.name for view in current if unit is not None}
-        changes = [*changes, *left_behind(self.opened, self.known, polled, builder, taken)]
-        positions: Positions = positions_after(self.known, changes)
-        prepared = installation(self.opened, self.known, polled, unit, changes, builder, positions, phases, built)
-        self.writer.install(prepared)
-        phases.done("install")
-        for name, relation in builder.described.items():
-            if name not in self.known.relations and polled.snapshots[name.source].stands(relation):
-                self.opened.source(name.source).attach([relation])  # the same table, watched under its new name
-        self._known = moved_on(self.known, changes, polled) if prepared.moves_rows_alone else None
-        self._tidy = None
-        self._resting.back(polled.snapshots)
-        acknowledge(self.opened, polled, positions, self._acknowledged)
-        phases.done("acknowledge")
-        self.writer.note_phases(self.writer.last_unit, phases.after_installing())
+    def blocked(self, error: DydaError, sources: Collection[str] = ()) -> Outcome:
+        """Something stands in the way of these sources' views, or of all; it is said once, and tried again."""
+        waiting = who_waits(self.known.views.values(), sources) if sources else ALL_WAIT
+        if self.obstacle is None or self.obstacle.what != error.what:
+            self.log(f"{error.in_one_line} ({waiting})")
+        self.obstacle, self.waiting = error, waiting
+        return Outcome.BLOCKED
 
     def _poisoned(
         self,
@@ -467,8 +571,7 @@ class Maintainer:
         unit: Unit,
         views: Sequence[MaintainedView],
         refresh: Refresh,
-        progress: Progress,
-        error: DydaError,
+        cycle: _Cycle,
     ) -> None:
         """A value that Spark cannot hold or compute: narrow the unit down to its message, then quarantine that.
 
@@ -482,8 +585,8 @@ class Maintainer:
         for view in views:
 
             def compute(over: Refresh, view: MaintainedView = view) -> None:
-                builder = Builder(self.opened, self.writer, polled, self.known, over, progress)
-                UnitWork(self.opened, builder, polled, self.known, over, unit).changes([view], lambda phase: None)
+                plan = self._plan(polled, unit, [view])
+                execute(self._execution(polled, plan, over, cycle), plan, lambda phase: None)
 
             try:
                 with polled.blamed():

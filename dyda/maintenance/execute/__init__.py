@@ -3,10 +3,11 @@
 Always true here: a row's multiplicity is that of the unit's positions, whatever the snapshots show beyond them; nothing
 is visible to a reader before it is installed.
 
-    unit             synchronization, adaptation and maintenance of every view
+    unit             a plan carried out: the changes of every view
+    execution        what carrying out a plan needs
     deltas           what a unit changes in each view: sweep, two worlds, Spark
     levels           its changes through the steps of the views, one Spark job per level
-    recompute        views that are built, new or again
+    recompute        views that are computed whole
     from_extent      adaptation from the old extent
     reaggregate      adaptation of views of several blocks, from their states
     warehouse_scans  what lies in the warehouse, in pieces that Spark's tasks read

@@ -100,7 +100,7 @@ class Refresh:
         self.states = states
         self.early_check = early_check
         """Raises if the unit has become pointless: one of these relations is no longer what it is to be read as."""
-        self.known_as: dict[RelationName, RelationName] = {}
+        self.known_as: Mapping[RelationName, RelationName] = {}
         """Names that the poll knows by another one: a rename is being followed."""
         self._images: dict[Relation, pa.Table] = {}
         """By the relation as the reader knows it: under the same name there may be another table, or other columns
@@ -144,6 +144,12 @@ class Refresh:
         """The same poll, as if these were all the images that it shows: to look for a row that cannot be computed."""
         other = copy(self)
         other._images = dict(images)
+        return other
+
+    def following(self, known_as: Mapping[RelationName, RelationName]) -> Refresh:
+        """The same, for a plan that follows renames."""
+        other = copy(self)
+        other.known_as = known_as
         return other
 
     def _has(self, relation: Relation, columns: Iterable[str]) -> bool:

@@ -2,5 +2,7 @@
 
 Always true here: a position moves by compare-and-set, and a source is told only what is installed at every view.
 
-    installation  from a unit's changes to one installation; the acknowledgement after it
+    installation  from a plan and its changes to one installation
+    acknowledge   which messages nobody waits for any more, and telling the sources so
+    phases        where a unit's time went
 """

@@ -30,7 +30,30 @@ from dyda.sources import SourceSnapshot
 from dyda.warehouse import Writer
 from scheduler import Queued
 
-__all__ = ["Poll", "poll"]
+__all__ = ["Arrivals", "Poll", "poll"]
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Messages in arrival order. What is said of them is asked for unit by unit, so it is worked out once."""
+
+    queue: tuple[Queued, ...] = ()
+
+    @cached_property
+    def moving(self) -> tuple[Queued, ...]:
+        """Those that are more than row images: few among many."""
+        return tuple(queued for queued in self.queue if queued.message.kind != "data")
+
+    @cached_property
+    def _xids(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for queued in self.queue:
+            found.setdefault(queued.message.source, []).append(queued.message.xid)
+        return found
+
+    def xids(self, source: str) -> Sequence[int]:
+        """The transactions of one source, in arrival order."""
+        return self._xids.get(source, ())
 
 
 @dataclass
@@ -48,20 +71,15 @@ class Poll:
     """By source, the mark that the last installation has remembered."""
 
     @cached_property
-    def moving(self) -> list[Queued]:
-        """Those of the queue that are more than row images: few among many, and asked for again and again."""
-        return [queued for queued in self.queue if queued.message.kind != "data"]
+    def arrivals(self) -> Arrivals:
+        return Arrivals(tuple(self.queue))
 
-    @cached_property
-    def _xids(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
-        for queued in self.queue:
-            found.setdefault(queued.message.source, []).append(queued.message.xid)
-        return found
+    @property
+    def moving(self) -> tuple[Queued, ...]:
+        return self.arrivals.moving
 
     def xids(self, source: str) -> Sequence[int]:
-        """The transactions of one source, in arrival order."""
-        return self._xids.get(source, ())
+        return self.arrivals.xids(source)
 
     def compare(
         self,

@@ -2,6 +2,11 @@
 
 Always true here: the order is legal (rules S1 to S4); a schema change that somebody has yet to approve stays put.
 
+    unit_plan        the plan of a unit, as data
+    planner          from what a round knows to the plan of a unit
+    positions        where a unit takes each view
+    stored_state     whether what operators keep can follow a new definition
+    analysis         what only Spark can say of a definition
     next_unit        the schedule over the views that can be maintained now, its breaks and locks
     view_reads       what maintaining a view reads, for the scheduler
     approval         schema changes that wait until an operator agrees

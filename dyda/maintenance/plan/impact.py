@@ -1,28 +1,37 @@
-"""What each view would become after some schema changes: from the catalog alone, no source is asked.
+"""What each view would become after some schema changes: the plan of a unit that makes them, told view by view.
 
-Schemas (the relations before and after) ─▶ vs, view by view ─▶ its types, where they may not fit any more
-                                                            ─▶ effect, definition, extent, cost
+    Schemas (the relations before and after) ─▶ plan_changes ─▶ effect, definition, extent, cost
+
+From the catalog alone: no source is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dyda.errors import UnsupportedSql
-from dyda.maintenance.catalog_state import CatalogState, held_definition
-from dyda.model.algebra.nodes import ColumnRef, ViewDefinition, conjuncts, expressions, scans
+from dyda.maintenance.catalog_state import CatalogState, MaintainedView
+from dyda.maintenance.observe.poll import Arrivals
+from dyda.maintenance.observe.round import Round, SourceNow
+from dyda.maintenance.plan.analysis import SparkIfNeeded
+from dyda.maintenance.plan.planner import plan_changes
+from dyda.maintenance.plan.unit_plan import Adapt, FollowText, Freeze, LeaveBehind, Maintain, Rebuild, UnitPlan
+from dyda.model.algebra.nodes import ViewDefinition, conjuncts, scans
 from dyda.model.ddl.schemas import Schemas
-from dyda.model.message import SchemaChange, Truncation
-from dyda.model.types import PgType
+from dyda.model.message import UpdateMessage
+from dyda.model.position import Position
 from dyda.open_project import OpenProject
 from dyda.warehouse import ViewRecord
+from scheduler import Queued, Unit, UnitKind
 from va import MetadataOnly, adapt
 from vm import flatten, plan_sweep
-from vs import Broken, Rewritten, World, synchronize
+from vs import Holds, Rewritten
 
-__all__ = ["Foretold", "foresee", "foretell"]
+__all__ = ["Foretold", "foresee", "foretell", "told"]
+
+AFTER_ALL = 2**62
+"""The id of a transaction that no view has yet."""
 
 
 @dataclass(frozen=True)
@@ -65,78 +74,73 @@ def foresee(opened: OpenProject, known: CatalogState, schemas: Schemas) -> list[
 
 def foretell(opened: OpenProject, known: CatalogState, schemas: Schemas) -> list[Foretold]:
     """Every view with what the changes would do to it, by name."""
-    world = World(schemas.before, schemas.now, known.knowledge)
-    changes = schemas.changes
-    records = {name: view.record for name, view in known.views.items()} | dict(known.frozen)
-    answers = []
-    for name in sorted(records):
-        definition = (
-            known.views[name].definition if name in known.views else held_definition(opened, known, records[name])
-        )
-        if definition is None:
-            answers.append(Foretold(name, "none", records[name].sql, reason=_already(records[name])))
-        else:
-            answers.append(_judge(opened, known, definition, world, changes))
-    return answers
+    messages = [
+        UpdateMessage(source, AFTER_ALL, 0, tuple(c for c in schemas.changes if c.relation.source == source))
+        for source in sorted({change.relation.source for change in schemas.changes})
+    ]
+    queue = tuple(Queued(number, message) for number, message in enumerate(messages, 1))
+    now = SourceNow(Position(AFTER_ALL + 1, AFTER_ALL + 1))
+    sources = dict.fromkeys({*known.captured, *opened.sources}, now)
+    after = {name: Position.meet(_positions(known, name)) for name in sources}
+    round = Round(opened.project, known, Arrivals(queue), sources, after)
+    unit = Unit(queue, "these changes, in one transaction", UnitKind.MERGED)
+    plan = plan_changes(round, unit, schemas.now, SparkIfNeeded(opened.engine))
+    return told(plan, known, opened.project.settings.spark.numeric)
 
 
-def _judge(
-    opened: OpenProject,
-    known: CatalogState,
-    definition: ViewDefinition,
-    world: World,
-    changes: Sequence[SchemaChange | Truncation],
+def told(plan: UnitPlan, known: CatalogState, numeric: str) -> list[Foretold]:
+    """The plan, view by view: every view of the catalog, by name."""
+    found = {view.name: view for view in _told(plan, known, numeric)}
+    for name, view in known.views.items():
+        found.setdefault(name, _unchanged(view, numeric))
+    for name, record in known.frozen.items():
+        found.setdefault(name, Foretold(name, "none", record.sql, reason=_already(record)))
+    return [found[name] for name in sorted(found)]
+
+
+def _told(plan: UnitPlan, known: CatalogState, numeric: str) -> Iterator[Foretold]:
+    for view in plan.views:
+        match view:
+            case Freeze(name, judgement):
+                reason = f"{judgement.reason}. {judgement.remedy}" if judgement.remedy else judgement.reason
+                yield Foretold(name, "broken", None, "unknown", None, reason)
+            case Maintain():
+                yield _unchanged(view.view, numeric)
+            case FollowText():
+                yield _followed(view.name, known, view.judgement, numeric, adapted=None)
+            case LeaveBehind(change):
+                details = change.version.details if change.version is not None else {}
+                adapted = "its rows follow when it can be built" if details.get("behind") else None
+                yield _followed(view.name, known, view.judgement, numeric, adapted=adapted)
+            case Adapt():
+                yield _followed(view.name, known, view.judgement, numeric, adapted=view.how.reason)
+            case Rebuild():
+                adapted = view.reason or view.request.reason
+                yield _followed(view.name, known, view.judgement, numeric, adapted=adapted)
+
+
+def _unchanged(view: MaintainedView, numeric: str) -> Foretold:
+    definition = view.definition
+    return Foretold(view.name, "none", definition.sql, "equivalent", _cost(definition, numeric), None, definition)
+
+
+def _followed(
+    name: str, known: CatalogState, judgement: Holds | Rewritten, numeric: str, *, adapted: str | None
 ) -> Foretold:
-    numeric = opened.project.settings.spark.numeric
-    name = definition.name
-    judgement = synchronize(definition, world, known.defaults, numeric)
-    if isinstance(judgement, Broken):
-        return _broken(name, f"{judgement.reason}. {judgement.remedy}" if judgement.remedy else judgement.reason)
     after = judgement.definition
-    if _may_not_compute(definition, after):  # otherwise Spark need not start, which takes seconds
-        try:
-            opened.engine.analyse(after)
-        except UnsupportedSql as error:  # its names hold, its types do not
-            return _broken(name, error.what)
     if isinstance(judgement, Rewritten):
-        effect = "adapted" if _only_appends(definition, after) else "rewritten"
+        before = known.views[name].definition if name in known.views else None
+        effect = "adapted" if before is not None and _only_appends(before, after) else "rewritten"
         return Foretold(name, effect, after.sql, judgement.extent, judgement.cost, judgement.reason, after)
-    mine = [change for change in changes if change.relation in definition.relations]
-    adaptation = adapt(definition, after, mine) if mine else None
     cost = _cost(after, numeric)
-    if adaptation is not None and not isinstance(adaptation, MetadataOnly):
-        return Foretold(name, "adapted", after.sql, "equivalent", cost, adaptation.reason, after)
-    if judgement.followed:
-        return Foretold(name, "renamed", after.sql, "equivalent", cost, "; ".join(judgement.followed), after)
-    return Foretold(name, "none", after.sql, "equivalent", cost, None, after)
+    if adapted is not None:
+        return Foretold(name, "adapted", after.sql, "equivalent", cost, adapted, after)
+    effect = "renamed" if judgement.followed else "none"
+    return Foretold(name, effect, after.sql, "equivalent", cost, "; ".join(judgement.followed) or None, after)
 
 
-def _broken(name: str, reason: str) -> Foretold:
-    return Foretold(name, "broken", None, "unknown", None, reason)
-
-
-def _may_not_compute(before: ViewDefinition, after: ViewDefinition) -> bool:
-    """Whether Spark may refuse the types that the view has now: it computes with a column that it did not read, or not
-    as this type. A plain view may pass any column on, and joins are made of sides that can be compared: a view's own
-    are cast to what they were, the knowledge's are checked when it is read."""
-    known = _typed(before).values()
-    new = {ref for ref, typed in _typed(after).items() if typed not in known}
-    if not after.plain:
-        return bool(new)
-    computed = [expression for expression in expressions(after.tree) if not (expression.column or expression.equality)]
-    return any(new & expression.columns for expression in computed)
-
-
-def _typed(definition: ViewDefinition) -> dict[ColumnRef, tuple[str, int, int, PgType]]:
-    """The sources' columns that the view reads: each with the column that it is, under whatever name, and its type."""
-    relations = {scan.alias: scan.relation for scan in scans(definition.tree)}
-    found = {}
-    for ref in definition.columns:
-        relation = relations.get(ref.alias)
-        if relation is not None:
-            column = relation.column(ref.column)
-            found[ref] = (relation.name.source, relation.oid, column.number, column.type)
-    return found
+def _positions(known: CatalogState, source: str) -> Iterator[Position]:
+    return (view.positions[source] for view in known.views.values() if source in view.positions)
 
 
 def _only_appends(before: ViewDefinition, after: ViewDefinition) -> bool:

@@ -13,7 +13,9 @@ from typing import Any
 from dyda.errors import DydaError, SourceUnreachable
 from dyda.maintenance.catalog_state import CatalogState
 from dyda.maintenance.observe.poll import Poll
-from dyda.maintenance.plan.relations_after import Present
+from dyda.maintenance.observe.round import Round
+from dyda.maintenance.observe.tables import look_at
+from dyda.maintenance.plan.relations_after import RelationsAfter
 from dyda.model.knowledge.document import document_of, retirement
 from dyda.model.relation import Relation, RelationName
 from dyda.open_project import OpenProject
@@ -81,8 +83,9 @@ class KnowledgeWatch:
         strays = [name for name in sorted(_unread(known)) if self._moved(polled, known, name)]
         if not strays:
             return None
-        present = Present(self.opened, polled, known, [])
-        now = present.of([known.relations[name].relation for name in strays])
+        relations = [known.relations[name].relation for name in strays]
+        tables = look_at(self.opened, relations, (queued.message for queued in polled.moving))
+        now = RelationsAfter(Round.of(self.opened.project, known, polled, tables), ()).of(relations)
         described: dict[RelationName, Relation] = {}
         forgotten: set[RelationName] = set()
         for name, relation in now.items():

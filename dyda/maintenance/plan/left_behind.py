@@ -13,15 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from dyda.maintenance.catalog_state import CatalogState, held_definition
-from dyda.maintenance.execute.recompute import Builder
-from dyda.maintenance.observe.poll import Poll
-from dyda.maintenance.plan.knowledge_after import relations_after
+from dyda.maintenance.catalog_state import held_definition
+from dyda.maintenance.observe.round import Round
+from dyda.maintenance.plan.unit_plan import Freeze, LeaveBehind
 from dyda.maintenance.plan.version_details import Moved, because, story
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.message import DataUpdate
 from dyda.model.relation import Relation, RelationName
-from dyda.open_project import OpenProject
 from dyda.warehouse import ViewChange, ViewRecord, ViewVersion
 from va import Recompute
 from vs import Broken, Holds, Rewritten, World, synchronize
@@ -32,44 +30,44 @@ LATER = "its rows follow when it can be built"
 
 
 def left_behind(
-    opened: OpenProject, known: CatalogState, polled: Poll, builder: Builder, taken: Collection[str]
-) -> Iterator[ViewChange]:
-    """What becomes of the views that are not `taken` along, if what `builder` learned concerns them."""
-    now = relations_after(known, known.relations, builder.described, builder.gone)
+    round: Round, now: Mapping[RelationName, Relation | None], taken: Collection[str]
+) -> Iterator[Freeze | LeaveBehind]:
+    """What becomes of the views that are not `taken` along, if they read what the catalog knows otherwise from `now` on
+    (by the names known before; None if it is gone)."""
+    catalog = round.catalog
     if not now:
         return
-    world = World({name: record.relation for name, record in known.relations.items()}, now, known.knowledge)
-    for record, definition in _others(opened, known, taken):
+    world = World({name: record.relation for name, record in catalog.relations.items()}, now, catalog.knowledge)
+    for record, definition in _others(round, taken):
         if not definition.relations & set(now):
             continue
-        judgement = synchronize(definition, world, known.defaults, opened.project.settings.spark.numeric)
-        moved = _moved(polled, record, definition)
+        judgement = synchronize(definition, world, catalog.defaults, round.numeric)
+        moved = _moved(round, record, definition)
         if isinstance(judgement, Broken):
-            yield ViewChange(view=record.name, state="broken", reason=because(judgement, moved))
+            yield Freeze(record.name, judgement, because(judgement, moved))
             continue
         other = _other_rows(definition, now)
         if other or judgement.definition.sql != record.sql:
-            away = [why for source, why in polled.unreachable.items() if source in judgement.definition.sources]
-            yield _followed(record, judgement, moved, other, away)
+            away = [why for source, why in round.unreachable.items() if source in judgement.definition.sources]
+            yield LeaveBehind(_followed(record, judgement, moved, other, away), judgement)
 
 
-def _others(
-    opened: OpenProject, known: CatalogState, taken: Collection[str]
-) -> Iterator[tuple[ViewRecord, ViewDefinition]]:
-    for name, view in known.views.items():
+def _others(round: Round, taken: Collection[str]) -> Iterator[tuple[ViewRecord, ViewDefinition]]:
+    for name, view in round.catalog.views.items():
         if name not in taken:
             yield view.record, view.definition
-    for name, record in known.frozen.items():
-        definition = held_definition(opened, known, record) if record.stored_state == "held" else None
-        if name not in taken and definition is not None:
+    for name, record in round.catalog.frozen.items():
+        held = record.stored_state == "held" and name not in taken
+        definition = held_definition(round.project, round.catalog, record) if held else None
+        if definition is not None:
             yield record, definition
 
 
-def _moved(polled: Poll, record: ViewRecord, definition: ViewDefinition) -> list[Moved]:
+def _moved(round: Round, record: ViewRecord, definition: ViewDefinition) -> list[Moved]:
     """The changes that the view has yet to see."""
     return [
         Moved(change, queued.message.committed_at, queued.number)
-        for queued in polled.moving
+        for queued in round.moving
         if (position := record.positions.get(queued.message.source)) is not None
         and not position.includes(queued.message.xid)
         for change in queued.message.changes

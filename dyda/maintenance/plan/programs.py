@@ -9,7 +9,7 @@ from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.operator_state import Grouped, State
 from dyda.model.relation import Relation
 from dyda.model.sql.parse import parse_view
-from dyda.open_project import OpenProject
+from dyda.project import Project
 from dyda.settings import SparkSettings
 from dyda.warehouse import StateTable, ViewColumn, ViewRecord
 from vm import JoinBlock, Program, compile_view, fingerprint
@@ -41,7 +41,7 @@ def known_program(
 
 
 def fingerprint_of(
-    opened: OpenProject,
+    project: Project,
     definition: ViewDefinition,
     sql: str,
     states: Sequence[StateTable],
@@ -49,10 +49,10 @@ def fingerprint_of(
 ) -> str:
     """Of the program that the catalog will be found to hold: from the text of the version, as it will be read."""
     relations = {scan.relation.name: scan.relation for scan in scans(definition.tree)}
-    settings = opened.project.settings.spark
+    settings = project.settings.spark
 
     def resolve(source: str, schema: str | None, table: str) -> Relation:
-        return relations[opened.relation_name(source, schema, table)]
+        return relations[project.relation_name(source, schema, table)]
 
     again = parse_view(definition.name, sql, resolve, plain_numeric=settings.numeric)
     kept = tuple(table.state for table in states)

@@ -15,24 +15,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from dyda.errors import BrokenUnit, RelationRefused, UnknownRelation
-from dyda.maintenance.catalog_state import CatalogState
-from dyda.maintenance.observe.poll import Poll
+from dyda.maintenance.observe.round import Round
 from dyda.model.message import SchemaChange
 from dyda.model.relation import Relation, RelationName
 from dyda.model.schema_change import DropRelation, ReplaceRelation, apply
-from dyda.open_project import OpenProject
 from scheduler import Queued
 
-__all__ = ["Present"]
+__all__ = ["RelationsAfter"]
 
 
 @dataclass
-class Present:
-    """Looks relations up once per unit. Right for the unit because fingerprints are compared before and after (R2)."""
+class RelationsAfter:
+    """The relations after `messages`, from the tables that the round has looked at."""
 
-    opened: OpenProject
-    poll: Poll
-    known: CatalogState
+    round: Round
     messages: Sequence[Queued]
     found: dict[RelationName, Relation | None] = field(default_factory=dict)
     refused: dict[RelationName, str] = field(default_factory=dict)
@@ -40,12 +36,13 @@ class Present:
 
     def of(self, relations: Iterable[Relation]) -> dict[RelationName, Relation | None]:
         """By the names that the catalog knows them by; None if the relation is gone or refused."""
-        for known in relations:
+        asked = list(relations)
+        for known in asked:
             if known.name not in self.found:
-                self.found[known.name] = self._look(known)
-        return {known.name: self.found[known.name] for known in relations}
+                self.found[known.name] = self._after(known)
+        return {known.name: self.found[known.name] for known in asked}
 
-    def _look(self, known: Relation) -> Relation | None:
+    def _after(self, known: Relation) -> Relation | None:
         pending = self._pending(known.name)
         changes = self._changes(known.name)
         if not all(map(_told, changes)) or not (pending or self._mentioned(known.name)):
@@ -58,7 +55,7 @@ class Present:
             )
         if dropped:
             return None
-        now = self.opened.source(known.name.source).find([after.oid])[after.oid]
+        now = self.round.tables.by_oid[known.name.source, after.oid]
         if now is None and not pending:
             return self._unexplained(after)
         if now is not None and (not pending or _alike(after, now)):
@@ -71,11 +68,12 @@ class Present:
 
     def _changes(self, name: RelationName) -> list[SchemaChange]:
         """What the unit changes about the relation: steps are told by names, and none may be taken twice."""
+        catalog = self.round.catalog
         return [
             change
             for queued in self._messages()
             for change in queued.message.schema_changes
-            if change.relation == name and not self.known.is_described_with(name, queued.message.xid)
+            if change.relation == name and not catalog.is_described_with(name, queued.message.xid)
         ]
 
     def _mentioned(self, name: RelationName) -> bool:
@@ -86,7 +84,7 @@ class Present:
         own = {queued.number for queued in self._messages()}
         return any(
             change.relation == name
-            for queued in self.poll.moving
+            for queued in self.round.moving
             if queued.number not in own
             for change in queued.message.schema_changes
         )
@@ -95,27 +93,24 @@ class Present:
         """Those that are more than rows: the unit's, and those of sources that no view reads: these have no position,
         and all of it is to be known."""
         yield from (queued for queued in self.messages if queued.message.kind != "data")
-        yield from (queued for queued in self.poll.moving if self.poll.after.get(queued.message.source) is None)
+        yield from (queued for queued in self.round.moving if self.round.after.get(queued.message.source) is None)
 
     def _unexplained(self, known: Relation) -> Relation | None:
         """No message tells what happened: the table under the name, or else the one that had it."""
-        source = self.opened.source(known.name.source)
-        place = (known.name.schema, known.name.table)
-        try:
-            return source.describe([place])[place]
-        except RelationRefused as error:
-            self.refused[known.name] = error.what
-            return None
-        except UnknownRelation:
-            moved = source.find([known.oid])[known.oid]
-            return None if moved is None else self._usable(known.name, moved)
+        match self.round.tables.by_name[known.name]:
+            case Relation() as found:
+                return found
+            case RelationRefused() as error:
+                self.refused[known.name] = error.what
+                return None
+        moved = self.round.tables.by_oid[known.name.source, known.oid]
+        return None if moved is None else self._usable(known.name, moved)
 
     def _usable(self, name: RelationName, relation: Relation) -> Relation | None:
         """The relation, unless it has become something that cannot be captured exactly (rule C3)."""
-        try:
-            self.opened.source(name.source).describe([(relation.name.schema, relation.name.table)])
-        except (RelationRefused, UnknownRelation) as error:
-            self.refused[name] = error.what
+        found = self.round.tables.by_name[relation.name]
+        if isinstance(found, RelationRefused | UnknownRelation):
+            self.refused[name] = found.what
             return None
         return relation
 

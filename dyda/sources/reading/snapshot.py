@@ -351,9 +351,10 @@ class SourceSnapshot:
         found = self._before.get(relation.name)
         return found is not None and (found.root, found.name) == (relation.oid, relation.name)
 
-    def watches(self, relation: Relation) -> bool:
-        """Whether the table was captured when the snapshot was taken."""
-        return self.attached and relation.oid in self._state.watched
+    @property
+    def watched(self) -> frozenset[int]:
+        """The oids of the tables that were captured when the snapshot was taken."""
+        return frozenset(self._state.watched) if self.attached else frozenset()
 
     def _must_stand(self, relation: Relation) -> None:
         """A name leads to whatever table has it. A caller who means another one must not read it."""

@@ -1,0 +1,93 @@
+"""What carrying out a plan needs, and what every new version of a view is made of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dyda.maintenance.catalog_state import BuildPlan, BuildRequest, CatalogState
+from dyda.maintenance.execute.deltas import Refresh
+from dyda.maintenance.observe.poll import Poll
+from dyda.maintenance.plan.programs import fingerprint_of, state_tables
+from dyda.maintenance.plan.unit_plan import Adapt, Rebuild, RelationFacts
+from dyda.maintenance.plan.version_details import story
+from dyda.model.algebra.nodes import ViewDefinition
+from dyda.model.sql.render import render_view
+from dyda.open_project import OpenProject
+from dyda.warehouse import ViewColumn, ViewRecord, ViewVersion, Writer
+from va import Adaptation, Reaggregate
+
+__all__ = ["Execution", "Progress", "Spending", "shown_columns"]
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One plan under the snapshots of one poll."""
+
+    opened: OpenProject
+    writer: Writer
+    poll: Poll
+    catalog: CatalogState
+    refresh: Refresh
+    facts: RelationFacts
+    progress: Progress
+
+    def spending(self) -> Spending:
+        return Spending(self.poll, self.poll.queries, time.perf_counter())
+
+    def build_plan(self, request: BuildRequest, definition: ViewDefinition) -> BuildPlan:
+        engine = self.opened.engine
+        program = engine.program(definition)
+        return BuildPlan(request, definition, program, tuple(engine.outputs(definition, program)))
+
+    def record(self, name: str) -> ViewRecord | None:
+        view = self.catalog.views.get(name)
+        return view.record if view is not None else self.catalog.frozen.get(name)
+
+    def version(self, build: BuildPlan, details: Mapping[str, Any]) -> ViewVersion:
+        """The definition to be installed; `details` is what the view's history says about it."""
+        request, definition = build.target, build.definition
+        record = self.record(request.name)
+        # A version's text must mean the same for ever; `*` would take in a column that is added later, and a column's
+        # name alone could mean that one.
+        sql = render_view(definition.tree, definition.preferences) if definition.star else definition.sql
+        evolved = request.file_text is None and (
+            record is None or record.sql != sql or bool(record.details.get("evolved"))
+        )
+        columns, states = shown_columns(build), state_tables(build.program)
+        return ViewVersion(
+            sql=sql,
+            columns=columns,
+            relations=tuple(sorted(definition.relations)),
+            cause=request.reason,
+            file_text=request.file_text,
+            details={"evolved": evolved, **details},
+            states=states,
+            program=fingerprint_of(self.opened.project, definition, sql, states, columns),
+        )
+
+
+def shown_columns(build: BuildPlan) -> tuple[ViewColumn, ...]:
+    """The view's columns as readers will see them."""
+    return tuple(
+        ViewColumn(output.name, output.warehouse_type, output.spark_type, output.passthrough)
+        for output in build.outputs
+    )
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What an adaptation costs, from its beginning on."""
+
+    poll: Poll
+    queries: int
+    started: float
+
+    def details(self, plan: Adapt | Rebuild, how: Adaptation | Reaggregate, rows: int) -> dict[str, Any]:
+        """What the view's history says, now that `rows` were written."""
+        asked, seconds = self.poll.queries - self.queries, time.perf_counter() - self.started
+        return story(plan.judgement, plan.moved, how, asked, rows, seconds)

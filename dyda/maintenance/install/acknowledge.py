@@ -1,0 +1,51 @@
+"""After an installation: which messages nobody waits for any more, and telling the sources so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dyda.maintenance.observe.poll import Poll
+from dyda.model.position import Position
+from dyda.open_project import OpenProject
+from dyda.parallel import in_parallel
+from scheduler import Queued
+
+__all__ = ["Positions", "acknowledge", "common", "covered", "everywhere"]
+
+Positions = dict[str, dict[str, Position]]
+"""By view and source."""
+
+
+def acknowledge(opened: OpenProject, polled: Poll, positions: Positions, acknowledged: set[str]) -> None:
+    """Let the sources forget what every view has. A crash before this is harmless: positions tell."""
+
+    def tell(source: str) -> None:
+        at = common(positions, source) or polled.snapshots[source].position
+        if source not in acknowledged or any(map(at.includes, polled.xids(source))):
+            opened.source(source).acknowledge(at)
+            acknowledged.add(source)
+
+    in_parallel(tell, polled.snapshots)
+
+
+def common(positions: Positions, source: str) -> Position | None:
+    """What everybody has who reads the source; None if nobody does."""
+    return Position.meet({at[source] for at in positions.values() if source in at})
+
+
+def everywhere(positions: Positions, source: str, xid: int) -> bool:
+    """Whether nobody who reads the source waits for the transaction."""
+    at = common(positions, source)
+    return at is None or at.includes(xid)
+
+
+def covered(queue: Iterable[Queued], positions: Positions) -> Iterator[Queued]:
+    """The messages that nobody waits for who reads their source."""
+    known: dict[str, Position | None] = {}
+    for queued in queue:
+        source = queued.message.source
+        if source not in known:
+            known[source] = common(positions, source)
+        at = known[source]
+        if at is None or at.includes(queued.message.xid):
+            yield queued

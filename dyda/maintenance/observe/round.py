@@ -1,0 +1,82 @@
+"""What one round knows before anything is decided: one frozen object, so that planning is a function of it.
+
+poll ───────┐
+catalog ────┼──▶ Round ──▶ plan
+tables now ─┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dyda.maintenance.catalog_state import CatalogState
+from dyda.maintenance.observe.poll import Arrivals, Poll
+from dyda.maintenance.observe.tables import TablesNow
+from dyda.model.position import Position
+from dyda.model.relation import Relation
+from dyda.project import Project
+from scheduler import Queued
+
+__all__ = ["Round", "SourceNow"]
+
+
+@dataclass(frozen=True)
+class SourceNow:
+    """A source in reach: the position of its snapshot, and the oids of the tables that capture watched in it."""
+
+    position: Position
+    watched: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Round:
+    """The catalog, the queue, the sources' snapshots and the tables that were looked at."""
+
+    project: Project
+    catalog: CatalogState
+    arrivals: Arrivals = field(default_factory=Arrivals)
+    sources: Mapping[str, SourceNow] = field(default_factory=dict)
+    after: Mapping[str, Position | None] = field(default_factory=dict)
+    """By source, what every view has that reads it; None if no view does."""
+    unreachable: Mapping[str, str] = field(default_factory=dict)
+    tables: TablesNow = field(default_factory=TablesNow)
+
+    @classmethod
+    def of(cls, project: Project, catalog: CatalogState, polled: Poll, tables: TablesNow | None = None) -> Round:
+        return cls(
+            project,
+            catalog,
+            polled.arrivals,
+            {name: SourceNow(snapshot.position, snapshot.watched) for name, snapshot in polled.snapshots.items()},
+            dict(polled.after),
+            dict(polled.unreachable),
+            tables or TablesNow(),
+        )
+
+    @property
+    def numeric(self) -> str:
+        return self.project.settings.spark.numeric
+
+    @property
+    def queue(self) -> tuple[Queued, ...]:
+        """In arrival order, the messages that some extent does not have yet."""
+        return self.arrivals.queue
+
+    @property
+    def moving(self) -> tuple[Queued, ...]:
+        """Those of the queue that are more than row images."""
+        return self.arrivals.moving
+
+    def xids(self, source: str) -> Sequence[int]:
+        """The transactions of one source, in arrival order."""
+        return self.arrivals.xids(source)
+
+    def away(self, source: str) -> str | None:
+        """Why the source is out of reach; None if it is not."""
+        return None if source in self.sources else self.unreachable.get(source, "capture is not attached")
+
+    def watches(self, relation: Relation) -> bool:
+        """Whether the table was captured when its source's snapshot was taken."""
+        source = self.sources.get(relation.name.source)
+        return source is not None and relation.oid in source.watched

@@ -1,0 +1,63 @@
+"""Tables as their sources' catalogs show them now: looked at once, before anything is planned.
+
+Right for the unit because fingerprints are compared before the snapshot and after the last read (R2), those of the
+tables looked at here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from dyda.errors import RelationRefused, UnknownRelation
+from dyda.model.message import UpdateMessage
+from dyda.model.relation import Relation, RelationName
+from dyda.model.schema_change import ReplaceRelation
+from dyda.open_project import OpenProject
+
+__all__ = ["TablesNow", "look_at"]
+
+
+@dataclass(frozen=True)
+class TablesNow:
+    """What was found under the oids and the names that somebody may ask for."""
+
+    by_oid: Mapping[tuple[str, int], Relation | None] = field(default_factory=dict)
+    """By source and oid, whatever the table is called now; None: gone."""
+    by_name: Mapping[RelationName, Relation | RelationRefused | UnknownRelation] = field(default_factory=dict)
+    """What is there under the name, or why it cannot be used."""
+
+
+def look_at(opened: OpenProject, relations: Iterable[Relation], messages: Iterable[UpdateMessage] = ()) -> TablesNow:
+    """These relations, and what took their places in `messages`: the tables with their oids, and those under the names
+    that any of them has or had."""
+    wanted: dict[str, list[Relation]] = {}
+    for relation in relations:
+        wanted.setdefault(relation.name.source, []).append(relation)
+    replaced: dict[RelationName, set[int]] = {}
+    for message in messages:
+        for change in message.schema_changes:
+            oids = {step.new_oid for step in change.steps if isinstance(step, ReplaceRelation)}
+            replaced.setdefault(change.relation, set()).update(oids)
+    by_oid: dict[tuple[str, int], Relation | None] = {}
+    by_name: dict[RelationName, Relation | RelationRefused | UnknownRelation] = {}
+    for source, known in wanted.items():
+        oids = {relation.oid for relation in known}.union(*(replaced.get(relation.name, ()) for relation in known))
+        found = opened.source(source).find(sorted(oids))
+        by_oid |= {(source, oid): relation for oid, relation in found.items()}
+        names = {relation.name for relation in [*known, *found.values()] if relation is not None}
+        by_name |= _named(opened, source, sorted(names))
+    return TablesNow(by_oid, by_name)
+
+
+def _named(
+    opened: OpenProject, source: str, names: list[RelationName]
+) -> dict[RelationName, Relation | RelationRefused | UnknownRelation]:
+    """One question for all of them; one for each where that fails, so that every refusal is its own."""
+    try:
+        found = opened.source(source).describe([(name.schema, name.table) for name in names])
+    except (RelationRefused, UnknownRelation) as error:
+        if len(names) == 1:
+            return {names[0]: error}
+        return {name: relation for one in names for name, relation in _named(opened, source, [one]).items()}
+    return {name: found[name.schema, name.table] for name in names}

@@ -1,0 +1,154 @@
+"""The plan of a unit: what becomes of every view, of what is known of relations, and what must be captured first.
+
+Plain frozen data. The executor carries it out; `impact`, `pending show`, approval and the version history tell the same
+object. Each view has exactly one of:
+
+    Maintain     its rows follow by ΔV
+    FollowText   its text follows a rename; its rows by ΔV
+    Adapt        its rows follow its new definition from its extent or its states
+    Rebuild      it is computed from the sources
+    Freeze       it has no legal form: it keeps its rows and says why
+    LeaveBehind  its text follows now, its rows when it can be built
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dyda.maintenance.catalog_state import BuildRequest, MaintainedView
+from dyda.maintenance.plan.knowledge_after import EvolvedKnowledge
+from dyda.maintenance.plan.positions import Moves
+from dyda.maintenance.plan.version_details import Moved
+from dyda.model.algebra.nodes import ViewDefinition
+from dyda.model.position import Position
+from dyda.model.relation import Relation, RelationName
+from dyda.warehouse import ViewChange, ViewVersion
+from scheduler import Unit
+from va import FromExtent, Reaggregate
+from vs import Broken, Holds, Rewritten
+
+__all__ = [
+    "Adapt",
+    "FollowText",
+    "Freeze",
+    "LeaveBehind",
+    "Maintain",
+    "Rebuild",
+    "RelationFacts",
+    "UnitPlan",
+    "ViewPlan",
+]
+
+
+@dataclass(frozen=True)
+class RelationFacts:
+    """What a unit says of relations from now on."""
+
+    described: Mapping[RelationName, Relation] = field(default_factory=dict)
+    """By the names that they have now."""
+    forgotten: frozenset[RelationName] = frozenset()
+    """Names of the catalog that its relations no longer have."""
+    gone: frozenset[RelationName] = frozenset()
+    """Relations of the catalog that are not there any more."""
+    known_as: Mapping[RelationName, RelationName] = field(default_factory=dict)
+    """By their names now, what the poll knows renamed relations by."""
+    looked_at: frozenset[RelationName] = frozenset()
+    """Relations of the catalog whose present form the plan relies on."""
+
+    def called(self, name: RelationName) -> RelationName:
+        """What the poll knows the relation by."""
+        return self.known_as.get(name, name)
+
+
+@dataclass(frozen=True)
+class Maintain:
+    view: MaintainedView
+    moves: Moves
+
+    @property
+    def name(self) -> str:
+        return self.view.name
+
+
+@dataclass(frozen=True)
+class FollowText:
+    view: MaintainedView
+    """With its definition as it is from now on."""
+    version: ViewVersion
+    judgement: Holds | Rewritten
+    moves: Moves
+
+    @property
+    def name(self) -> str:
+        return self.view.name
+
+
+@dataclass(frozen=True)
+class Adapt:
+    view: MaintainedView
+    how: FromExtent | Reaggregate
+    request: BuildRequest
+    judgement: Holds | Rewritten
+    moved: tuple[Moved, ...]
+    to: Mapping[str, Position]
+
+    @property
+    def name(self) -> str:
+        return self.view.name
+
+    @property
+    def definition(self) -> ViewDefinition:
+        return self.how.definition
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    request: BuildRequest
+    definition: ViewDefinition
+    judgement: Holds | Rewritten
+    moved: tuple[Moved, ...]
+    to: Mapping[str, Position]
+    reason: str | None = None
+    """Why nothing less will do, if that is not why it is done at all."""
+
+    @property
+    def name(self) -> str:
+        return self.request.name
+
+
+@dataclass(frozen=True)
+class Freeze:
+    name: str
+    judgement: Broken
+    reason: str
+    """The judgement, and the changes that led to it."""
+
+
+@dataclass(frozen=True)
+class LeaveBehind:
+    change: ViewChange
+    judgement: Holds | Rewritten
+
+    @property
+    def name(self) -> str:
+        return self.change.view
+
+
+ViewPlan = Maintain | FollowText | Adapt | Rebuild | Freeze | LeaveBehind
+
+
+@dataclass(frozen=True)
+class UnitPlan:
+    """What one unit does. `unit` is None where views are built and no other goes along."""
+
+    unit: Unit | None
+    views: tuple[ViewPlan, ...]
+    facts: RelationFacts = field(default_factory=RelationFacts)
+    knowledge: EvolvedKnowledge = field(default_factory=EvolvedKnowledge)
+    captures: tuple[Relation, ...] = ()
+    """To be captured before any of this is read (C6): then the plan is made again, on the next poll."""
+    built: frozenset[str] = frozenset()
+    """Views that were to be built, whatever became of that."""
+    postponed: Mapping[str, str] = field(default_factory=dict)
+    """Views that were to be built and need a source that is out of reach, and why that is."""
