@@ -5,7 +5,9 @@
 Always true here: nothing is installed unless the schemas were the same before the snapshot and after the last read (R2)
 and the sources' WAL is on disk (P2); positions and extents move together or not at all.
 
-    loop           one cycle of all this, ending in one warehouse transaction
+    loop           observe, and decide what an error means for the rounds to come
+    units          units under one poll: planned, executed, checked, installed, acknowledged
+    cycle          what a cycle was asked for, and how it ended
     catalog_state  the catalog as one round knows it, and the views with their definitions resolved
     observe/       what the sources show: polls, drift, who is out of reach, what comes back
     plan/          which messages make the next unit, and what it means for relations, views and knowledge
@@ -14,6 +16,7 @@ and the sources' WAL is on disk (P2); positions and extents move together or not
 """
 
 from dyda.maintenance.catalog_state import BuildRequest, MaintainedView
-from dyda.maintenance.loop import Maintainer, Outcome
+from dyda.maintenance.cycle import Outcome
+from dyda.maintenance.loop import Maintainer
 
 __all__ = ["BuildRequest", "MaintainedView", "Maintainer", "Outcome"]

@@ -24,6 +24,7 @@ from vs import Defaults
 __all__ = [
     "BuildPlan",
     "BuildRequest",
+    "Catalog",
     "CatalogState",
     "MaintainedView",
     "held_definition",
@@ -115,6 +116,16 @@ class CatalogState:
             return True
         return any(view.has(name.source, xid) for view in self.views.values() if name in view.definition.relations)
 
+    def record(self, name: str) -> ViewRecord | None:
+        """The view's record, whatever state it is in."""
+        view = self.views.get(name)
+        return view.record if view is not None else self.frozen.get(name)
+
+    def served(self, name: str) -> ViewRecord:
+        """The record of a view that is there."""
+        view = self.views.get(name)
+        return view.record if view is not None else self.frozen[name]
+
     @property
     def captured(self) -> dict[str, dict[RelationName, int]]:
         """The relations that capture is attached to, by source, each with its oid."""
@@ -123,6 +134,39 @@ class CatalogState:
             if record.captured:
                 found.setdefault(name.source, {})[name] = record.relation.oid
         return found
+
+
+class Catalog:
+    """The catalog as this process knows it. Only it writes, so it is read again only after a write that changes more
+    than rows and positions."""
+
+    def __init__(self, opened: OpenProject, writer: Writer) -> None:
+        self._opened = opened
+        self._writer = writer
+        self._state: CatalogState | None = None
+        self._last: CatalogState | None = None
+
+    @property
+    def state(self) -> CatalogState:
+        if self._state is None:
+            self._state = self._last = load(self._opened, self._last)
+            keep_programs(self._opened, self._writer, self._state)
+        return self._state
+
+    def forget(self) -> None:
+        """Read it again when it is next asked for."""
+        self._state = None
+
+    def becomes(self, state: CatalogState | None) -> None:
+        """What an installation has made of it; None if that has to be read."""
+        self._state = state
+
+    def wait(self, waiting: Mapping[str, str]) -> None:
+        """These views owe a build that cannot be made now, each with its reason."""
+        for name, reason in waiting.items():
+            if self.state.views[name].record.stored_state != "resync":
+                self._writer.set_state(name, "resync", reason)
+                self.forget()
 
 
 def load(opened: OpenProject, before: CatalogState | None = None) -> CatalogState:

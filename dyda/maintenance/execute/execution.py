@@ -16,7 +16,7 @@ from dyda.maintenance.plan.version_details import story
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.sql.render import render_view
 from dyda.open_project import OpenProject
-from dyda.warehouse import ViewColumn, ViewRecord, ViewVersion, Writer
+from dyda.warehouse import ViewColumn, ViewVersion, Writer
 from va import Adaptation, Reaggregate
 
 __all__ = ["Execution", "Progress", "Spending", "shown_columns"]
@@ -44,14 +44,10 @@ class Execution:
         program = engine.program(definition)
         return BuildPlan(request, definition, program, tuple(engine.outputs(definition, program)))
 
-    def record(self, name: str) -> ViewRecord | None:
-        view = self.catalog.views.get(name)
-        return view.record if view is not None else self.catalog.frozen.get(name)
-
     def version(self, build: BuildPlan, details: Mapping[str, Any]) -> ViewVersion:
         """The definition to be installed; `details` is what the view's history says about it."""
         request, definition = build.target, build.definition
-        record = self.record(request.name)
+        record = self.catalog.record(request.name)
         # A version's text must mean the same for ever; `*` would take in a column that is added later, and a column's
         # name alone could mean that one.
         sql = render_view(definition.tree, definition.preferences) if definition.star else definition.sql

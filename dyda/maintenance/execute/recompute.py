@@ -42,7 +42,7 @@ def _recomputed(execution: Execution, plan: Rebuild) -> ViewChange:
         lambda done, total: execution.progress(f"building {plan.name}", done, total),
     )
     how = Recompute(plan.definition, plan.reason or plan.request.reason)
-    record = execution.record(plan.name)
+    record = execution.catalog.record(plan.name)
     told = spending.details(plan, how, written) if record is not None and record.version else {}
     version = execution.version(build, told)
     unchanged = (

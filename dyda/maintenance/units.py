@@ -1,0 +1,398 @@
+"""Units under one poll: each planned, executed, checked, installed, acknowledged.
+
+Several units of data are processed under one poll; a unit that changes a schema ends it, because the names it was
+opened with may be others now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from dyda import faults
+from dyda.errors import BrokenUnit, EvaluationFailed, ValueDoesNotFit
+from dyda.maintenance.catalog_state import BuildRequest, Catalog, MaintainedView
+from dyda.maintenance.cycle import Cycle, Due, Outcome
+from dyda.maintenance.execute.deltas import Refresh
+from dyda.maintenance.execute.execution import Execution
+from dyda.maintenance.execute.poisoned_row import culprit
+from dyda.maintenance.execute.unit import execute, execute_run
+from dyda.maintenance.install.acknowledge import acknowledge, covered
+from dyda.maintenance.install.installation import Installing, installation, moved_on, positions_after
+from dyda.maintenance.install.phases import Phases
+from dyda.maintenance.observe.poll import Poll
+from dyda.maintenance.observe.recovery import Recovery
+from dyda.maintenance.observe.round import Round
+from dyda.maintenance.observe.source_backoff import Resting
+from dyda.maintenance.observe.tables import look_at
+from dyda.maintenance.plan.analysis import SparkAnalysis
+from dyda.maintenance.plan.approval import Approval
+from dyda.maintenance.plan.knowledge_after import KnowledgeWatch
+from dyda.maintenance.plan.next_unit import Planner
+from dyda.maintenance.plan.planner import (
+    Builds,
+    Reading,
+    plan_builds,
+    plan_run,
+    plan_unit,
+    reachable_relations,
+    relations_to_look_at,
+)
+from dyda.maintenance.plan.unit_plan import UnitPlan
+from dyda.model.relation import Relation, RelationName
+from dyda.open_project import OpenProject
+from dyda.warehouse import Installation, RelationState, ViewChange, Writer
+from scheduler import Queued, Unit, UnitKind
+from vs import read
+
+__all__ = ["Units"]
+
+
+@dataclass
+class Units:
+    """Processes what is due under a poll, one unit after the other."""
+
+    opened: OpenProject
+    writer: Writer
+    catalog: Catalog
+    planner: Planner
+    approval: Approval
+    recovery: Recovery
+    resting: Resting
+    log: Callable[[str], None]
+    _acknowledged: set[str] = field(default_factory=set, init=False)
+    _tidy: set[int] | None = field(default=None, init=False)
+    """The messages that were in the queue when it was last found tidy; None after an installation."""
+
+    def __post_init__(self) -> None:
+        self._analysis = SparkAnalysis(self.opened.engine)
+        self._watch = KnowledgeWatch(self.opened)
+
+    # --- units of the schedule
+
+    def work(self, polled: Poll, due: Due, cycle: Cycle, phases: Phases) -> Outcome:
+        noticed = self._watch.notice(polled, self.catalog.state)
+        if noticed is not None:
+            self.writer.install(noticed)
+            self._tidy = None
+            self.catalog.forget()
+            self.planner.forget()
+            return Outcome.WORKED
+        refresh = Refresh(self.opened, polled, self.writer, self.planner.early_check(polled))
+        outcome = Outcome.IDLE
+        while True:
+            phases.done("plan")
+            current = self._current(polled, due.waiting)
+            phases.done("catalog")
+            unit = self.planner.next_unit(polled, current, self.catalog.state)
+            phases.done("plan")
+            if unit is None:
+                break
+            outcome = Outcome.WORKED
+            if not self._process(polled, unit, current, refresh, cycle, phases):
+                return outcome
+            phases = Phases(self.opened.engine.jobs, polled.queries)
+        return self._idle(polled) if outcome is Outcome.IDLE else outcome
+
+    def _idle(self, polled: Poll) -> Outcome:
+        """Nothing is left to do under this poll."""
+        self._tidy_queue(polled)
+        acknowledge(self.opened, polled, positions_after(self.catalog.state, ()), self._acknowledged)
+        self.writer.write_phases()
+        return Outcome.IDLE
+
+    def _process(
+        self,
+        polled: Poll,
+        unit: Unit,
+        current: Sequence[MaintainedView],
+        refresh: Refresh,
+        cycle: Cycle,
+        phases: Phases,
+    ) -> bool:
+        """One unit or a run of them, from the sources to the warehouse; whether this poll may be used for another."""
+        try:
+            self.planner.foresee(unit)
+            run = self.planner.next_run(current)
+            if len(run) > 1:
+                self._process_run(polled, run, current, refresh, cycle, phases)
+                return True
+            return self._process_unit(polled, unit, current, refresh, cycle, phases)
+        except BrokenUnit as error:
+            relations = self.planner.broken(unit, error, self.catalog.state)
+            self.writer.record_abort(unit.numbers, error.what, phases.total, relations)
+            raise
+
+    def _process_unit(
+        self,
+        polled: Poll,
+        unit: Unit,
+        current: Sequence[MaintainedView],
+        refresh: Refresh,
+        cycle: Cycle,
+        phases: Phases,
+    ) -> bool:
+        plan = self._plan(polled, unit, current)
+        try:
+            changes = self._execute(polled, plan, refresh, cycle, phases)
+        except (ValueDoesNotFit, EvaluationFailed):
+            self._poisoned(polled, unit, current, refresh, cycle)
+            return False
+        self._install(Installing(plan, changes, self.catalog.state, polled, phases))
+        if plan.facts.forgotten:
+            self.planner.forget()  # messages that wait are told by the new names from now on
+        self.planner.installed(unit)
+        return unit.kind in (UnitKind.DATA, UnitKind.IDLE)
+
+    def _process_run(
+        self,
+        polled: Poll,
+        units: Sequence[Unit],
+        current: Sequence[MaintainedView],
+        refresh: Refresh,
+        cycle: Cycle,
+        phases: Phases,
+    ) -> None:
+        """Units of data alone, computed together and installed one after the other: each is a state of its own (W6).
+
+        What was read is checked once, before the first of them: what happens to a schema later is a later message.
+        """
+        plans = plan_run(self._round(polled), units, current, self._analysis)
+        try:
+            with polled.blamed():
+                execution = self._execution(polled, plans[0], refresh, cycle)
+                computed = list(execute_run(execution, plans, phases.done))
+        except (ValueDoesNotFit, EvaluationFailed):
+            self.writer.discard_stagings()
+            self.planner.narrow_run(units)
+            return
+        self._check(polled, plans[0], phases)
+        known, plain = self.catalog.state, True
+        for unit, (plan, changes) in zip(units, computed, strict=True):
+            done = Installing(plan, changes, known, polled, phases)
+            prepared = self._installation(done, with_sources=unit is units[0])
+            plain = plain and prepared.moves_rows_alone
+            self.writer.install(prepared)
+            phases.done("install")
+            self.writer.note_phases(self.writer.last_unit, phases.after_installing())
+            known = moved_on(known, changes, polled)
+            self.planner.installed(unit)
+            phases = Phases(self.opened.engine.jobs, polled.queries)
+        self.catalog.becomes(known if plain else None)
+        self._tidy = None
+        self.resting.back(polled.snapshots)
+        acknowledge(self.opened, polled, done.positions, self._acknowledged)
+
+    # --- views that are built whole
+
+    def build(self, polled: Poll, due: Due, cycle: Cycle, phases: Phases) -> Outcome:
+        """Build what is due at the snapshots; in `strong` mode the others come along, so that all stand alike. One that
+        nobody asked for and that needs a source out of reach waits alone."""
+        try:
+            return self._build_all(polled, due, cycle, phases)
+        except BrokenUnit as error:
+            self.planner.build_broken(self._read_for(due.builds, error))
+            self.writer.record_abort((), error.what, phases.total)
+            raise
+
+    def _build_all(self, polled: Poll, due: Due, cycle: Cycle, phases: Phases) -> Outcome:
+        refresh = Refresh(self.opened, polled, self.writer)
+        builds = self._builds(due, cycle)
+        current = self._current(polled, [*due.builds, *due.waiting])
+        plan = self._plan_builds(polled, builds, self.planner.everything(polled, current), current)
+        if plan.postponed:
+            self.catalog.wait({name: why for name, why in plan.postponed.items() if name in self.catalog.state.views})
+            if set(plan.postponed) == set(due.builds):
+                return self.work(polled, replace(due, waiting={**due.waiting, **plan.postponed}), cycle, phases)
+        try:
+            changes = self._execute(polled, plan, refresh, cycle, phases)
+        except (ValueDoesNotFit, EvaluationFailed):
+            if plan.unit is None:
+                raise
+            # The views that come along find their poisoned message in a unit of their own.
+            self.writer.discard_stagings()
+            plan = self._plan_builds(polled, builds, None, ())
+            changes = self._execute(polled, plan, refresh, cycle, phases)
+        self._install(Installing(plan, changes, self.catalog.state, polled, phases))
+        self.recovery.tried(polled, self.catalog.state, changes)
+        self.planner.built()
+        return Outcome.WORKED
+
+    def _read_for(self, builds: Iterable[str], error: BrokenUnit) -> set[RelationName]:
+        """What these views read as far as the catalog knows them, and what moved."""
+        captured = {str(name): name for relations in self.catalog.state.captured.values() for name in relations}
+        records = [record for name in builds if (record := self.catalog.state.record(name)) is not None]
+        read = {name for record in records for name in record.relations if str(name) in captured}
+        return read | {captured[text] for text in error.relations if text in captured}
+
+    # --- plan
+
+    def _round(self, polled: Poll) -> Round:
+        return Round.of(self.opened.project, self.catalog.state, polled)
+
+    def _looking_at(self, round: Round, relations: Collection[Relation]) -> Round:
+        """The same round, with these relations looked at."""
+        if not relations:
+            return round
+        return replace(round, tables=look_at(self.opened, relations, (queued.message for queued in round.moving)))
+
+    def _plan(self, polled: Poll, unit: Unit, views: Sequence[MaintainedView]) -> UnitPlan:
+        round = self._round(polled)
+        round = self._looking_at(round, relations_to_look_at(round, unit))
+        return self._captured(plan_unit(round, unit, views, self._analysis))
+
+    def _plan_builds(
+        self, polled: Poll, builds: Builds, unit: Unit | None, views: Sequence[MaintainedView]
+    ) -> UnitPlan:
+        round = self._round(polled)
+        following = [self.catalog.state.views[name] for name in builds.requests if name not in builds.readings]
+        relations = {relation.name: relation for view in following for relation in reachable_relations(round, view)}
+        if unit is not None:
+            relations |= {relation.name: relation for relation in relations_to_look_at(round, unit)}
+        round = self._looking_at(round, relations.values())
+        return self._captured(plan_builds(round, builds, unit, views, self._analysis))
+
+    def _captured(self, plan: UnitPlan) -> UnitPlan:
+        """What a plan brings in must be captured before it is read (C6). If it is not, it is from now on, and the next
+        poll finds it so."""
+        if not plan.captures:
+            return plan
+        for relation in plan.captures:
+            record = self.catalog.state.relations.get(relation.name)
+            self.opened.source(relation.name.source).attach([relation])
+            if record is None or record.relation.oid == relation.oid:
+                self.writer.save_relations([RelationState(relation)])
+        names = frozenset(str(relation.name) for relation in plan.captures)
+        raise BrokenUnit(plan.captures[0].name.source, names, "capture of it begins only now")
+
+    def _builds(self, due: Due, cycle: Cycle) -> Builds:
+        """What is to be built, and what the texts of files mean over the tables as they are now."""
+        readings = {
+            name: self._reading(request)
+            for name, request in due.builds.items()
+            if request.file_text is not None or name not in self.catalog.state.views
+        }
+        return Builds(due.builds, frozenset(cycle.requested), readings, self.approval.permit(due.builds))
+
+    def _reading(self, request: BuildRequest) -> Reading:
+        described: dict[RelationName, Relation] = {}
+
+        def describe(source: str, schema: str | None, table: str) -> Relation:
+            name = self.opened.relation_name(source, schema, table)
+            if name not in described:
+                described[name] = self.opened.describe(source, schema, table)
+            return described[name]
+
+        numeric = self.opened.project.settings.spark.numeric
+        return Reading(read(request.name, request.sql, describe, numeric), described)
+
+    def _current(self, polled: Poll, excluded: Iterable[str]) -> list[MaintainedView]:
+        """The views that can be maintained now: not excluded, and every source of theirs in reach."""
+        away, left_out = set(polled.unreachable), set(excluded)
+        return [
+            view
+            for view in self.catalog.state.views.values()
+            if view.name not in left_out and not away & view.record.sources
+        ]
+
+    # --- execute
+
+    def _execution(self, polled: Poll, plan: UnitPlan, refresh: Refresh, cycle: Cycle) -> Execution:
+        following = refresh.following(plan.facts.known_as)
+        return Execution(self.opened, self.writer, polled, self.catalog.state, following, plan.facts, cycle.progress)
+
+    def _execute(
+        self, polled: Poll, plan: UnitPlan, refresh: Refresh, cycle: Cycle, phases: Phases
+    ) -> list[ViewChange]:
+        with polled.blamed():
+            return execute(self._execution(polled, plan, refresh, cycle), plan, phases.done)
+
+    def _check(self, polled: Poll, plan: UnitPlan, phases: Phases) -> None:
+        """What was read is what it seemed (R2), and cannot be lost any more (P2)."""
+        faults.point("unit.evaluated")
+        facts = plan.facts
+        polled.settle({*facts.described, *facts.forgotten}, facts.looked_at, scanned=True)
+        faults.point("unit.checked")
+        phases.done("check")
+
+    # --- install and acknowledge
+
+    def _installation(self, done: Installing, *, with_sources: bool = True) -> Installation:
+        mode = self.opened.project.settings.maintenance.consistency
+        return installation(done, mode, self.opened.engine.jobs, with_sources=with_sources)
+
+    def _install(self, done: Installing) -> None:
+        polled, phases, plan = done.poll, done.phases, done.plan
+        self._check(polled, plan, phases)
+        prepared = self._installation(done)
+        self.writer.install(prepared)
+        phases.done("install")
+        for name, relation in plan.facts.described.items():
+            if name not in self.catalog.state.relations and polled.snapshots[name.source].stands(relation):
+                self.opened.source(name.source).attach([relation])  # the same table, watched under its new name
+        self.catalog.becomes(moved_on(done.catalog, done.changes, polled) if prepared.moves_rows_alone else None)
+        self._tidy = None
+        self.resting.back(polled.snapshots)
+        acknowledge(self.opened, polled, done.positions, self._acknowledged)
+        phases.done("acknowledge")
+        self.writer.note_phases(self.writer.last_unit, phases.after_installing())
+
+    def _tidy_queue(self, polled: Poll) -> None:
+        """Messages that no view waits for any more leave the queue: their readers were dropped, broke or rebuilt.
+
+        The poll knows nothing of what only held views wait for."""
+        numbers = {queued.number for queued in polled.queue}
+        if self._tidy is not None and numbers <= self._tidy:
+            return
+        self._tidy = numbers
+        waiting = numbers - {queued.number for queued in covered(polled.queue, positions_after(self.catalog.state, ()))}
+        held = {name: dict(r.positions) for name, r in self.catalog.state.frozen.items() if r.stored_state == "held"}
+        stored = [
+            Queued(record.id, record.message)
+            for record in self.opened.warehouse.messages()
+            if record.source in polled.snapshots and record.id not in waiting
+        ]
+        left = [queued.number for queued in covered(stored, held)]
+        if left:
+            self.writer.install(Installation(done=tuple(left)))
+
+    # --- what cannot be computed
+
+    def _poisoned(
+        self,
+        polled: Poll,
+        unit: Unit,
+        views: Sequence[MaintainedView],
+        refresh: Refresh,
+        cycle: Cycle,
+    ) -> None:
+        """A value that Spark cannot hold or compute: narrow the unit down to its message, then quarantine that.
+
+        The views that need the message are held where they are, and say why; everything else goes on.
+        """
+        self.writer.discard_stagings()
+        if len(unit.messages) > 1 and unit.kind is UnitKind.DATA:
+            self.planner.narrow(unit)
+            return
+        numbers = [queued.number for queued in unit.messages]
+        for view in views:
+
+            def compute(over: Refresh, view: MaintainedView = view) -> None:
+                plan = self._plan(polled, unit, [view])
+                execute(self._execution(polled, plan, over, cycle), plan, lambda phase: None)
+
+            try:
+                with polled.blamed():
+                    compute(refresh)
+            except (ValueDoesNotFit, EvaluationFailed) as own:
+                row = culprit(refresh, unit, view.definition.relations, compute) if unit.kind is UnitKind.DATA else None
+                what = f"{own.what} [{row}]" if row else own.what
+                told = ", ".join(map(str, numbers))
+                which = f"messages {told} are" if len(numbers) > 1 else f"message {told} is"
+                reason = f"{which} quarantined: {what}"
+                self.log(f"view {view.name} is held: {reason}")
+                self.writer.mark_messages(numbers, "quarantined", what)
+                self.writer.set_state(view.name, "held", reason)
+        self.writer.discard_stagings()
+        self.planner.forget()
+        self.catalog.forget()
