@@ -20,6 +20,7 @@ from dyda.identity import claim
 from dyda.maintenance import BuildRequest, Maintainer
 from dyda.maintenance.catalog_state import CatalogState, load
 from dyda.model.algebra.nodes import scans
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.project import Project
 from dyda.warehouse import Warehouse
@@ -214,7 +215,7 @@ def _plan(opened: OpenProject, project: Project) -> ApplyPlan:
             found["create"].append(name)
         elif record.file_text != text or name in above:
             found["change"].append(name)
-        elif record.stored_state == "broken":
+        elif record.stored_state == ViewState.BROKEN:
             found["recover"].append(name)
         elif record.details.get("evolved"):
             found["evolved"].append(name)
@@ -226,7 +227,7 @@ def _plan(opened: OpenProject, project: Project) -> ApplyPlan:
 
 def _answer(warehouse: Warehouse, plan: ApplyPlan) -> dict[str, Any]:
     records = {record.name: record for record in warehouse.views()}
-    stay = [name for name in plan.recover if records[name].stored_state == "broken"]
+    stay = [name for name in plan.recover if records[name].stored_state == ViewState.BROKEN]
     return {
         "created": [{"name": name, "rows": records[name].rows} for name in plan.create],
         "changed": [

@@ -28,7 +28,7 @@ FORMATS = ("text", "dot", "svg", "png")
 SHOWN_ROWS = 100
 SHOWN_CHARACTERS = 1000
 
-ASIDE = ("skipped", "quarantined", "broken")
+ASIDE = (MessageState.SKIPPED, MessageState.QUARANTINED, MessageState.BROKEN)
 """States of messages that are taken out of the order: whoever has yet to see them is held or rebuilt."""
 
 DRAWN = 200
@@ -172,7 +172,7 @@ def _plan(opened: OpenProject, queue: Queue, record: MessageRecord) -> list[dict
     """What each view would become that a schema change concerns; None for a message that changes no schema."""
     if not record.message.schema_changes:
         return None
-    messages = [(r.id, r.message) for r in queue.records if r.id <= record.id and r.state != "skipped"]
+    messages = [(r.id, r.message) for r in queue.records if r.id <= record.id and r.state != MessageState.SKIPPED]
     return [dict(view) for view in foresee_messages(opened, load(opened), messages)[record.id].views]
 
 
@@ -183,7 +183,7 @@ def _waiting(queue: Queue) -> list[dict[str, Any]]:
     answers = []
     for waiting in queue.schedule.waiting():
         record = records[waiting.number]
-        own = record.reason if waiting.state is not MessageState.PENDING else None
+        own = record.reason if waiting.state is not MessageState.WAITING else None
         if own is None:
             reason = waiting.reason
         else:

@@ -11,6 +11,7 @@ from typing import Any
 from dyda.errors import DydaError
 from dyda.maintenance.catalog_state import load
 from dyda.model.preferences import Preference
+from dyda.model.view_state import ShownState, ViewState
 from dyda.open_project import OpenProject
 from dyda.settings import without_password
 from dyda.warehouse import SourceRecord, UnitRecord, ViewRecord
@@ -168,10 +169,10 @@ def _source(record: SourceRecord) -> dict[str, Any]:
 
 def _view(record: ViewRecord, unshown: str | None) -> dict[str, Any]:
     """A view whose readers do not get its rows is broken for them, however well it is maintained."""
-    shown = record.stored_state != "live" or unshown is None
+    shown = record.stored_state != ViewState.LIVE or unshown is None
     return {
         "name": record.name,
-        "state": record.state if shown else "broken",
+        "state": record.state if shown else ShownState.BROKEN,
         "reason": record.reason if shown else unshown,
         "version": record.version,
         "rows": record.rows,

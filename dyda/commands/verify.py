@@ -17,6 +17,7 @@ from dyda.maintenance.catalog_state import CatalogState, MaintainedView, load
 from dyda.maintenance.execute.deltas import Refresh
 from dyda.maintenance.observe.poll import Poll
 from dyda.model.position import Position
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import FrozenWarehouse
 from scheduler import Queued
@@ -45,8 +46,8 @@ def verify_view(opened: OpenProject, name: str) -> dict[str, Any]:
             if name not in known.views:
                 return {**answer, "reason": "the view was dropped meanwhile"}
             view = known.views[name]
-            if view.record.stored_state == "resync" or view.outdated is not None:
-                why = view.record.reason if view.record.stored_state == "resync" else view.outdated
+            if view.record.stored_state == ViewState.RESYNC or view.outdated is not None:
+                why = view.record.reason if view.record.stored_state == ViewState.RESYNC else view.outdated
                 return {**answer, "result": "unverifiable", "reason": f"it is to be built again: {why}"}
             found = _verify_once(opened, known, view)
             if found is not None:

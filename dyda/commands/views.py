@@ -23,6 +23,7 @@ from dyda.maintenance import BuildRequest, Maintainer
 from dyda.maintenance.catalog_state import load
 from dyda.model.algebra.nodes import scans
 from dyda.model.sql.parse import parse_view
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from vm import explain_program
 
@@ -82,7 +83,7 @@ def _rebuild(maintainer: Maintainer, name: str, progress: Progress, patience: Pa
         attach(maintainer, [scan.relation for scan in scans(definition.tree)], progress, patience)
     bring_about(maintainer, [BuildRequest(name, sql, None, "resync was asked for")], progress)
     after = opened.warehouse.view(name)
-    if after.stored_state == "broken":
+    if after.stored_state == ViewState.BROKEN:
         raise DydaError(
             f"view {name} stays broken: {after.reason}", "Correct the view's file or its source, then: dyda apply"
         )

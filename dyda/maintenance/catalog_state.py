@@ -15,6 +15,7 @@ from dyda.model.position import Position
 from dyda.model.preferences import Preference
 from dyda.model.relation import Relation, RelationName
 from dyda.model.sql.parse import Resolve, parse_view
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import KnowledgeRecord, RelationRecord, SourceRecord, ViewRecord, Writer
 from vm import JoinBlock, Program, fingerprint
@@ -31,7 +32,7 @@ __all__ = [
     "load",
 ]
 
-MAINTAINED = ("live", "resync", "building")
+MAINTAINED = (ViewState.LIVE, ViewState.RESYNC, ViewState.BUILDING)
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,7 @@ def _same_view(earlier: MaintainedView, record: ViewRecord, relations: Mapping[R
 
 def held_definition(opened: OpenProject, known: CatalogState, record: ViewRecord) -> ViewDefinition | None:
     """The definition of a view that is held; None of one that is broken already."""
-    return None if record.stored_state == "broken" else last_definition(opened, known, record)
+    return None if record.stored_state == ViewState.BROKEN else last_definition(opened, known, record)
 
 
 def last_definition(opened: OpenProject, known: CatalogState, record: ViewRecord) -> ViewDefinition | None:

@@ -55,7 +55,9 @@ from dyda.maintenance.plan.approval import Approval
 from dyda.maintenance.plan.knowledge_after import KnowledgeWatch
 from dyda.maintenance.plan.left_behind import left_behind
 from dyda.maintenance.plan.next_unit import Planner
+from dyda.model.message import MessageState
 from dyda.model.relation import RelationName
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import Installation, ViewChange, ViewRecord, Writer
 from scheduler import Queued, Unit, UnitKind
@@ -185,10 +187,10 @@ class Maintainer:
             return self.blocked(error)
         except InvariantViolated as error:
             self._abandon()
-            return self._put_aside(error.view, "resync", error, requested)
+            return self._put_aside(error.view, ViewState.RESYNC, error, requested)
         except NotInstallable as error:
             self._abandon()
-            return self._put_aside(error.view, "held", error, requested)
+            return self._put_aside(error.view, ViewState.HELD, error, requested)
         except BaseException:
             self._abandon()
             raise
@@ -210,7 +212,9 @@ class Maintainer:
         read = {name for record in records for name in record.relations if str(name) in captured}
         return read | {captured[text] for text in error.relations if text in captured}
 
-    def _put_aside(self, view: str, state: str, error: DydaError, requested: Mapping[str, BuildRequest]) -> Outcome:
+    def _put_aside(
+        self, view: str, state: ViewState, error: DydaError, requested: Mapping[str, BuildRequest]
+    ) -> Outcome:
         """One view cannot be installed: it stays as it is and says why, and the others go on without it."""
         if view in requested:
             raise error
@@ -243,8 +247,8 @@ class Maintainer:
 
     def _wait(self, waiting: Mapping[str, str]) -> None:
         for name, reason in waiting.items():
-            if self.known.views[name].record.stored_state != "resync":
-                self.writer.set_state(name, "resync", reason)
+            if self.known.views[name].record.stored_state != ViewState.RESYNC:
+                self.writer.set_state(name, ViewState.RESYNC, reason)
                 self.forget()
 
     def _current(self, polled: Poll, excluded: Iterable[str]) -> list[MaintainedView]:
@@ -351,7 +355,7 @@ class Maintainer:
             return
         self._tidy = numbers
         waiting = numbers - {queued.number for queued in covered(polled.queue, positions_after(self.known, ()))}
-        held = {name: dict(r.positions) for name, r in self.known.frozen.items() if r.stored_state == "held"}
+        held = {name: dict(r.positions) for name, r in self.known.frozen.items() if r.stored_state == ViewState.HELD}
         stored = [
             Queued(record.id, record.message)
             for record in self.opened.warehouse.messages()
@@ -495,8 +499,8 @@ class Maintainer:
                 which = f"messages {told} are" if len(numbers) > 1 else f"message {told} is"
                 reason = f"{which} quarantined: {what}"
                 self.log(f"view {view.name} is held: {reason}")
-                self.writer.mark_messages(numbers, "quarantined", what)
-                self.writer.set_state(view.name, "held", reason)
+                self.writer.mark_messages(numbers, MessageState.QUARANTINED, what)
+                self.writer.set_state(view.name, ViewState.HELD, reason)
         self.writer.discard_stagings()
         self.planner.forget()
         self.forget()

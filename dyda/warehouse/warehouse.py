@@ -20,6 +20,7 @@ import sqlalchemy
 from sqlalchemy import Connection, create_engine, insert, select, text, update
 
 from dyda.errors import DydaError, ProjectBusy, RequestFailed, UnknownView, WarehouseUnreachable
+from dyda.model.message import MessageState
 from dyda.model.operator_state import State
 from dyda.model.position import Position
 from dyda.warehouse.catalog import queries, tables
@@ -210,7 +211,7 @@ class Warehouse:
         source: str | None = None,
         limit: int | None = None,
         numbers: Collection[int] | None = None,
-        states: Collection[str] | None = None,
+        states: Collection[MessageState] | None = None,
     ) -> list[MessageRecord]:
         """The queue in arrival order: all of it, or what is asked for."""
         with self._reading() as connection:

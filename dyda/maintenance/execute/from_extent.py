@@ -27,6 +27,7 @@ from dyda.model.bag import COUNT, Bag
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
+from dyda.model.view_state import ViewState
 from dyda.sources.reading.copy import read_partition
 from dyda.warehouse import Staging, ViewChange, hold_extent
 from va import EXTENT, Adaptation, FromExtent, Reaggregate, Recompute, Restored, adapt
@@ -107,7 +108,7 @@ class Adapter:
             projection=None if same else plan.columns,
             mode="delta" if same else "replace",
             version=self.builder.version(build, told(plan, *spent)),
-            state="live",
+            state=ViewState.LIVE,
             positions={source: (view.positions.get(source), position) for source, position in to.items()},
         )
 

@@ -18,6 +18,7 @@ from dyda.maintenance.plan.programs import state_tables
 from dyda.model.algebra.nodes import Group, Node
 from dyda.model.operator_state import Counted, Grouped
 from dyda.model.position import Position
+from dyda.model.view_state import ViewState
 from dyda.warehouse import Staging, StateChange, ViewChange
 from va import FromExtent, Reaggregate
 from vm import same_arguments
@@ -68,7 +69,7 @@ class Restating:
             states=states,
             mode=mode,
             version=self.builder.version(self.build, told(plan, *spent)),
-            state="live",
+            state=ViewState.LIVE,
             positions={source: (self.view.positions.get(source), position) for source, position in to.items()},
         )
 

@@ -22,6 +22,7 @@ from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.model.sql.render import render_view
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import RelationState, StateChange, ViewChange, ViewColumn, ViewRecord, ViewVersion, Writer
 from va import Adaptation, FromExtent, MetadataOnly, Reaggregate, Recompute
@@ -72,7 +73,7 @@ class Builder:
                 raise
             uncomputable = isinstance(error, EvaluationFailed | ValueDoesNotFit)
             reason = over_its_rows(target.reason, error) if uncomputable else f"{target.reason}: {error.what}"
-            return ViewChange(view=target.name, state="broken", reason=reason)
+            return ViewChange(view=target.name, state=ViewState.BROKEN, reason=reason)
 
     def _judge(self, target: BuildRequest) -> Judgement:
         """A maintained view follows what it means; a text from a file is read as it stands."""
@@ -224,7 +225,7 @@ class Builder:
             states=tuple(StateChange(number, staging=state) for number, state in enumerate(states)),
             mode="replace",
             version=None if unchanged and plan.target.file_text is None else version,
-            state="live",
+            state=ViewState.LIVE,
             positions={source: (expected.get(source), position) for source, position in positions.items()},
         )
 

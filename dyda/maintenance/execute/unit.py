@@ -30,6 +30,7 @@ from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.model.schema_change import DropRelation, ReplaceRelation, apply
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import ViewChange, ViewVersion
 from scheduler import Unit
@@ -78,7 +79,7 @@ class UnitWork:
             if isinstance(judgement, Broken):
                 refused = next((why for name, why in present.refused.items() if _concerns(moved, name)), None)
                 reason = because(judgement, moved, refused)
-                frozen.append(ViewChange(view=view.name, state="broken", reason=reason))
+                frozen.append(ViewChange(view=view.name, state=ViewState.BROKEN, reason=reason))
                 continue
             try:
                 self._require_readable(view, judgement.definition, world)
@@ -101,7 +102,9 @@ class UnitWork:
                 built.append(self._adapted(view, judgement, moved, adaptation, to))
             except UnsupportedSql as error:
                 # Its names hold, its types do not: the sides of a UNION, say, that are of different ones now.
-                frozen.append(ViewChange(view=view.name, state="broken", reason=because(Broken(error.what), moved)))
+                frozen.append(
+                    ViewChange(view=view.name, state=ViewState.BROKEN, reason=because(Broken(error.what), moved))
+                )
         return [*frozen, *built, *self._maintain(maintained, versions, phase)]
 
     def _judged(self, view: MaintainedView, world: World) -> Judgement:

@@ -14,6 +14,7 @@ from dyda.errors import SourceBusy
 from dyda.maintenance.catalog_state import CatalogState
 from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.observe.unexplained_changes import Movement
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import SourceState, Writer
 
@@ -29,7 +30,7 @@ def account_for(
     held = [
         name
         for name, record in known.frozen.items()
-        if record.stored_state == "held"
+        if record.stored_state == ViewState.HELD
         and not record.behind
         and (name in movement.held or drifted & set(record.positions))
     ]
@@ -46,7 +47,7 @@ def account_for(
 
 
 def _owes(known: CatalogState, name: str) -> bool:
-    return known.views[name].record.stored_state == "resync"
+    return known.views[name].record.stored_state == ViewState.RESYNC
 
 
 def _state(known: CatalogState, polled: Poll, source: str) -> SourceState | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from dyda.errors import DydaError, MissingRights
 from dyda.maintenance.catalog_state import CatalogState
 from dyda.model.relation import RelationName
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import Writer
 
@@ -77,7 +78,7 @@ class Barred:
             view.name: waiting.get(view.name)
             for view in known.views.values()
             if view.record.reason != waiting.get(view.name)
-            and (view.name in waiting or view.record.stored_state == "live")
+            and (view.name in waiting or view.record.stored_state == ViewState.LIVE)
         }
         for name, why in news.items():
             self._worker.set_state(name, known.views[name].record.stored_state, why)

@@ -27,6 +27,7 @@ from dyda.maintenance.catalog_state import BuildRequest, CatalogState
 from dyda.maintenance.observe.poll import Poll
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.relation import Relation, RelationName
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.sources.catalog import look
 from dyda.warehouse import ViewChange, ViewRecord, Writer
@@ -63,7 +64,11 @@ class Recovery:
         """The broken views to build now, those apart that are `barred` from what they read."""
         found = {}
         for name, record in known.frozen.items():
-            if record.stored_state != "broken" or record.sql is None or (record.reason or "").startswith(REJECTED):
+            if (
+                record.stored_state != ViewState.BROKEN
+                or record.sql is None
+                or (record.reason or "").startswith(REJECTED)
+            ):
                 continue
             if name in barred:
                 continue
@@ -112,11 +117,11 @@ class Recovery:
         waiting = [
             name
             for name, record in known.frozen.items()
-            if record.stored_state == "held" and f" {StoodOn.MARK} " in (record.reason or "")
+            if record.stored_state == ViewState.HELD and f" {StoodOn.MARK} " in (record.reason or "")
         ]
         free = [name for name in waiting if not writer.dependents(name)]
         for name in free:
-            writer.set_state(name, "resync" if known.frozen[name].behind else "live")
+            writer.set_state(name, ViewState.RESYNC if known.frozen[name].behind else ViewState.LIVE)
         return bool(free)
 
     def forget(self, names: Iterable[str]) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from dyda.maintenance.catalog_state import CatalogState, MaintainedView
 from dyda.maintenance.observe.poll import Poll
 from dyda.model.relation import RelationName
+from dyda.model.view_state import ViewState
 from dyda.sources import SourceSnapshot
 from dyda.sources.catalog import UNCAPTURED
 from dyda.warehouse import SourceRecord
@@ -73,7 +74,7 @@ def find_movement(poll: Poll, known: CatalogState) -> Movement:
         else:
             waiting |= {view.name: f"{drift.reason}; {WAITS}" for view in readers}
     for view in known.views.values():
-        if view.record.stored_state == "resync":
+        if view.record.stored_state == ViewState.RESYNC:
             again[view.name] = view.record.reason or view.outdated or "a resync is due"
         elif view.outdated is not None:
             again.setdefault(view.name, view.outdated)
@@ -86,7 +87,7 @@ def find_movement(poll: Poll, known: CatalogState) -> Movement:
     held = frozenset(
         name
         for name, record in known.frozen.items()
-        if record.stored_state == "held"
+        if record.stored_state == ViewState.HELD
         and any(
             relation.source in poll.snapshots and _unexplained(poll, known, relation) for relation in record.relations
         )
@@ -105,7 +106,7 @@ def _drift(source: str, snapshot: SourceSnapshot, record: SourceRecord, readers:
         )
     if record.identity is not None and record.identity != snapshot.identity:
         return Drift(source, f"source {source} is not the server it was: restored, promoted or replaced", lost=True)
-    standing = [view for view in readers if view.record.stored_state != "resync"]
+    standing = [view for view in readers if view.record.stored_state != ViewState.RESYNC]
     ahead = any(view.positions[source].xmax > snapshot.position.xmax for view in standing)
     if ahead or (record.mark is not None and record.mark not in snapshot.marks):
         reason = f"source {source} has lost transactions that are installed here: it was put back to an older state"

@@ -20,7 +20,7 @@ from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.plan.impact import Foretold, foretell
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.ddl.schemas import Schemas
-from dyda.model.message import UpdateMessage
+from dyda.model.message import MessageState, UpdateMessage
 from dyda.model.relation import Relation, RelationName
 from dyda.open_project import OpenProject
 from dyda.warehouse import Writer
@@ -119,7 +119,7 @@ class Approval:
         self._seen = (numbers, known)
         self.undecided = ()
         wanted = self.opened.project.settings.maintenance.schema_changes == "approve"
-        states = None if wanted else ("approval",)
+        states = None if wanted else (MessageState.APPROVAL,)
         records = {record.id: record for record in self.opened.warehouse.messages(numbers=numbers, states=states)}
         stopped: dict[int, str] = {}
         if wanted:
@@ -134,13 +134,13 @@ class Approval:
         changed = False
         for number in numbers:
             record, reason = records.get(number), stopped.get(number)
-            if record is None or record.state not in ("waiting", "approval"):
+            if record is None or record.state not in (MessageState.WAITING, MessageState.APPROVAL):
                 continue
-            if reason is not None and (record.state, record.reason) != ("approval", reason):
-                self.writer.mark_messages([number], "approval", reason)
+            if reason is not None and (record.state, record.reason) != (MessageState.APPROVAL, reason):
+                self.writer.mark_messages([number], MessageState.APPROVAL, reason)
                 changed = True
-            elif reason is None and record.state == "approval":
-                self.writer.mark_messages([number], "waiting")
+            elif reason is None and record.state == MessageState.APPROVAL:
+                self.writer.mark_messages([number], MessageState.WAITING)
                 changed = True
         return changed
 

@@ -21,6 +21,7 @@ from dyda.maintenance.plan.version_details import Moved, because, story
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.message import DataUpdate
 from dyda.model.relation import Relation, RelationName
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import ViewChange, ViewRecord, ViewVersion
 from va import Recompute
@@ -45,7 +46,7 @@ def left_behind(
         judgement = synchronize(definition, world, known.defaults, opened.project.settings.spark.numeric)
         moved = _moved(polled, record, definition)
         if isinstance(judgement, Broken):
-            yield ViewChange(view=record.name, state="broken", reason=because(judgement, moved))
+            yield ViewChange(view=record.name, state=ViewState.BROKEN, reason=because(judgement, moved))
             continue
         other = _other_rows(definition, now)
         if other or judgement.definition.sql != record.sql:
@@ -60,7 +61,7 @@ def _others(
         if name not in taken:
             yield view.record, view.definition
     for name, record in known.frozen.items():
-        definition = held_definition(opened, known, record) if record.stored_state == "held" else None
+        definition = held_definition(opened, known, record) if record.stored_state == ViewState.HELD else None
         if name not in taken and definition is not None:
             yield record, definition
 
@@ -98,9 +99,9 @@ def _followed(
     behind = isinstance(judgement, Rewritten) or record.behind or other_rows is not None
     cause = judgement.reason if isinstance(judgement, Rewritten) else "; ".join(judgement.followed) or other_rows
     state = record.stored_state
-    reason = None if state == "live" else record.reason  # of a live view it is made up when it is asked for
-    if behind and state != "held":
-        state, reason = "resync", "; ".join([cause or "a schema change was followed", *away, LATER])
+    reason = None if state == ViewState.LIVE else record.reason  # of a live view it is made up when it is asked for
+    if behind and state != ViewState.HELD:
+        state, reason = ViewState.RESYNC, "; ".join([cause or "a schema change was followed", *away, LATER])
     version = ViewVersion(
         sql=definition.sql,
         columns=record.columns,

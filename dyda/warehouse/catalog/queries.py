@@ -9,8 +9,9 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, Row, any_, select, text
 from sqlalchemy.dialects.postgresql import array
 
-from dyda.model.message import UpdateMessage
+from dyda.model.message import MessageState, UpdateMessage
 from dyda.model.position import Position
+from dyda.model.view_state import ShownState, ViewState
 from dyda.warehouse.catalog import tables
 from dyda.warehouse.catalog.codec import (
     changes_from_json,
@@ -69,7 +70,7 @@ def views(connection: Connection, name: str | None = None, *, counted: bool = Tr
 def _view(row: Row[Any]) -> ViewRecord:
     state, reason = _shown(row)
     fresh_at = row.fresh_at
-    if row.state in ("live", "held") and fresh_at is not None:
+    if row.state in (ViewState.LIVE, ViewState.HELD) and fresh_at is not None:
         # Up to here the extent is known to show all there was: the oldest change it lacks, or else the last poll.
         known = row.oldest if row.pending else row.polled_at
         if known is not None and (row.pending or known > fresh_at):
@@ -77,7 +78,7 @@ def _view(row: Row[Any]) -> ViewRecord:
     return ViewRecord(
         name=row.name,
         state=state,
-        stored_state=row.state,
+        stored_state=ViewState(row.state),
         reason=reason,
         version=row.version,
         rows=row.rows,
@@ -96,14 +97,14 @@ def _view(row: Row[Any]) -> ViewRecord:
     )
 
 
-def _shown(row: Row[Any]) -> tuple[str, str | None]:
+def _shown(row: Row[Any]) -> tuple[ShownState, str | None]:
     """The state that users are shown, and why."""
-    if row.state != "live":
-        return row.state, row.reason
+    if row.state != ViewState.LIVE:
+        return ShownState(row.state), row.reason
     if row.held:
-        return "held", row.waiting_reason or row.reason
+        return ShownState.HELD, row.waiting_reason or row.reason
     polled = row.polled_at is not None and row.now - row.polled_at <= datetime.timedelta(seconds=POLLED_WITHIN)
-    return ("fresh" if polled and not row.pending else "stale"), row.waiting_reason or row.reason
+    return (ShownState.FRESH if polled and not row.pending else ShownState.STALE), row.waiting_reason or row.reason
 
 
 def versions(connection: Connection, view: str) -> list[VersionRecord]:
@@ -138,7 +139,7 @@ def messages(
     source: str | None = None,
     limit: int | None = None,
     numbers: Collection[int] | None = None,
-    states: Collection[str] | None = None,
+    states: Collection[MessageState] | None = None,
 ) -> list[MessageRecord]:
     """The queue in arrival order: all of it, or what is asked for."""
     table = tables.message
@@ -161,7 +162,7 @@ def _message(row: Row[Any]) -> MessageRecord:
     header = UpdateMessage(
         row.source, row.xid, row.last_sequence, changes_from_json(row.source, row.changes), row.committed_at
     )
-    return MessageRecord(row.id, header, row.state, row.reason, row.unit, row.received_at, row.approved)
+    return MessageRecord(row.id, header, MessageState(row.state), row.reason, row.unit, row.received_at, row.approved)
 
 
 def sources(connection: Connection) -> list[SourceRecord]:

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dyda.model.message import UpdateMessage
+from dyda.model.message import MessageState, UpdateMessage
 from dyda.model.operator_state import State
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
+from dyda.model.view_state import ShownState, ViewState
 
 __all__ = [
     "AbortRecord",
@@ -92,13 +93,13 @@ class VersionRecord:
 class ViewRecord:
     """A view at a glance.
 
-    `stored_state` is what the catalog holds (`live`, `building`, `resync`, `broken`, `held`); `state` is what users
-    are shown: `live` appears as `fresh`, `stale` or `held`, by what is pending and when the sources were last polled.
+    `stored_state` is what the catalog holds, `state` what users are shown: `live` appears as `fresh`, `stale`
+    or `held`, by what is pending and when the sources were last polled.
     """
 
     name: str
-    state: str
-    stored_state: str
+    state: ShownState
+    stored_state: ViewState
     reason: str | None
     version: int | None
     rows: int
@@ -133,7 +134,7 @@ class MessageRecord:
 
     id: int
     message: UpdateMessage
-    state: str
+    state: MessageState
     reason: str | None
     unit: int | None
     received_at: datetime.datetime
