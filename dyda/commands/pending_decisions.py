@@ -6,19 +6,19 @@ depends on it and nothing else. While a daemon runs it is the one who writes; it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dyda.commands.handover import hand_over
 from dyda.commands.open_transactions import Progress
+from dyda.commands.status import told
 from dyda.errors import DydaError
 from dyda.maintenance import Maintainer
 from dyda.maintenance.install.installation import everywhere, positions_after
-from dyda.maintenance.observe.recovery import REJECTED
-from dyda.maintenance.plan.approval import foresee_messages, waits_with
+from dyda.maintenance.plan.approval import foresee_messages
 from dyda.maintenance.plan.view_reads import view_reads
+from dyda.model.cause import HeldByOperator, MessageSkipped, Quarantined, Rejected, Skipped, Uncomputable, WaitsWith
 from dyda.model.message import MessageState
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
@@ -89,8 +89,7 @@ def _decide(folder: Path, verb: str, arguments: Mapping[str, Any], progress: Pro
 def _hold(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     record = _find(maintainer, arguments)
     _must_be(record, (MessageState.WAITING, MessageState.RUNNING, MessageState.HELD), "held")
-    # Views that wait for it show this as their reason.
-    maintainer.writer.mark_messages([record.id], MessageState.HELD, f"message {record.id} is held by an operator")
+    maintainer.writer.mark_messages([record.id], MessageState.HELD, HeldByOperator(record.id))
     return _answer(maintainer, record)
 
 
@@ -105,10 +104,10 @@ def _approve(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     record = _find(maintainer, arguments)
     _must_be(record, (MessageState.APPROVAL,), "approved")
     views = [str(view["name"]) for view in _dangers(maintainer, record)]
-    other = waits_with(record.reason)
-    if other is not None and (record.approved or not views):
+    if isinstance(record.cause, WaitsWith) and (record.approved or not views):
         raise NotPossible(
-            f"{record.reason}: there is nothing to approve", f"Approve that message: dyda pending approve {other}"
+            f"{record.reason}: there is nothing to approve",
+            f"Approve that message: dyda pending approve {record.cause.other}",
         )
     maintainer.writer.approve_message(record.id)
     return _answer(maintainer, record, views)
@@ -119,21 +118,20 @@ def _reject(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     _must_be(record, (MessageState.APPROVAL,), "rejected")
     views = [str(view["name"]) for view in _dangers(maintainer, record)]
     if not views:
-        other = waits_with(record.reason)
-        raise NotPossible(
-            f"{record.reason}: there is nothing to reject",
-            "See: dyda pending" if other is None else f"Reject that message: dyda pending reject {other} (or approve)",
-        )
-    told = "; ".join(dict.fromkeys(change.ddl or str(change) for change in record.message.schema_changes))
-    reason = f"{REJECTED}: message {record.id} of {record.source}: {told}"
-    broken = tuple(ViewChange(view=view, state=ViewState.BROKEN, reason=reason) for view in views)
+        advice = "See: dyda pending"
+        if isinstance(record.cause, WaitsWith):
+            advice = f"Reject that message: dyda pending reject {record.cause.other} (or approve)"
+        raise NotPossible(f"{record.reason}: there is nothing to reject", advice)
+    ddl = "; ".join(dict.fromkeys(change.ddl or str(change) for change in record.message.schema_changes))
+    cause = Rejected(record.id, record.source, ddl)
+    broken = tuple(ViewChange(view=view, state=ViewState.BROKEN, cause=cause) for view in views)
     positions = positions_after(maintainer.known, broken)
     # The other views follow it in their turn; if there is none that lacks it, nobody waits for it any more.
     done = (record.id,) if everywhere(positions, record.source, record.xid) else ()
     maintainer.writer.approve_message(record.id)
     maintainer.writer.install(Installation(broken, done=done))
     maintainer.reload()
-    return {"id": record.id, "state": "rejected", "reason": reason, "views": views}
+    return {"id": record.id, "state": "rejected", **told(cause), "views": views}
 
 
 def _dangers(maintainer: Maintainer, record: MessageRecord) -> Sequence[Mapping[str, Any]]:
@@ -165,14 +163,13 @@ def _retry(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
 def _skip(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     record = _find(maintainer, arguments)
     _must_be(record, tuple(state for state in MessageState if state != MessageState.SKIPPED), "skipped")
-    reason = _given(str(arguments.get("reason", "")))
+    note = _given(str(arguments.get("reason", "")))
     views = _touched(maintainer, record)
-    row = re.search(r"\[(row of .*)\]$", record.reason or "", re.DOTALL)
-    why = f"message {record.id} was skipped: {reason}" + (f" ({row[1]})" if row else "")
+    cause = MessageSkipped(record.id, note, record.cause.row if isinstance(record.cause, Uncomputable) else None)
     # The views first: if we die in between, they are rebuilt for nothing. The other way round they would stay wrong.
     for view in views:
-        maintainer.writer.set_state(view, ViewState.RESYNC, why)
-    maintainer.writer.mark_messages([record.id], MessageState.SKIPPED, reason)
+        maintainer.writer.set_state(view, ViewState.RESYNC, cause)
+    maintainer.writer.mark_messages([record.id], MessageState.SKIPPED, Skipped(note))
     return _answer(maintainer, record, views)
 
 
@@ -234,7 +231,7 @@ def _touched(maintainer: Maintainer, record: MessageRecord) -> list[str]:
 
 
 def _held_for(maintainer: Maintainer, record: MessageRecord) -> list[ViewRecord]:
-    """Views that are held because of this message: their reason begins with its number."""
+    """Views that are held because of this message."""
     return [
         view
         for view in maintainer.known.frozen.values()
@@ -242,14 +239,13 @@ def _held_for(maintainer: Maintainer, record: MessageRecord) -> list[ViewRecord]
     ]
 
 
-def _held_by(view: ViewRecord) -> set[int]:
-    """The messages that a view's reason begins with: several if they were merged."""
-    named = re.match(r"messages? (\d+(?:, \d+)*) ", view.reason or "")
-    return {int(number) for number in named[1].split(", ")} if named else set()
+def _held_by(view: ViewRecord) -> tuple[int, ...]:
+    """The messages that the view is held because of: several if they were merged."""
+    return view.cause.messages if isinstance(view.cause, Quarantined) else ()
 
 
 def _answer(maintainer: Maintainer, record: MessageRecord, views: list[str] | None = None) -> Answer:
     """What became of the message; the catalog is to be read again."""
     maintainer.reload()
     now = maintainer.opened.warehouse.message(record.id)
-    return {"id": now.id, "state": now.state, "reason": now.reason, "views": views or []}
+    return {"id": now.id, "state": now.state, **told(now.cause), "views": views or []}

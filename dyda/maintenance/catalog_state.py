@@ -9,6 +9,7 @@ from dyda.engine import OutputType
 from dyda.errors import DydaError, UnknownRelation
 from dyda.maintenance.plan.programs import known_program
 from dyda.model.algebra.nodes import ViewDefinition, scans
+from dyda.model.cause import BuildReason, Cause, ToBeBuilt
 from dyda.model.knowledge.constraints import Knowledge
 from dyda.model.knowledge.document import Unread, read_document
 from dyda.model.position import Position
@@ -18,6 +19,7 @@ from dyda.model.sql.parse import Resolve, parse_view
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import KnowledgeRecord, RelationRecord, SourceRecord, ViewRecord, Writer
+from dyda.wording import sentence
 from vm import JoinBlock, Program, fingerprint
 from vs import Defaults
 
@@ -42,7 +44,7 @@ class MaintainedView:
     record: ViewRecord
     definition: ViewDefinition
     program: Program
-    outdated: str | None = None
+    outdated: Cause | None = None
     """Why its rows and states are not what its program computes: it owes a build, and is not maintained before."""
 
     @property
@@ -61,7 +63,7 @@ class MaintainedView:
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """A view to be built or built again: its definition's text and why. `file_text` is None for an evolution.
+    """A view to be built or built again: its definition's text and the cause. `file_text` is None for an evolution.
 
     `anew`: something moved under its extent that nobody saw, so nothing may be taken from it.
     """
@@ -69,8 +71,12 @@ class BuildRequest:
     name: str
     sql: str
     file_text: str | None
-    reason: str
+    cause: Cause
     anew: bool = False
+
+    @property
+    def reason(self) -> str:
+        return sentence(self.cause)
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ class CatalogState:
     sources: Mapping[str, SourceRecord]
     frozen: Mapping[str, ViewRecord] = field(default_factory=dict)
     """Views that are broken or held: served, not maintained."""
-    unreadable: Mapping[str, str] = field(default_factory=dict)
+    unreadable: Mapping[str, Cause] = field(default_factory=dict)
     """Those of `frozen` whose text means nothing over the relations as the catalog knows them: to be built anew."""
     defaults: Defaults = field(default_factory=Defaults)
     """What a view or a component prefers whose file says nothing."""
@@ -136,7 +142,7 @@ def load(opened: OpenProject, before: CatalogState | None = None) -> CatalogStat
     resolve = catalog_resolver(opened, relations)
     views: dict[str, MaintainedView] = {}
     frozen: dict[str, ViewRecord] = {}
-    unreadable: dict[str, str] = {}
+    unreadable: dict[str, Cause] = {}
     for record in opened.warehouse.views(counted=False):
         if record.stored_state not in MAINTAINED or record.sql is None:
             frozen[record.name] = record
@@ -151,7 +157,7 @@ def load(opened: OpenProject, before: CatalogState | None = None) -> CatalogStat
         except DydaError as error:
             # The catalog's relations have gone on without this view: it is judged anew, alone.
             frozen[record.name] = record
-            unreadable[record.name] = error.what
+            unreadable[record.name] = ToBeBuilt(BuildReason.UNREADABLE, error.what)
             continue
         views[record.name] = MaintainedView(record, definition, program, outdated)
     sources = {record.name: record for record in opened.warehouse.sources()}

@@ -32,6 +32,7 @@ from dyda.errors import (
     ValueDoesNotFit,
 )
 from dyda.maintenance.catalog_state import BuildRequest, CatalogState, MaintainedView, keep_programs, load
+from dyda.maintenance.error_causes import cause_of, uncomputable
 from dyda.maintenance.execute.deltas import Refresh
 from dyda.maintenance.execute.poisoned_row import culprit
 from dyda.maintenance.execute.recompute import Builder, Progress
@@ -55,11 +56,13 @@ from dyda.maintenance.plan.approval import Approval
 from dyda.maintenance.plan.knowledge_after import KnowledgeWatch
 from dyda.maintenance.plan.left_behind import left_behind
 from dyda.maintenance.plan.next_unit import Planner
+from dyda.model.cause import Cause, Quarantined
 from dyda.model.message import MessageState
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import Installation, ViewChange, ViewRecord, Writer
+from dyda.wording import sentence
 from scheduler import Queued, Unit, UnitKind
 
 __all__ = ["Maintainer", "Outcome"]
@@ -140,8 +143,8 @@ class Maintainer:
                         continue
                     owing = {**self.known.unreadable, **movement.again}
                     again = {
-                        name: BuildRequest(name, self._record(name).sql or "", None, reason)
-                        for name, reason in owing.items()
+                        name: BuildRequest(name, self._record(name).sql or "", None, cause)
+                        for name, cause in owing.items()
                         if name not in barred and not self._record(name).sources & set(polled.unreachable)
                     }
                     returning |= self.recovery.returning(polled, self.known, barred)
@@ -149,7 +152,8 @@ class Maintainer:
                     undecided = self.approval.put_off(self.known, again, requested)
                     self.recovery.forget(undecided)
                     again = {name: target for name, target in again.items() if name not in undecided}
-                    waiting = {**movement.waiting, **{n: why for n, why in undecided.items() if n in self.known.views}}
+                    stopped = {name: cause for name, cause in undecided.items() if name in self.known.views}
+                    waiting = {**movement.waiting, **stopped}
                     if set(again) <= healed:
                         self._wait(waiting)
                         waiting |= barred
@@ -219,7 +223,7 @@ class Maintainer:
         if view in requested:
             raise error
         self.log(f"view {view} is {state}: {error.what}")
-        self.writer.set_state(view, state, error.what)
+        self.writer.set_state(view, state, cause_of(error))
         self.reload()
         return Outcome.BROKEN
 
@@ -245,10 +249,10 @@ class Maintainer:
         for error in polled.errors:
             self._resting.add(error)
 
-    def _wait(self, waiting: Mapping[str, str]) -> None:
-        for name, reason in waiting.items():
+    def _wait(self, waiting: Mapping[str, Cause]) -> None:
+        for name, cause in waiting.items():
             if self.known.views[name].record.stored_state != ViewState.RESYNC:
-                self.writer.set_state(name, ViewState.RESYNC, reason)
+                self.writer.set_state(name, ViewState.RESYNC, cause)
                 self.forget()
 
     def _current(self, polled: Poll, excluded: Iterable[str]) -> list[MaintainedView]:
@@ -265,7 +269,7 @@ class Maintainer:
         polled: Poll,
         targets: Mapping[str, BuildRequest],
         requested: Collection[str],
-        waiting: Mapping[str, str],
+        waiting: Mapping[str, Cause],
         progress: Progress,
         phases: Phases,
     ) -> Outcome:
@@ -275,7 +279,7 @@ class Maintainer:
         permit = self.approval.permit(targets)
         builder = Builder(self.opened, self.writer, polled, self.known, refresh, progress, permit=permit)
         changes: list[ViewChange] = []
-        away: dict[str, str] = {}
+        away: dict[str, Cause] = {}
         for name, target in targets.items():
             try:
                 with polled.blamed():
@@ -283,10 +287,10 @@ class Maintainer:
             except SourceUnreachable as error:
                 if name in requested:
                     raise
-                away[name] = error.what
+                away[name] = cause_of(error)
         if away:
             waiting = {**waiting, **away}
-            self._wait({name: why for name, why in away.items() if name in self.known.views})
+            self._wait({name: cause for name, cause in away.items() if name in self.known.views})
             if not changes:
                 return self._work(polled, waiting, progress, phases)
         current = self._current(polled, [*targets, *waiting])
@@ -306,7 +310,7 @@ class Maintainer:
 
     # --- units of the schedule
 
-    def _work(self, polled: Poll, waiting: Mapping[str, str], progress: Progress, phases: Phases) -> Outcome:
+    def _work(self, polled: Poll, waiting: Mapping[str, Cause], progress: Progress, phases: Phases) -> Outcome:
         noticed = self.watch.notice(polled, self.known)
         if noticed is not None:
             self.writer.install(noticed)
@@ -494,13 +498,11 @@ class Maintainer:
                     compute(refresh)
             except (ValueDoesNotFit, EvaluationFailed) as own:
                 row = culprit(refresh, unit, view.definition.relations, compute) if unit.kind is UnitKind.DATA else None
-                what = f"{own.what} [{row}]" if row else own.what
-                told = ", ".join(map(str, numbers))
-                which = f"messages {told} are" if len(numbers) > 1 else f"message {told} is"
-                reason = f"{which} quarantined: {what}"
-                self.log(f"view {view.name} is held: {reason}")
-                self.writer.mark_messages(numbers, MessageState.QUARANTINED, what)
-                self.writer.set_state(view.name, ViewState.HELD, reason)
+                cause = uncomputable(own, row)
+                held = Quarantined(tuple(numbers), cause)
+                self.log(f"view {view.name} is held: {sentence(held)}")
+                self.writer.mark_messages(numbers, MessageState.QUARANTINED, cause)
+                self.writer.set_state(view.name, ViewState.HELD, held)
         self.writer.discard_stagings()
         self.planner.forget()
         self.forget()

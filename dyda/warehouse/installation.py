@@ -26,9 +26,11 @@ from dyda.errors import (
     PositionMoved,
     UnknownView,
 )
+from dyda.model.cause import Cause
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
+from dyda.warehouse.catalog.cause_codec import stored_cause
 from dyda.warehouse.catalog.codec import (
     name_to_text,
     relation_to_json,
@@ -77,7 +79,7 @@ class ViewChange:
     mode: str = "delta"
     version: ViewVersion | None = None
     state: ViewState | None = None
-    reason: str | None = None
+    cause: Cause | None = None
     positions: Mapping[str, tuple[Position | None, Position | None]] = field(default_factory=dict)
     states: tuple[StateChange, ...] = ()
 
@@ -388,7 +390,7 @@ class _Installer:
             {
                 "view": change.view,
                 "state": state,
-                "reason": change.reason,
+                "cause": stored_cause(change.cause),
                 "rows": rows,
                 "absolute": absolute,
                 "moved": moved,

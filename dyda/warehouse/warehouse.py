@@ -20,6 +20,7 @@ import sqlalchemy
 from sqlalchemy import Connection, create_engine, insert, select, text, update
 
 from dyda.errors import DydaError, ProjectBusy, RequestFailed, UnknownView, WarehouseUnreachable
+from dyda.model.cause import Cause
 from dyda.model.message import MessageState
 from dyda.model.operator_state import State
 from dyda.model.position import Position
@@ -262,7 +263,7 @@ class Warehouse:
         with self._reading() as connection:
             return queries.waiting(connection)
 
-    def unshown(self) -> dict[str, str]:
+    def unshown(self) -> dict[str, Cause]:
         """Views whose rows readers do not see, and why."""
         with self._reading() as connection:
             return queries.unshown(connection, self.schema)

@@ -24,11 +24,13 @@ from psycopg2.extras import Json
 from dyda import faults
 from dyda.errors import DydaError, Fenced, UnknownView
 from dyda.model.bag import Bag
+from dyda.model.cause import Cause
 from dyda.model.message import Change, MessageState, UpdateMessage
 from dyda.model.operator_state import State
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
+from dyda.warehouse.catalog.cause_codec import stored_cause
 from dyda.warehouse.catalog.codec import changes_to_json, name_to_text
 from dyda.warehouse.catalog.records import RelationState, RequestRecord, SourceState
 from dyda.warehouse.catalog.stored_views import known_state
@@ -173,20 +175,20 @@ class Writer:
                 del known[xid]
 
     def mark_messages(
-        self, ids: Sequence[int], state: MessageState, reason: str | None = None, unit: int | None = None
+        self, ids: Sequence[int], state: MessageState, cause: Cause | None = None, unit: int | None = None
     ) -> None:
-        """What becomes of messages: running (in `unit`), quarantined with a reason, waiting again, …"""
+        """What becomes of messages: running (in `unit`), quarantined with its cause, waiting again, …"""
         with self._writing() as cursor:
             cursor.execute(
-                "UPDATE dyda.message SET state = %s, reason = %s, unit = %s WHERE id = ANY(%s)",
-                (state, reason, unit, list(ids)),
+                "UPDATE dyda.message SET state = %s, cause = %s, unit = %s WHERE id = ANY(%s)",
+                (state, stored_cause(cause), unit, list(ids)),
             )
 
     def approve_message(self, number: int) -> None:
         """An operator lets the message go: it waits for its turn and is not stopped again."""
         with self._writing() as cursor:
             cursor.execute(
-                "UPDATE dyda.message SET approved = true, state = 'waiting', reason = NULL WHERE id = %s", (number,)
+                "UPDATE dyda.message SET approved = true, state = 'waiting', cause = NULL WHERE id = %s", (number,)
             )
 
     # --- views
@@ -211,12 +213,14 @@ class Writer:
             if cursor.rowcount == 0:
                 raise UnknownView(f"there is no view {name}")
 
-    def set_state(self, view: str, state: ViewState, reason: str | None = None) -> None:
+    def set_state(self, view: str, state: ViewState, cause: Cause | None = None) -> None:
         """What becomes of a view, and why."""
         with self._writing() as cursor:
             if state in STOPPED:
                 cursor.execute(load("stop_view.sql"), {"view": view})
-            cursor.execute("UPDATE dyda.view SET state = %s, reason = %s WHERE name = %s", (state, reason, view))
+            cursor.execute(
+                "UPDATE dyda.view SET state = %s, cause = %s WHERE name = %s", (state, stored_cause(cause), view)
+            )
             if cursor.rowcount == 0:
                 raise UnknownView(f"there is no view {view}")
 
@@ -252,14 +256,16 @@ class Writer:
                 save_source(cursor, state)
 
     def account_for(
-        self, owing: Mapping[str, str], held: Iterable[str], sources: Sequence[SourceState], void: Iterable[str]
+        self, owing: Mapping[str, Cause], held: Iterable[str], sources: Sequence[SourceState], void: Iterable[str]
     ) -> None:
-        """What drifted is written down as a debt, once: the views `owing` are to be built, each for its reason, and so
+        """What drifted is written down as a debt, once: the views `owing` are to be built, each for its cause, and so
         are the `held` ones when they are let go. From now on the sources count as seen as they are. The queue of those
         that lost transactions speaks of what never happened: it is void."""
         with self._writing() as cursor:
-            for view, reason in owing.items():
-                cursor.execute("UPDATE dyda.view SET state = 'resync', reason = %s WHERE name = %s", (reason, view))
+            for view, cause in owing.items():
+                cursor.execute(
+                    "UPDATE dyda.view SET state = 'resync', cause = %s WHERE name = %s", (stored_cause(cause), view)
+                )
             cursor.execute(
                 "UPDATE dyda.view_version w SET details = w.details || '{\"behind\": true}' FROM dyda.view v"
                 " WHERE v.name = ANY(%s) AND w.view = v.name AND w.version = v.version",

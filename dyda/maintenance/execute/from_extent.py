@@ -24,6 +24,7 @@ from dyda.maintenance.execute.reaggregate import Restating
 from dyda.maintenance.execute.warehouse_scans import extent_partitions, held_partition
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.bag import COUNT, Bag
+from dyda.model.cause import BuildReason, ToBeBuilt
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
@@ -76,9 +77,8 @@ class Adapter:
         return {name for name in definition.relations if known_as.get(name, name) in updated}
 
     def _restating(self, view: MaintainedView, definition: ViewDefinition) -> Restating:
-        return Restating(
-            self.builder, view, self.builder.plan(BuildRequest(view.name, definition.sql, None, ""), definition)
-        )
+        target = BuildRequest(view.name, definition.sql, None, ToBeBuilt(BuildReason.EVOLVED))
+        return Restating(self.builder, view, self.builder.plan(target, definition))
 
     def carry_out(
         self,

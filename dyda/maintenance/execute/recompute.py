@@ -10,14 +10,15 @@ from typing import Any
 
 from dyda.errors import BrokenUnit, DydaError, EvaluationFailed, SourceUnreachable, UnsupportedSql, ValueDoesNotFit
 from dyda.maintenance.catalog_state import BuildPlan, BuildRequest, CatalogState, MaintainedView
+from dyda.maintenance.error_causes import uncomputable
 from dyda.maintenance.execute.deltas import Refresh
 from dyda.maintenance.execute.from_extent import Adapter
 from dyda.maintenance.observe.poll import Poll
-from dyda.maintenance.observe.recovery import over_its_rows
 from dyda.maintenance.plan.programs import fingerprint_of, state_tables
 from dyda.maintenance.plan.relations_after import Present
 from dyda.maintenance.plan.version_details import story
 from dyda.model.algebra.nodes import ViewDefinition, scans
+from dyda.model.cause import Cause, Following, NotBuilt, RowsInTheWay
 from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
@@ -71,9 +72,10 @@ class Builder:
         except (_BrokenView, EvaluationFailed, UnsupportedSql, ValueDoesNotFit) as error:
             if target.file_text is not None:
                 raise
-            uncomputable = isinstance(error, EvaluationFailed | ValueDoesNotFit)
-            reason = over_its_rows(target.reason, error) if uncomputable else f"{target.reason}: {error.what}"
-            return ViewChange(view=target.name, state=ViewState.BROKEN, reason=reason)
+            cause: Cause = NotBuilt(target.cause, error.what)
+            if isinstance(error, EvaluationFailed | ValueDoesNotFit):
+                cause = RowsInTheWay(target.cause, uncomputable(error, view=target.name))
+            return ViewChange(view=target.name, state=ViewState.BROKEN, cause=cause)
 
     def _judge(self, target: BuildRequest) -> Judgement:
         """A maintained view follows what it means; a text from a file is read as it stands."""
@@ -137,9 +139,8 @@ class Builder:
         """The whole view at everything that the snapshots show."""
         definition = judgement.definition
         if judgement.followed:
-            target = BuildRequest(
-                target.name, definition.sql, None, f"{target.reason}; {'; '.join(judgement.followed)}"
-            )
+            following = Following(target.cause, tuple(judgement.followed))
+            target = BuildRequest(target.name, definition.sql, None, following)
         positions = {}
         for source in sorted(definition.sources):
             if source not in self.poll.snapshots:

@@ -26,6 +26,7 @@ from dyda.maintenance.plan.programs import fingerprint_of, recorded, state_table
 from dyda.maintenance.plan.relations_after import Present
 from dyda.maintenance.plan.version_details import Moved, because, story
 from dyda.model.algebra.nodes import ViewDefinition, scans
+from dyda.model.cause import BuildReason, ToBeBuilt
 from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
@@ -78,8 +79,8 @@ class UnitWork:
             judgement = self._judged(view, world)
             if isinstance(judgement, Broken):
                 refused = next((why for name, why in present.refused.items() if _concerns(moved, name)), None)
-                reason = because(judgement, moved, refused)
-                frozen.append(ViewChange(view=view.name, state=ViewState.BROKEN, reason=reason))
+                cause = because(judgement, moved, refused)
+                frozen.append(ViewChange(view=view.name, state=ViewState.BROKEN, cause=cause))
                 continue
             try:
                 self._require_readable(view, judgement.definition, world)
@@ -103,7 +104,7 @@ class UnitWork:
             except UnsupportedSql as error:
                 # Its names hold, its types do not: the sides of a UNION, say, that are of different ones now.
                 frozen.append(
-                    ViewChange(view=view.name, state=ViewState.BROKEN, reason=because(Broken(error.what), moved))
+                    ViewChange(view=view.name, state=ViewState.BROKEN, cause=because(Broken(error.what), moved))
                 )
         return [*frozen, *built, *self._maintain(maintained, versions, phase)]
 
@@ -240,7 +241,7 @@ class UnitWork:
         """The view's rows follow its definition, from the extent or from the sources."""
         definition = adaptation.definition
         cause = judgement.reason if isinstance(judgement, Rewritten) else adaptation.reason
-        target = BuildRequest(view.name, definition.sql, None, cause)
+        target = BuildRequest(view.name, definition.sql, None, ToBeBuilt(BuildReason.EVOLVED, cause))
         told = partial(story, judgement, moved)
         if isinstance(adaptation, FromExtent | Reaggregate):
             return self.adapter.carry_out(view, adaptation, target, to, told)

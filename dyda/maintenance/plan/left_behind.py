@@ -19,17 +19,17 @@ from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.plan.knowledge_after import relations_after
 from dyda.maintenance.plan.version_details import Moved, because, story
 from dyda.model.algebra.nodes import ViewDefinition, scans
+from dyda.model.cause import Behind, SourceAway
 from dyda.model.message import DataUpdate
 from dyda.model.relation import Relation, RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import ViewChange, ViewRecord, ViewVersion
+from dyda.wording import rows_follow
 from va import Recompute
 from vs import Broken, Holds, Rewritten, World, synchronize
 
 __all__ = ["left_behind"]
-
-LATER = "its rows follow when it can be built"
 
 
 def left_behind(
@@ -46,11 +46,12 @@ def left_behind(
         judgement = synchronize(definition, world, known.defaults, opened.project.settings.spark.numeric)
         moved = _moved(polled, record, definition)
         if isinstance(judgement, Broken):
-            yield ViewChange(view=record.name, state=ViewState.BROKEN, reason=because(judgement, moved))
+            yield ViewChange(view=record.name, state=ViewState.BROKEN, cause=because(judgement, moved))
             continue
         other = _other_rows(definition, now)
         if other or judgement.definition.sql != record.sql:
-            away = [why for source, why in polled.unreachable.items() if source in judgement.definition.sources]
+            needed = judgement.definition.sources
+            away = [SourceAway(source, why) for source, why in polled.unreachable.items() if source in needed]
             yield _followed(record, judgement, moved, other, away)
 
 
@@ -93,24 +94,28 @@ def _other_rows(definition: ViewDefinition, now: Mapping[RelationName, Relation 
 
 
 def _followed(
-    record: ViewRecord, judgement: Holds | Rewritten, moved: list[Moved], other_rows: str | None, away: list[str]
+    record: ViewRecord,
+    judgement: Holds | Rewritten,
+    moved: list[Moved],
+    other_rows: str | None,
+    away: list[SourceAway],
 ) -> ViewChange:
     definition = judgement.definition
     behind = isinstance(judgement, Rewritten) or record.behind or other_rows is not None
-    cause = judgement.reason if isinstance(judgement, Rewritten) else "; ".join(judgement.followed) or other_rows
+    followed = judgement.reason if isinstance(judgement, Rewritten) else "; ".join(judgement.followed) or other_rows
     state = record.stored_state
-    reason = None if state == ViewState.LIVE else record.reason  # of a live view it is made up when it is asked for
+    cause = None if state == ViewState.LIVE else record.cause  # of a live view it is made up when it is asked for
     if behind and state != ViewState.HELD:
-        state, reason = ViewState.RESYNC, "; ".join([cause or "a schema change was followed", *away, LATER])
+        state, cause = ViewState.RESYNC, Behind(followed, tuple(away))
     version = ViewVersion(
         sql=definition.sql,
         columns=record.columns,
         relations=tuple(sorted(definition.relations)),
-        cause=cause or LATER,
-        details={"evolved": True, "behind": behind, **story(judgement, moved, Recompute(definition, LATER))},
+        cause=followed or rows_follow(),
+        details={"evolved": True, "behind": behind, **story(judgement, moved, Recompute(definition, rows_follow()))},
     )
     positions = {
         source: (position, position if source in definition.sources else None)
         for source, position in record.positions.items()
     }
-    return ViewChange(view=record.name, version=version, state=state, reason=reason, positions=positions)
+    return ViewChange(view=record.name, version=version, state=state, cause=cause, positions=positions)
