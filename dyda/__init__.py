@@ -21,6 +21,7 @@ and `engine` do not see each other. The algorithms live beside this package: `sc
     parallel        the same at several sources at once
     passwords       where passwords may come from
     masking         messages without passwords
+    wording         causes in sentences, the one place where these are made
     errors          every error that is raised on purpose
     faults          places where a test may stop or kill a running unit
 """

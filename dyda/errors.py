@@ -322,10 +322,9 @@ class StoodOn(NotInstallable):
     """Relations of a user's own stand on the view that readers query, so its columns cannot change under them."""
 
     def __init__(self, view: str, reader: str, dependents: list[str]) -> None:
-        super().__init__(view, f"{', '.join(dependents)} {self.MARK} {reader}, whose columns are to change")
+        super().__init__(view, f"{', '.join(dependents)} stands on {reader}, whose columns are to change")
         self.remedy = "Drop what stands on it, or let it select from something else; DyDa goes on by itself then."
-
-    MARK = "stands on"
+        self.dependents = dependents
 
 
 class InvariantViolated(DydaError):

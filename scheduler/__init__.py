@@ -24,11 +24,12 @@ source transaction at a time (`complete`, paper 003, Section 5).
     graph           the dependency graph for people, as text and dot
 """
 
+from dyda.model.message import MessageState
 from scheduler.deco import Plan, Planned
 from scheduler.dependencies import Dependencies, Edge, EdgeKind, Entry
 from scheduler.footprint import Effect, EffectOf, Footprint, Footprints, ViewReads, effect_of
 from scheduler.graph import Drawing, DrawnEdge, DrawnNode, dot, text
-from scheduler.queue import Consistency, MessageState, Queued, Unit, UnitKind
+from scheduler.queue import Consistency, Queued, Unit, UnitKind
 from scheduler.rename_classes import Columns, Names
 from scheduler.schedule import Detection, Schedule, Waiting
 

@@ -20,9 +20,10 @@ from itertools import pairwise
 
 import networkx
 
+from dyda.model.message import MessageState
 from scheduler.dependencies import Dependencies, Edge, EdgeKind, Entry, Run
 from scheduler.footprint import Footprints
-from scheduler.queue import MessageState, numbers
+from scheduler.queue import numbers
 
 __all__ = ["Plan", "Planned"]
 
@@ -80,7 +81,7 @@ class Planned:
         before, edge = self.overtaken.number, self.waits_on
         if edge is None:
             held = self.overtaken.state
-            why = "merged with a message that is held" if held is MessageState.PENDING else held.value
+            why = "merged with a message that is held" if held is MessageState.WAITING else held.value
             return f"message {shown} before {before}, which is {why}"
         if edge.before > self.entries[0].number and edge.source == self.entries[0].source:
             return (
@@ -169,7 +170,7 @@ class Plan:
             yield self.dependencies.run_of_change[edge.before].index
 
     def _add_group(self, runs: list[Run]) -> None:
-        held = any(run.entries[0].state is not MessageState.PENDING for run in runs)
+        held = any(run.entries[0].state is not MessageState.WAITING for run in runs)
         group = _Group(len(self._groups), runs, held)
         self._groups.append(group)
         for run in runs:
@@ -207,7 +208,7 @@ class Plan:
 
     def _waits_on(self, entry: Entry | None) -> Edge | None:
         """Why `entry` has to wait; None if it does not, or is held itself or together with another."""
-        if entry is None or entry.state is not MessageState.PENDING or not self.dependencies.concerned(entry):
+        if entry is None or entry.state is not MessageState.WAITING or not self.dependencies.concerned(entry):
             return None
         run = self.dependencies.run_of(entry)
         group = self._group_of[run.index]

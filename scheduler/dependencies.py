@@ -33,9 +33,10 @@ import enum
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from dyda.model.message import MessageState
 from dyda.model.relation import RelationName
 from scheduler.footprint import Effect, Footprint, Footprints, Shape, meet
-from scheduler.queue import MessageState, Queued
+from scheduler.queue import Queued
 from scheduler.rename_classes import Columns
 
 __all__ = ["Dependencies", "Edge", "EdgeKind", "Entry", "Run"]
@@ -89,7 +90,7 @@ class Entry:
     source: str
     shape: Shape
     rows: int
-    state: MessageState = MessageState.PENDING
+    state: MessageState = MessageState.WAITING
     observed: frozenset[RelationName] = frozenset()
     changes_schema: bool = field(init=False)
     alone: bool = field(init=False)
@@ -100,7 +101,7 @@ class Entry:
 
     def mark(self, state: MessageState) -> None:
         self.state = state
-        self.alone = self.changes_schema or state is not MessageState.PENDING or bool(self.observed)
+        self.alone = self.changes_schema or state is not MessageState.WAITING or bool(self.observed)
 
     def observe(self, relations: Iterable[RelationName]) -> None:
         self.observed |= frozenset(relations)
@@ -236,7 +237,7 @@ class Dependencies:
 
     def _append_idle(self, entry: Entry, extend: bool) -> Run:
         """Messages that concern no view order nothing. Each is free to go, so together they go in arrival order."""
-        if entry.state is not MessageState.PENDING:
+        if entry.state is not MessageState.WAITING:
             return self._run(entry, (), None)
         if not self._idle.runs or not extend:
             self._idle.runs.append(self._run(entry, (), None))

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dyda.model.message import DataUpdate
+from dyda.model.message import DataUpdate, MessageState
 from dyda.model.printable import visible
 from scheduler.deco import Plan
 from scheduler.dependencies import Edge, EdgeKind, Entry
 from scheduler.footprint import Effect, Footprint
-from scheduler.queue import MessageState, numbers
+from scheduler.queue import numbers
 
 __all__ = ["Drawing", "DrawnEdge", "DrawnNode", "dot", "draw", "text"]
 
@@ -94,7 +94,7 @@ def text(drawing: Drawing) -> str:
         waits.setdefault(edge.after, []).append(edge)
     lines = []
     for node in drawing.nodes:
-        state = "" if node.state is MessageState.PENDING else f" [{node.state.value}]"
+        state = "" if node.state is MessageState.WAITING else f" [{node.state.value}]"
         unconcerned = "" if node.concerned else " (concerns no view)"
         what = visible(f"{node.source}  {node.kind}{state}  {node.label}")
         lines.append(f"{node.number}  {what}{unconcerned}")
@@ -124,8 +124,8 @@ def dot(drawing: Drawing) -> str:
 
 
 def _dot_node(node: DrawnNode, indent: str) -> str:
-    state = "" if node.state is MessageState.PENDING else f" [{node.state.value}]"
-    colour = "gray85" if node.state is not MessageState.PENDING else "white" if node.kind == "data" else "lightyellow"
+    state = "" if node.state is MessageState.WAITING else f" [{node.state.value}]"
+    colour = "gray85" if node.state is not MessageState.WAITING else "white" if node.kind == "data" else "lightyellow"
     label = _quoted(f"{node.number} {node.source}{state}\n{node.label}")
     return f"{indent}m{node.number} [label={label}, fillcolor={colour}];"
 

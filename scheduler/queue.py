@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dyda.model.message import UpdateMessage
 
-__all__ = ["Consistency", "MessageState", "Queued", "Unit", "UnitKind", "numbers"]
+__all__ = ["Consistency", "Queued", "Unit", "UnitKind", "numbers"]
 
 
 class Consistency(enum.Enum):
@@ -18,18 +18,6 @@ class Consistency(enum.Enum):
     """Each state is a state of the sources, in their order; states may be skipped, so batches are allowed."""
     COMPLETE = "complete"
     """Every source transaction has a warehouse state of its own, in arrival order."""
-
-
-class MessageState(enum.Enum):
-    """Whether a message may be processed. Every state but the first holds the message and what depends on it."""
-
-    PENDING = "pending"
-    HELD = "held"
-    """An operator holds it."""
-    APPROVAL = "approval"
-    """Its rewriting waits for an operator's approval."""
-    QUARANTINED = "quarantined"
-    """It cannot be processed; an operator must decide."""
 
 
 class UnitKind(enum.Enum):

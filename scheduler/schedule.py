@@ -17,13 +17,14 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from dyda.model.message import MessageState
 from dyda.model.relation import RelationName
 from scheduler.batching import take_run, take_unit
 from scheduler.deco import Plan, Planned
 from scheduler.dependencies import Dependencies, Edge, Entry
 from scheduler.footprint import EffectOf, Footprint, Footprints, ViewReads, effect_of, shape_of
 from scheduler.graph import Drawing, draw
-from scheduler.queue import Consistency, MessageState, Queued, Unit
+from scheduler.queue import Consistency, Queued, Unit
 
 __all__ = ["Detection", "Schedule", "Waiting"]
 
@@ -134,7 +135,7 @@ class Schedule:
         entry = self._entries[number]
         if entry.state is not state:
             entry.mark(state)
-            (self._stopped.discard if state is MessageState.PENDING else self._stopped.add)(number)
+            (self._stopped.discard if state is MessageState.WAITING else self._stopped.add)(number)
             self._forget_plan()
 
     def change_views(self, views: Iterable[ViewReads]) -> None:
@@ -283,6 +284,6 @@ class Schedule:
 
 
 def _stopped(entry: Entry) -> str:
-    if entry.state is MessageState.PENDING:
+    if entry.state is MessageState.WAITING:
         return f"message {entry.number} is merged with a message that is held"
     return f"message {entry.number} is {entry.state.value}"

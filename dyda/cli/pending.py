@@ -47,7 +47,7 @@ def pending_show(identifier: int) -> None:
     if common().json:
         show_json(answer)
         return
-    hidden = ("changes", "samples", "truncated", "unreadable", "plan")
+    hidden = ("cause", "changes", "samples", "truncated", "unreadable", "plan")
     facts([(name.replace("_", " "), value) for name, value in answer.items() if name not in hidden])
     say("")
     columns = ["relation", "kind", "inserted", "deleted", "steps", "ddl"]

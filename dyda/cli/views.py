@@ -44,7 +44,7 @@ def views_show(name: str, sql: bool) -> None:
     if sql:
         say_lines((answer["sql"] or "").rstrip("\n"))
         return
-    hidden = ("columns", "sql", "definition", "file", "preferences")
+    hidden = ("cause", "columns", "sql", "definition", "file", "preferences")
     facts([(key.replace("_", " "), value) for key, value in answer.items() if key not in hidden])
     say("")
     table([("name", "COLUMN"), ("type", "TYPE")], answer["columns"], "No columns.")

@@ -13,6 +13,7 @@ from dyda.commands.file_check import CheckedFiles, check_files
 from dyda.commands.handover import attach, bring_about, hand_over, release
 from dyda.commands.knowledge import CHANGED, plan_knowledge
 from dyda.commands.open_transactions import Patience, Progress, given_up
+from dyda.commands.status import told
 from dyda.commands.view_files import readers_of
 from dyda.engine import Engine
 from dyda.errors import CaptureBlocked, DydaError, MissingRights, SourceBusy, SourceUnreachable
@@ -20,6 +21,8 @@ from dyda.identity import claim
 from dyda.maintenance import BuildRequest, Maintainer
 from dyda.maintenance.catalog_state import CatalogState, load
 from dyda.model.algebra.nodes import scans
+from dyda.model.cause import BuildReason, ToBeBuilt
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.project import Project
 from dyda.warehouse import Warehouse
@@ -127,7 +130,7 @@ def _carry_out(
     maintainer: Maintainer, project: Project, plan: ApplyPlan, progress: Progress, patience: Patience
 ) -> dict[str, Any]:
     opened = maintainer.opened
-    reasons = dict.fromkeys(plan.create, "created") | dict.fromkeys(plan.change, "its file changed")
+    reasons = dict.fromkeys(plan.create, BuildReason.CREATED) | dict.fromkeys(plan.change, BuildReason.FILE_CHANGED)
     files = _check(opened, project, plan, maintainer.known)
     definitions, knowledge = files.definitions, files.knowledge
     # What reads a source that the project no longer has cannot come along with a build: it goes first. The others go
@@ -142,7 +145,7 @@ def _carry_out(
             knowledge.keep(maintainer.writer)
             maintainer.reload()
         targets = [
-            BuildRequest(name, definitions[name].sql, project.view_files[name], reason)
+            BuildRequest(name, definitions[name].sql, project.view_files[name], ToBeBuilt(reason))
             for name, reason in reasons.items()
         ]
         for name in plan.recover:
@@ -214,7 +217,7 @@ def _plan(opened: OpenProject, project: Project) -> ApplyPlan:
             found["create"].append(name)
         elif record.file_text != text or name in above:
             found["change"].append(name)
-        elif record.stored_state == "broken":
+        elif record.stored_state == ViewState.BROKEN:
             found["recover"].append(name)
         elif record.details.get("evolved"):
             found["evolved"].append(name)
@@ -226,7 +229,7 @@ def _plan(opened: OpenProject, project: Project) -> ApplyPlan:
 
 def _answer(warehouse: Warehouse, plan: ApplyPlan) -> dict[str, Any]:
     records = {record.name: record for record in warehouse.views()}
-    stay = [name for name in plan.recover if records[name].stored_state == "broken"]
+    stay = [name for name in plan.recover if records[name].stored_state == ViewState.BROKEN]
     return {
         "created": [{"name": name, "rows": records[name].rows} for name in plan.create],
         "changed": [
@@ -234,7 +237,7 @@ def _answer(warehouse: Warehouse, plan: ApplyPlan) -> dict[str, Any]:
             for name in plan.change
         ],
         "recovered": [{"name": name, "rows": records[name].rows} for name in plan.recover if name not in stay],
-        "broken": [{"name": name, "reason": records[name].reason} for name in stay],
+        "broken": [{"name": name, **told(records[name].cause)} for name in stay],
         "dropped": list(plan.drop),
         "evolved": list(plan.evolved),
         "unchanged": list(plan.unchanged),

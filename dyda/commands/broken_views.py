@@ -5,15 +5,15 @@ from __future__ import annotations
 from dyda.errors import DydaError, SourceUnreachable, UnsupportedSql
 from dyda.maintenance import BuildRequest, Maintainer
 from dyda.maintenance.catalog_state import CatalogState, last_definition
-from dyda.maintenance.observe.recovery import REJECTED
 from dyda.maintenance.observe.round import Round
 from dyda.maintenance.observe.tables import look_at
 from dyda.maintenance.plan.relations_after import RelationsAfter
 from dyda.model.algebra.nodes import ViewDefinition
+from dyda.model.cause import BuildReason, Rejected, ToBeBuilt
 from dyda.model.sql.parse import parse_view
 from dyda.open_project import OpenProject
 from dyda.warehouse import ViewRecord
-from vs import Broken, World, synchronize
+from vs import Broken, Rewritten, World, synchronize
 
 __all__ = ["recover"]
 
@@ -25,12 +25,12 @@ def recover(maintainer: Maintainer, record: ViewRecord, file_text: str) -> tuple
         try:
             definition = _read(opened, record.name, sql or "")
             opened.engine.analyse(definition)
-            return BuildRequest(record.name, definition.sql, applied, "applied again"), definition
+            return BuildRequest(record.name, definition.sql, applied, ToBeBuilt(BuildReason.APPLIED_AGAIN)), definition
         except SourceUnreachable:
             raise
         except DydaError:
             continue
-    if (record.reason or "").startswith(REJECTED):
+    if isinstance(record.cause, Rejected):
         return None  # an operator did not want it rewritten
     return _rewritten(opened, maintainer.known, record)
 
@@ -55,9 +55,8 @@ def _rewritten(
         opened.engine.analyse(after)
     except UnsupportedSql:
         return None  # its names hold, its types do not
-    return BuildRequest(
-        record.name, after.sql, None, f"applied again: {getattr(judgement, 'reason', 'it holds')}"
-    ), after
+    rewriting = judgement.reason if isinstance(judgement, Rewritten) else "it holds"
+    return BuildRequest(record.name, after.sql, None, ToBeBuilt(BuildReason.APPLIED_AGAIN, rewriting)), after
 
 
 def _read(opened: OpenProject, name: str, sql: str) -> ViewDefinition:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from dyda.model.view_state import ShownState, ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import DaemonRecord, Warehouse
 
@@ -69,7 +70,7 @@ class _OthersWork:
     def done(self, log: Callable[[str], None]) -> int | None:
         """0: everything is done; 1: something that is needed stays out of reach; None: not yet."""
         status = self._warehouse.status()
-        maintained = [view for view in status.views if view.stored_state in ("live", "resync")]
+        maintained = [view for view in status.views if view.stored_state in (ViewState.LIVE, ViewState.RESYNC)]
         needed = {source for view in maintained for source in view.positions}
         away = [source for source in status.sources if source.name in needed and not source.reachable]
         if away:
@@ -86,7 +87,8 @@ class _OthersWork:
         if any(len(self._polls.get(source, ())) < 3 for source in needed):
             return None
         busy = any(
-            view.stored_state in ("building", "resync") or (view.stored_state == "live" and view.state == "stale")
+            view.stored_state in (ViewState.BUILDING, ViewState.RESYNC)
+            or (view.stored_state == ViewState.LIVE and view.state == ShownState.STALE)
             for view in status.views
         )
         return None if busy else 0

@@ -30,7 +30,7 @@ from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
 from dyda.open_project import OpenProject
 from dyda.sources import SourceSnapshot
-from dyda.sources.catalog import UNCAPTURED
+from dyda.sources.catalog import is_uncaptured
 from dyda.sources.connection import translated
 from dyda.sources.reading.copy import ReadFailed, read_partition
 from dyda.warehouse import Staging
@@ -111,7 +111,7 @@ class _Test:
             for name in self.constraint.relations:
                 if name.source != source:
                     continue
-                moved = again[name] != before[name] and not before[name].startswith(UNCAPTURED)
+                moved = again[name] != before[name] and not is_uncaptured(before[name])
                 if moved or self._described(name) != self.relations[name]:
                     raise BrokenUnit(source, frozenset({str(name)}), "the schema moved while it was being read")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from dyda.commands.status import time_text
+from dyda.commands.status import time_text, told
 from dyda.errors import DydaError
 from dyda.maintenance.catalog_state import load
 from dyda.maintenance.plan.approval import foresee_messages
@@ -18,7 +18,8 @@ from dyda.model.bag import COUNT
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation
 from dyda.model.relation import RelationName
 from dyda.open_project import OpenProject
-from dyda.warehouse import MessageRecord
+from dyda.warehouse import MessageRecord, cause_to_json
+from dyda.wording import message_sentence
 from scheduler import Consistency, MessageState, Schedule, Unit
 from scheduler.graph import Drawing, dot, text
 
@@ -28,7 +29,7 @@ FORMATS = ("text", "dot", "svg", "png")
 SHOWN_ROWS = 100
 SHOWN_CHARACTERS = 1000
 
-ASIDE = ("skipped", "quarantined", "broken")
+ASIDE = (MessageState.SKIPPED, MessageState.QUARANTINED, MessageState.BROKEN)
 """States of messages that are taken out of the order: whoever has yet to see them is held or rebuilt."""
 
 DRAWN = 200
@@ -82,7 +83,7 @@ class Queue:
             "relations": sorted(map(str, record.relations)),
             "rows": record.rows,
             "state": record.state,
-            "reason": record.reason,
+            **told(record.cause),
             "received_at": time_text(record.received_at),
             "depends_on": self.depends_on.get(record.id, []),
             "unit": self.unit_of.get(record.id),
@@ -172,29 +173,25 @@ def _plan(opened: OpenProject, queue: Queue, record: MessageRecord) -> list[dict
     """What each view would become that a schema change concerns; None for a message that changes no schema."""
     if not record.message.schema_changes:
         return None
-    messages = [(r.id, r.message) for r in queue.records if r.id <= record.id and r.state != "skipped"]
+    messages = [(r.id, r.message) for r in queue.records if r.id <= record.id and r.state != MessageState.SKIPPED]
     return [dict(view) for view in foresee_messages(opened, load(opened), messages)[record.id].views]
 
 
 def _waiting(queue: Queue) -> list[dict[str, Any]]:
-    """What is not processed now. A message's own reason is what an operator or a failure left there."""
-    records = {record.id: record for record in queue.records}
-    told = {waiting.number for waiting in queue.schedule.waiting()}
+    """What is not processed now. A message's own cause is what an operator or a failure left there; the others wait for
+    a message before them, as the schedule says."""
+    behind = {waiting.number: waiting for waiting in queue.schedule.waiting()}
     answers = []
-    for waiting in queue.schedule.waiting():
-        record = records[waiting.number]
-        own = record.reason if waiting.state is not MessageState.PENDING else None
-        if own is None:
+    for record in queue.records:
+        waiting = behind.get(record.id)
+        if waiting is not None and waiting.state is MessageState.WAITING:
             reason = waiting.reason
+        elif waiting is not None or record.state in ASIDE:
+            reason = message_sentence(record.id, record.state, record.cause)
         else:
-            reason = own if own.startswith(waiting.reason) else f"{waiting.reason}: {own}"
-        answers.append({"id": record.id, "state": record.state, "reason": reason})
-    answers += [
-        {"id": record.id, "state": record.state, "reason": f"message {record.id} is {record.state}: {record.reason}"}
-        for record in queue.records
-        if record.state in ASIDE and record.id not in told
-    ]
-    return sorted(answers, key=lambda answer: int(answer["id"]))
+            continue
+        answers.append({"id": record.id, "state": record.state, "reason": reason, "cause": cause_to_json(record.cause)})
+    return answers
 
 
 def _rows(opened: OpenProject, record: MessageRecord) -> list[dict[str, Any]]:

@@ -6,20 +6,22 @@ depends on it and nothing else. While a daemon runs it is the one who writes; it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dyda.commands.handover import hand_over
 from dyda.commands.open_transactions import Progress
+from dyda.commands.status import told
 from dyda.errors import DydaError
 from dyda.maintenance import Maintainer
 from dyda.maintenance.install.acknowledge import everywhere
 from dyda.maintenance.install.installation import positions_after
-from dyda.maintenance.observe.recovery import REJECTED
-from dyda.maintenance.plan.approval import foresee_messages, waits_with
+from dyda.maintenance.plan.approval import foresee_messages
 from dyda.maintenance.plan.view_reads import view_reads
+from dyda.model.cause import HeldByOperator, MessageSkipped, Quarantined, Rejected, Skipped, Uncomputable, WaitsWith
+from dyda.model.message import MessageState
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import Installation, MessageRecord, ViewChange, ViewRecord
 from scheduler import Footprints
@@ -87,27 +89,26 @@ def _decide(folder: Path, verb: str, arguments: Mapping[str, Any], progress: Pro
 
 def _hold(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     record = _find(maintainer, arguments)
-    _must_be(record, ("waiting", "running", "held"), "held")
-    # Views that wait for it show this as their reason.
-    maintainer.writer.mark_messages([record.id], "held", f"message {record.id} is held by an operator")
+    _must_be(record, (MessageState.WAITING, MessageState.RUNNING, MessageState.HELD), "held")
+    maintainer.writer.mark_messages([record.id], MessageState.HELD, HeldByOperator(record.id))
     return _answer(maintainer, record)
 
 
 def _release(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     record = _find(maintainer, arguments)
-    _must_be(record, ("held",), "released")
-    maintainer.writer.mark_messages([record.id], "waiting")
+    _must_be(record, (MessageState.HELD,), "released")
+    maintainer.writer.mark_messages([record.id], MessageState.WAITING)
     return _answer(maintainer, record)
 
 
 def _approve(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     record = _find(maintainer, arguments)
-    _must_be(record, ("approval",), "approved")
+    _must_be(record, (MessageState.APPROVAL,), "approved")
     views = [str(view["name"]) for view in _dangers(maintainer, record)]
-    other = waits_with(record.reason)
-    if other is not None and (record.approved or not views):
+    if isinstance(record.cause, WaitsWith) and (record.approved or not views):
         raise NotPossible(
-            f"{record.reason}: there is nothing to approve", f"Approve that message: dyda pending approve {other}"
+            f"{record.reason}: there is nothing to approve",
+            f"Approve that message: dyda pending approve {record.cause.other}",
         )
     maintainer.writer.approve_message(record.id)
     return _answer(maintainer, record, views)
@@ -115,61 +116,61 @@ def _approve(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
 
 def _reject(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     record = _find(maintainer, arguments)
-    _must_be(record, ("approval",), "rejected")
+    _must_be(record, (MessageState.APPROVAL,), "rejected")
     views = [str(view["name"]) for view in _dangers(maintainer, record)]
     if not views:
-        other = waits_with(record.reason)
-        raise NotPossible(
-            f"{record.reason}: there is nothing to reject",
-            "See: dyda pending" if other is None else f"Reject that message: dyda pending reject {other} (or approve)",
-        )
-    told = "; ".join(dict.fromkeys(change.ddl or str(change) for change in record.message.schema_changes))
-    reason = f"{REJECTED}: message {record.id} of {record.source}: {told}"
-    broken = tuple(ViewChange(view=view, state="broken", reason=reason) for view in views)
+        advice = "See: dyda pending"
+        if isinstance(record.cause, WaitsWith):
+            advice = f"Reject that message: dyda pending reject {record.cause.other} (or approve)"
+        raise NotPossible(f"{record.reason}: there is nothing to reject", advice)
+    ddl = "; ".join(dict.fromkeys(change.ddl or str(change) for change in record.message.schema_changes))
+    cause = Rejected(record.id, record.source, ddl)
+    broken = tuple(ViewChange(view=view, state=ViewState.BROKEN, cause=cause) for view in views)
     positions = positions_after(maintainer.known, broken)
     # The other views follow it in their turn; if there is none that lacks it, nobody waits for it any more.
     done = (record.id,) if everywhere(positions, record.source, record.xid) else ()
     maintainer.writer.approve_message(record.id)
     maintainer.writer.install(Installation(broken, done=done))
     maintainer.reload()
-    return {"id": record.id, "state": "rejected", "reason": reason, "views": views}
+    return {"id": record.id, "state": "rejected", **told(cause), "views": views}
 
 
 def _dangers(maintainer: Maintainer, record: MessageRecord) -> Sequence[Mapping[str, Any]]:
     """The views that the message would rewrite or break, with what it would do."""
     records = maintainer.opened.warehouse.messages()
-    queue = [(other.id, other.message) for other in records if other.id <= record.id and other.state != "skipped"]
+    queue = [
+        (other.id, other.message) for other in records if other.id <= record.id and other.state != MessageState.SKIPPED
+    ]
     return foresee_messages(maintainer.opened, maintainer.known, queue)[record.id].dangerous
 
 
 def _retry(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     record = _find(maintainer, arguments)
-    _must_be(record, ("quarantined", "broken"), "tried again")
+    _must_be(record, (MessageState.QUARANTINED, MessageState.BROKEN), "tried again")
     held = _held_for(maintainer, record)
     # The message first: a view that is live again while its message is still quarantined would be passed over.
     together = {number for view in held for number in _held_by(view)}
     merged = [
         other.id
         for other in maintainer.opened.warehouse.messages()
-        if other.id in together and other.state == "quarantined" and other.id != record.id
+        if other.id in together and other.state == MessageState.QUARANTINED and other.id != record.id
     ]
-    maintainer.writer.mark_messages([record.id, *merged], "waiting")
+    maintainer.writer.mark_messages([record.id, *merged], MessageState.WAITING)
     for view in held:
-        maintainer.writer.set_state(view.name, "resync" if view.behind else "live")
+        maintainer.writer.set_state(view.name, ViewState.RESYNC if view.behind else ViewState.LIVE)
     return _answer(maintainer, record, [view.name for view in held])
 
 
 def _skip(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     record = _find(maintainer, arguments)
-    _must_be(record, ("waiting", "running", "held", "approval", "quarantined", "broken"), "skipped")
-    reason = _given(str(arguments.get("reason", "")))
+    _must_be(record, tuple(state for state in MessageState if state != MessageState.SKIPPED), "skipped")
+    note = _given(str(arguments.get("reason", "")))
     views = _touched(maintainer, record)
-    row = re.search(r"\[(row of .*)\]$", record.reason or "", re.DOTALL)
-    why = f"message {record.id} was skipped: {reason}" + (f" ({row[1]})" if row else "")
+    cause = MessageSkipped(record.id, note, record.cause.row if isinstance(record.cause, Uncomputable) else None)
     # The views first: if we die in between, they are rebuilt for nothing. The other way round they would stay wrong.
     for view in views:
-        maintainer.writer.set_state(view, "resync", why)
-    maintainer.writer.mark_messages([record.id], "skipped", reason)
+        maintainer.writer.set_state(view, ViewState.RESYNC, cause)
+    maintainer.writer.mark_messages([record.id], MessageState.SKIPPED, Skipped(note))
     return _answer(maintainer, record, views)
 
 
@@ -194,17 +195,17 @@ def _find(maintainer: Maintainer, arguments: Mapping[str, Any]) -> MessageRecord
     return found
 
 
-def _must_be(record: MessageRecord, states: tuple[str, ...], done: str) -> None:
+def _must_be(record: MessageRecord, states: tuple[MessageState, ...], done: str) -> None:
     if record.state in states:
         return
     possible = {
-        "waiting": "It is processed when its turn comes.",
-        "running": "It is being processed now.",
-        "held": f"Let it go with: dyda pending release {record.id}",
-        "approval": f"It holds what depends on it. Use: dyda pending approve {record.id} (or reject)",
-        "quarantined": f"It holds what depends on it. Use: dyda pending retry {record.id} (or skip)",
-        "broken": f"It holds what depends on it. Use: dyda pending retry {record.id} (or skip)",
-        "skipped": "The views that it touches are rebuilt; a skip cannot be taken back.",
+        MessageState.WAITING: "It is processed when its turn comes.",
+        MessageState.RUNNING: "It is being processed now.",
+        MessageState.HELD: f"Let it go with: dyda pending release {record.id}",
+        MessageState.APPROVAL: f"It holds what depends on it. Use: dyda pending approve {record.id} (or reject)",
+        MessageState.QUARANTINED: f"It holds what depends on it. Use: dyda pending retry {record.id} (or skip)",
+        MessageState.BROKEN: f"It holds what depends on it. Use: dyda pending retry {record.id} (or skip)",
+        MessageState.SKIPPED: "The views that it touches are rebuilt; a skip cannot be taken back.",
     }
     raise NotPossible(f"message {record.id} is {record.state}: it cannot be {done}", possible[record.state])
 
@@ -225,26 +226,27 @@ def _touched(maintainer: Maintainer, record: MessageRecord) -> list[str]:
     held = {
         view.name
         for view in known.frozen.values()
-        if view.stored_state == "held" and not record.relations.isdisjoint(view.relations)
+        if view.stored_state == ViewState.HELD and not record.relations.isdisjoint(view.relations)
     }
     return sorted(live | held)
 
 
 def _held_for(maintainer: Maintainer, record: MessageRecord) -> list[ViewRecord]:
-    """Views that are held because of this message: their reason begins with its number."""
+    """Views that are held because of this message."""
     return [
-        view for view in maintainer.known.frozen.values() if view.stored_state == "held" and record.id in _held_by(view)
+        view
+        for view in maintainer.known.frozen.values()
+        if view.stored_state == ViewState.HELD and record.id in _held_by(view)
     ]
 
 
-def _held_by(view: ViewRecord) -> set[int]:
-    """The messages that a view's reason begins with: several if they were merged."""
-    named = re.match(r"messages? (\d+(?:, \d+)*) ", view.reason or "")
-    return {int(number) for number in named[1].split(", ")} if named else set()
+def _held_by(view: ViewRecord) -> tuple[int, ...]:
+    """The messages that the view is held because of: several if they were merged."""
+    return view.cause.messages if isinstance(view.cause, Quarantined) else ()
 
 
 def _answer(maintainer: Maintainer, record: MessageRecord, views: list[str] | None = None) -> Answer:
     """What became of the message; the catalog is to be read again."""
     maintainer.reload()
     now = maintainer.opened.warehouse.message(record.id)
-    return {"id": now.id, "state": now.state, "reason": now.reason, "views": views or []}
+    return {"id": now.id, "state": now.state, **told(now.cause), "views": views or []}

@@ -9,7 +9,9 @@ from typing import Any
 from dyda.commands.handover import named_relations
 from dyda.errors import DydaError
 from dyda.maintenance import Maintainer
+from dyda.model.cause import Detached
 from dyda.model.sql.parse import referenced_tables
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject, open_sources
 from dyda.project import Project
 
@@ -78,7 +80,7 @@ def sources_detach(folder: Path, name: str) -> dict[str, Any]:
             known = Maintainer(opened, writer).known
             views = sorted(view.name for view in known.views.values() if name in view.positions)
             for view in views:
-                writer.set_state(view, "broken", "detached")
+                writer.set_state(view, ViewState.BROKEN, Detached(name))
             source.detach()
             writer.forget_source(name)
         return {"source": name, "views": views}

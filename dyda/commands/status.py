@@ -10,13 +10,16 @@ from typing import Any
 
 from dyda.errors import DydaError
 from dyda.maintenance.catalog_state import load
+from dyda.model.cause import Cause
 from dyda.model.preferences import Preference
+from dyda.model.view_state import ShownState, ViewState
 from dyda.open_project import OpenProject
 from dyda.settings import without_password
-from dyda.warehouse import SourceRecord, UnitRecord, ViewRecord
+from dyda.warehouse import SourceRecord, UnitRecord, ViewRecord, cause_to_json
+from dyda.wording import sentence
 from vs import effective_preferences
 
-__all__ = ["sources", "status", "time_text", "views", "views_show"]
+__all__ = ["sources", "status", "time_text", "told", "views", "views_show"]
 
 RECENT = 20
 """Units that `status` tells the phases of."""
@@ -166,13 +169,18 @@ def _source(record: SourceRecord) -> dict[str, Any]:
     }
 
 
-def _view(record: ViewRecord, unshown: str | None) -> dict[str, Any]:
+def told(cause: Cause | None) -> dict[str, Any]:
+    """A cause as answers have it: in words, and its parts."""
+    return {"reason": None if cause is None else sentence(cause), "cause": cause_to_json(cause)}
+
+
+def _view(record: ViewRecord, unshown: Cause | None) -> dict[str, Any]:
     """A view whose readers do not get its rows is broken for them, however well it is maintained."""
-    shown = record.stored_state != "live" or unshown is None
+    shown = record.stored_state != ViewState.LIVE or unshown is None
     return {
         "name": record.name,
-        "state": record.state if shown else "broken",
-        "reason": record.reason if shown else unshown,
+        "state": record.state if shown else ShownState.BROKEN,
+        **told(record.cause if shown else unshown),
         "version": record.version,
         "rows": record.rows,
         "fresh_at": time_text(record.fresh_at),

@@ -16,9 +16,12 @@ from dyda.errors import DydaError
 from dyda.maintenance.catalog_state import CatalogState, MaintainedView, load
 from dyda.maintenance.execute.deltas import Refresh
 from dyda.maintenance.observe.poll import Poll
+from dyda.model.cause import BuildReason, ToBeBuilt
 from dyda.model.position import Position
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import FrozenWarehouse
+from dyda.wording import sentence
 from scheduler import Queued
 
 __all__ = ["verify_view"]
@@ -45,8 +48,9 @@ def verify_view(opened: OpenProject, name: str) -> dict[str, Any]:
             if name not in known.views:
                 return {**answer, "reason": "the view was dropped meanwhile"}
             view = known.views[name]
-            if view.record.stored_state == "resync" or view.outdated is not None:
-                why = view.record.reason if view.record.stored_state == "resync" else view.outdated
+            if view.record.stored_state == ViewState.RESYNC or view.outdated is not None:
+                cause = view.record.cause if view.record.stored_state == ViewState.RESYNC else view.outdated
+                why = sentence(cause or ToBeBuilt(BuildReason.DUE))
                 return {**answer, "result": "unverifiable", "reason": f"it is to be built again: {why}"}
             found = _verify_once(opened, known, view)
             if found is not None:

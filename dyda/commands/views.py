@@ -9,6 +9,7 @@ from typing import Any
 
 from dyda.commands.handover import attach, bring_about, hand_over
 from dyda.commands.open_transactions import Patience, Progress, given_up
+from dyda.commands.status import told
 from dyda.commands.verify import verify_view
 from dyda.engine import Engine
 from dyda.errors import (
@@ -22,7 +23,9 @@ from dyda.errors import (
 from dyda.maintenance import BuildRequest, Maintainer
 from dyda.maintenance.catalog_state import load
 from dyda.model.algebra.nodes import scans
+from dyda.model.cause import BuildReason, ToBeBuilt
 from dyda.model.sql.parse import parse_view
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from vm import explain_program
 
@@ -80,13 +83,13 @@ def _rebuild(maintainer: Maintainer, name: str, progress: Progress, patience: Pa
     with contextlib.suppress(UnknownRelation, UnknownColumn, UnsupportedSql, NotComputable, RelationRefused):
         definition = parse_view(name, sql, opened.describe, plain_numeric=_numeric(opened))
         attach(maintainer, [scan.relation for scan in scans(definition.tree)], progress, patience)
-    bring_about(maintainer, [BuildRequest(name, sql, None, "resync was asked for")], progress)
+    bring_about(maintainer, [BuildRequest(name, sql, None, ToBeBuilt(BuildReason.REQUESTED))], progress)
     after = opened.warehouse.view(name)
-    if after.stored_state == "broken":
+    if after.stored_state == ViewState.BROKEN:
         raise DydaError(
             f"view {name} stays broken: {after.reason}", "Correct the view's file or its source, then: dyda apply"
         )
-    return {"name": name, "rows": after.rows, "state": after.state, "reason": after.reason}
+    return {"name": name, "rows": after.rows, "state": after.state, **told(after.cause)}
 
 
 def _numeric(opened: OpenProject) -> str:

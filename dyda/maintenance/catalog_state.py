@@ -9,15 +9,18 @@ from dyda.engine import OutputType
 from dyda.errors import DydaError, UnknownRelation
 from dyda.maintenance.plan.programs import known_program
 from dyda.model.algebra.nodes import ViewDefinition, scans
+from dyda.model.cause import BuildReason, Cause, ToBeBuilt
 from dyda.model.knowledge.constraints import Knowledge
 from dyda.model.knowledge.document import Unread, read_document
 from dyda.model.position import Position
 from dyda.model.preferences import Preference
 from dyda.model.relation import Relation, RelationName
 from dyda.model.sql.parse import Resolve, parse_view
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.project import Project
 from dyda.warehouse import KnowledgeRecord, RelationRecord, SourceRecord, ViewRecord, Writer
+from dyda.wording import sentence
 from vm import JoinBlock, Program, fingerprint
 from vs import Defaults
 
@@ -33,7 +36,7 @@ __all__ = [
     "load",
 ]
 
-MAINTAINED = ("live", "resync", "building")
+MAINTAINED = (ViewState.LIVE, ViewState.RESYNC, ViewState.BUILDING)
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class MaintainedView:
     record: ViewRecord
     definition: ViewDefinition
     program: Program
-    outdated: str | None = None
+    outdated: Cause | None = None
     """Why its rows and states are not what its program computes: it owes a build, and is not maintained before."""
 
     @property
@@ -62,7 +65,7 @@ class MaintainedView:
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """A view to be built or built again: its definition's text and why. `file_text` is None for an evolution.
+    """A view to be built or built again: its definition's text and the cause. `file_text` is None for an evolution.
 
     `anew`: something moved under its extent that nobody saw, so nothing may be taken from it.
     """
@@ -70,8 +73,12 @@ class BuildRequest:
     name: str
     sql: str
     file_text: str | None
-    reason: str
+    cause: Cause
     anew: bool = False
+
+    @property
+    def reason(self) -> str:
+        return sentence(self.cause)
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,7 @@ class CatalogState:
     sources: Mapping[str, SourceRecord]
     frozen: Mapping[str, ViewRecord] = field(default_factory=dict)
     """Views that are broken or held: served, not maintained."""
-    unreadable: Mapping[str, str] = field(default_factory=dict)
+    unreadable: Mapping[str, Cause] = field(default_factory=dict)
     """Those of `frozen` whose text means nothing over the relations as the catalog knows them: to be built anew."""
     defaults: Defaults = field(default_factory=Defaults)
     """What a view or a component prefers whose file says nothing."""
@@ -161,11 +168,11 @@ class Catalog:
         """What an installation has made of it; None if that has to be read."""
         self._state = state
 
-    def wait(self, waiting: Mapping[str, str]) -> None:
-        """These views owe a build that cannot be made now, each with its reason."""
-        for name, reason in waiting.items():
-            if self.state.views[name].record.stored_state != "resync":
-                self._writer.set_state(name, "resync", reason)
+    def wait(self, waiting: Mapping[str, Cause]) -> None:
+        """These views owe a build that cannot be made now, each with its cause."""
+        for name, cause in waiting.items():
+            if self.state.views[name].record.stored_state != ViewState.RESYNC:
+                self._writer.set_state(name, ViewState.RESYNC, cause)
                 self.forget()
 
 
@@ -180,7 +187,7 @@ def load(opened: OpenProject, before: CatalogState | None = None) -> CatalogStat
     resolve = catalog_resolver(opened.project, relations)
     views: dict[str, MaintainedView] = {}
     frozen: dict[str, ViewRecord] = {}
-    unreadable: dict[str, str] = {}
+    unreadable: dict[str, Cause] = {}
     for record in opened.warehouse.views(counted=False):
         if record.stored_state not in MAINTAINED or record.sql is None:
             frozen[record.name] = record
@@ -195,7 +202,7 @@ def load(opened: OpenProject, before: CatalogState | None = None) -> CatalogStat
         except DydaError as error:
             # The catalog's relations have gone on without this view: it is judged anew, alone.
             frozen[record.name] = record
-            unreadable[record.name] = error.what
+            unreadable[record.name] = ToBeBuilt(BuildReason.UNREADABLE, error.what)
             continue
         views[record.name] = MaintainedView(record, definition, program, outdated)
     sources = {record.name: record for record in opened.warehouse.sources()}
@@ -258,7 +265,7 @@ def _same_view(earlier: MaintainedView, record: ViewRecord, relations: Mapping[R
 
 def held_definition(project: Project, known: CatalogState, record: ViewRecord) -> ViewDefinition | None:
     """The definition of a view that is held; None of one that is broken already."""
-    return None if record.stored_state == "broken" else last_definition(project, known, record)
+    return None if record.stored_state == ViewState.BROKEN else last_definition(project, known, record)
 
 
 def last_definition(project: Project, known: CatalogState, record: ViewRecord) -> ViewDefinition | None:

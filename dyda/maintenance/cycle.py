@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from dyda.maintenance.catalog_state import BuildRequest
 from dyda.maintenance.execute.execution import Progress
+from dyda.model.cause import Cause
 
 __all__ = ["Cycle", "Due", "Outcome"]
 
@@ -39,4 +40,4 @@ class Due:
 
     again: Mapping[str, BuildRequest]
     builds: Mapping[str, BuildRequest]
-    waiting: Mapping[str, str]
+    waiting: Mapping[str, Cause]

@@ -28,6 +28,7 @@ from dyda.errors import (
 )
 from dyda.maintenance.catalog_state import BuildRequest, Catalog, CatalogState
 from dyda.maintenance.cycle import Cycle, Due, Outcome
+from dyda.maintenance.error_causes import cause_of
 from dyda.maintenance.execute.execution import Progress
 from dyda.maintenance.install.phases import Phases
 from dyda.maintenance.observe.drift import account_for, listen_again
@@ -40,6 +41,7 @@ from dyda.maintenance.plan.approval import Approval
 from dyda.maintenance.plan.next_unit import Planner
 from dyda.maintenance.units import Units
 from dyda.model.relation import RelationName
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import Writer
 
@@ -120,9 +122,9 @@ class Maintainer:
             case EngineFailed():
                 return self.blocked(error)
             case InvariantViolated():
-                return self._put_aside(error.view, "resync", error, cycle)
+                return self._put_aside(error.view, ViewState.RESYNC, error, cycle)
             case NotInstallable():
-                return self._put_aside(error.view, "held", error, cycle)
+                return self._put_aside(error.view, ViewState.HELD, error, cycle)
         raise error
 
     # --- observe
@@ -167,8 +169,8 @@ class Maintainer:
             return None
         owing = {**self.known.unreadable, **movement.again}
         again = {
-            name: BuildRequest(name, self.known.served(name).sql or "", None, reason)
-            for name, reason in owing.items()
+            name: BuildRequest(name, self.known.served(name).sql or "", None, cause)
+            for name, cause in owing.items()
             if name not in barred and not self.known.served(name).sources & set(polled.unreachable)
         }
         cycle.returning |= self.recovery.returning(polled, self.known, barred)
@@ -176,7 +178,7 @@ class Maintainer:
         undecided = self.approval.put_off(self.known, again, cycle.requested)
         self.recovery.forget(undecided)
         again = {name: request for name, request in again.items() if name not in undecided}
-        waiting = {**movement.waiting, **{n: why for n, why in undecided.items() if n in self.known.views}}
+        waiting = {**movement.waiting, **{n: cause for n, cause in undecided.items() if n in self.known.views}}
         if set(again) <= cycle.healed:
             self.catalog.wait(waiting)
         asked = {name: replace(request, anew=name in owing) for name, request in cycle.requested.items()}
@@ -199,12 +201,12 @@ class Maintainer:
 
     # --- what cannot be done now
 
-    def _put_aside(self, view: str, state: str, error: DydaError, cycle: Cycle) -> Outcome:
+    def _put_aside(self, view: str, state: ViewState, error: DydaError, cycle: Cycle) -> Outcome:
         """One view cannot be installed: it stays as it is and says why, and the others go on without it."""
         if view in cycle.requested:
             raise error
         self.log(f"view {view} is {state}: {error.what}")
-        self.writer.set_state(view, state, error.what)
+        self.writer.set_state(view, state, cause_of(error))
         self.reload()
         return Outcome.BROKEN
 

@@ -13,6 +13,7 @@ from dyda import faults
 from dyda.errors import BrokenUnit, EvaluationFailed, ValueDoesNotFit
 from dyda.maintenance.catalog_state import BuildRequest, Catalog, MaintainedView
 from dyda.maintenance.cycle import Cycle, Due, Outcome
+from dyda.maintenance.error_causes import uncomputable
 from dyda.maintenance.execute.deltas import Refresh
 from dyda.maintenance.execute.execution import Execution
 from dyda.maintenance.execute.poisoned_row import culprit
@@ -39,9 +40,13 @@ from dyda.maintenance.plan.planner import (
     relations_to_look_at,
 )
 from dyda.maintenance.plan.unit_plan import UnitPlan
+from dyda.model.cause import Quarantined
+from dyda.model.message import MessageState
 from dyda.model.relation import Relation, RelationName
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import Installation, RelationState, ViewChange, Writer
+from dyda.wording import sentence
 from scheduler import Queued, Unit, UnitKind
 from vs import read
 
@@ -346,7 +351,9 @@ class Units:
             return
         self._tidy = numbers
         waiting = numbers - {queued.number for queued in covered(polled.queue, positions_after(self.catalog.state, ()))}
-        held = {name: dict(r.positions) for name, r in self.catalog.state.frozen.items() if r.stored_state == "held"}
+        held = {
+            name: dict(r.positions) for name, r in self.catalog.state.frozen.items() if r.stored_state == ViewState.HELD
+        }
         stored = [
             Queued(record.id, record.message)
             for record in self.opened.warehouse.messages()
@@ -386,13 +393,11 @@ class Units:
                     compute(refresh)
             except (ValueDoesNotFit, EvaluationFailed) as own:
                 row = culprit(refresh, unit, view.definition.relations, compute) if unit.kind is UnitKind.DATA else None
-                what = f"{own.what} [{row}]" if row else own.what
-                told = ", ".join(map(str, numbers))
-                which = f"messages {told} are" if len(numbers) > 1 else f"message {told} is"
-                reason = f"{which} quarantined: {what}"
-                self.log(f"view {view.name} is held: {reason}")
-                self.writer.mark_messages(numbers, "quarantined", what)
-                self.writer.set_state(view.name, "held", reason)
+                cause = uncomputable(own, row)
+                held = Quarantined(tuple(numbers), cause)
+                self.log(f"view {view.name} is held: {sentence(held)}")
+                self.writer.mark_messages(numbers, MessageState.QUARANTINED, cause)
+                self.writer.set_state(view.name, ViewState.HELD, held)
         self.writer.discard_stagings()
         self.planner.forget()
         self.catalog.forget()

@@ -8,6 +8,8 @@ imported. Papers: 003 for the messages and counts, 000 for positions, 002 for th
     bag             rows with signed multiplicities, and their laws
     position        which transactions of a source an extent already has
     message         what one source transaction did
+    view_state      the states of a view, kept and shown
+    cause           why a view or a message is in its state
     schema_change   what a schema change did to a relation, as primitive steps
     operator_state  what a keyed operator keeps beside the extent
     preferences     what a view's author allows when a schema changes

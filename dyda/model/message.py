@@ -7,6 +7,7 @@ a header is small, whatever the transaction moved.
 from __future__ import annotations
 
 import datetime
+import enum
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,7 +15,25 @@ from dyda.model.cached import once
 from dyda.model.relation import RelationName
 from dyda.model.schema_change import RenameRelation, Step
 
-__all__ = ["Change", "DataUpdate", "SchemaChange", "Truncation", "UpdateMessage"]
+__all__ = ["Change", "DataUpdate", "MessageState", "SchemaChange", "Truncation", "UpdateMessage"]
+
+
+class MessageState(enum.StrEnum):
+    """What has become of a message that is in the queue."""
+
+    WAITING = "waiting"
+    """It is processed when its turn comes."""
+    RUNNING = "running"
+    HELD = "held"
+    """An operator holds it, and with it what depends on it."""
+    APPROVAL = "approval"
+    """What it does to a view waits for an operator's approval, and so does what depends on it."""
+    QUARANTINED = "quarantined"
+    """It cannot be computed; the views that need it are held."""
+    BROKEN = "broken"
+    """It cannot be processed; an operator must decide."""
+    SKIPPED = "skipped"
+    """An operator has taken it out; the views that it touches are built again."""
 
 
 @dataclass(frozen=True)

@@ -65,12 +65,12 @@ def _title_starts(node: DrawnNode) -> float:
 
 
 def _state_width(node: DrawnNode) -> float:
-    return 0.0 if node.state is MessageState.PENDING else 8 + width_of(node.state.value, style.SMALL, bold=True)
+    return 0.0 if node.state is MessageState.WAITING else 8 + width_of(node.state.value, style.SMALL, bold=True)
 
 
 def _box(place: Rectangle, node: DrawnNode) -> Rectangle:
     look = style.BOXES[node.kind] if node.concerned else style.UNCONCERNED
-    stopped = node.state is not MessageState.PENDING
+    stopped = node.state is not MessageState.WAITING
     return Rectangle(
         "message",
         place.x,
@@ -90,7 +90,7 @@ def _caption(picture: Picture, node: DrawnNode, box: Rectangle) -> Iterator[Text
     yield Text(str(node.number), box.x + style.INSIDE, first, style.NORMAL, style.INK, bold=True)
     room = box.width - _title_starts(node) - style.INSIDE - _state_width(node)
     yield Text(fitted(caption.title, style.SMALL, room), box.x + _title_starts(node), first, style.SMALL, style.INK)
-    if node.state is not MessageState.PENDING:
+    if node.state is not MessageState.WAITING:
         yield Text(node.state.value, box.right - style.INSIDE, first, style.SMALL, style.ALARM, bold=True, anchor="end")
     detail = fitted(caption.detail, style.SMALL, box.width - 2 * style.INSIDE)
     yield Text(detail, box.x + style.INSIDE, second, style.SMALL, style.SOFT)

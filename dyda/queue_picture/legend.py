@@ -78,7 +78,7 @@ def _samples(picture: Picture) -> Iterator[style.BoxStyle | style.LineStyle]:
             yield style.BOXES[kind]
     if any(not node.concerned for node in nodes):
         yield style.UNCONCERNED
-    if any(node.state is not MessageState.PENDING for node in nodes):
+    if any(node.state is not MessageState.WAITING for node in nodes):
         yield style.STOPPED
     if any(block.merged for block in picture.blocks):
         yield style.GROUP

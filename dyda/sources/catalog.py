@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,6 @@ from dyda.sources.reading.encoding import Repertoire
 
 __all__ = [
     "ABSENT",
-    "UNCAPTURED",
     "Fingerprint",
     "Hierarchy",
     "answer",
@@ -25,16 +25,16 @@ __all__ = [
     "fingerprint",
     "fingerprint_tables",
     "hierarchies",
+    "is_uncaptured",
     "look",
     "relations",
     "stand_under",
+    "uncaptured",
 ]
 
 ABSENT = "absent"
 """The fingerprint of a name that leads to no relation."""
-UNCAPTURED = "uncaptured"
-"""How a snapshot prints a relation whose capture is not complete. That equals no other, not even itself taken again:
-nothing that read such a relation can be installed."""
+_UNCAPTURED = "uncaptured"
 
 
 KINDS = {
@@ -90,10 +90,21 @@ class Fingerprint:
     captured: bool = True
 
 
+def uncaptured(lasting: str) -> str:
+    """How a snapshot prints a relation whose capture is not complete. That equals no other, not even itself taken
+    again: nothing that read such a relation can be installed."""
+    return f"{_UNCAPTURED} {lasting} {uuid.uuid4().hex}"
+
+
+def is_uncaptured(printed: str) -> bool:
+    """Whether a fingerprint is that of a relation whose capture is not complete."""
+    return printed.startswith(_UNCAPTURED)
+
+
 def look(printed: str | None) -> str | None:
     """A fingerprint as one sees it who reads no rows: of a relation that is not captured, too, it stays the same until
     the relation changes."""
-    return printed.rsplit(" ", 1)[0] if printed is not None and printed.startswith(UNCAPTURED) else printed
+    return printed.rsplit(" ", 1)[0] if printed is not None and is_uncaptured(printed) else printed
 
 
 def relations(cursor: Any) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ project's lock and whose fence is the current one. Readers never see two views i
     states/       what keyed operators keep, and how entries change it
 """
 
+from dyda.warehouse.catalog.cause_codec import cause_to_json
 from dyda.warehouse.catalog.records import (
     Blocker,
     DaemonRecord,
@@ -81,6 +82,7 @@ __all__ = [
     "WaitingRecord",
     "Warehouse",
     "Writer",
+    "cause_to_json",
     "hold_extent",
     "hold_warehouse",
 ]

@@ -26,8 +26,11 @@ from dyda.errors import (
     PositionMoved,
     UnknownView,
 )
+from dyda.model.cause import Cause
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
+from dyda.model.view_state import ViewState
+from dyda.warehouse.catalog.cause_codec import stored_cause
 from dyda.warehouse.catalog.codec import (
     name_to_text,
     relation_to_json,
@@ -44,14 +47,13 @@ from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.states.install import StateChange, StateInstaller
 from dyda.warehouse.states.tables import StoredState
 
-__all__ = ["STOPPED", "VIEW_STATES", "Installation", "ViewChange", "carry_out", "save_relation", "save_source"]
+__all__ = ["STOPPED", "Installation", "ViewChange", "carry_out", "save_relation", "save_source"]
 
 OWN = {"0A", "22", "23", "2B", "42", "54"}
 """Classes of errors that a view's rows or columns cause: what this server cannot do (xml without libxml), data,
 constraints, dependent objects, limits."""
 
-VIEW_STATES = ("live", "building", "resync", "broken", "held")
-STOPPED = ("resync", "broken")
+STOPPED = (ViewState.RESYNC, ViewState.BROKEN)
 """States in which a view does not follow its sources."""
 
 
@@ -76,16 +78,14 @@ class ViewChange:
     projection: tuple[int, ...] | None = None
     mode: str = "delta"
     version: ViewVersion | None = None
-    state: str | None = None
-    reason: str | None = None
+    state: ViewState | None = None
+    cause: Cause | None = None
     positions: Mapping[str, tuple[Position | None, Position | None]] = field(default_factory=dict)
     states: tuple[StateChange, ...] = ()
 
     def __post_init__(self) -> None:
         if self.mode not in ("delta", "replace"):
             raise ValueError(f"mode is delta or replace, not {self.mode!r}")
-        if self.state is not None and self.state not in VIEW_STATES:
-            raise ValueError(f"a view's state is one of {', '.join(VIEW_STATES)}, not {self.state!r}")
 
     @property
     def moves_rows_alone(self) -> bool:
@@ -381,7 +381,7 @@ class _Installer:
     def _save_view(self, rows: int, *, absolute: bool) -> None:
         change = self.change
         brought = change.version is not None or (change.mode == "replace" and change.has_rows)
-        state = change.state or ("live" if brought else None)
+        state = change.state or (ViewState.LIVE if brought else None)
         moved = change.has_rows or any(expected != new for expected, new in change.positions.values())
         if state in STOPPED:
             self.cursor.execute(load("stop_view.sql"), {"view": change.view})
@@ -390,7 +390,7 @@ class _Installer:
             {
                 "view": change.view,
                 "state": state,
-                "reason": change.reason,
+                "cause": stored_cause(change.cause),
                 "rows": rows,
                 "absolute": absolute,
                 "moved": moved,

@@ -20,6 +20,8 @@ import sqlalchemy
 from sqlalchemy import Connection, create_engine, insert, select, text, update
 
 from dyda.errors import DydaError, ProjectBusy, RequestFailed, UnknownView, WarehouseUnreachable
+from dyda.model.cause import Cause
+from dyda.model.message import MessageState
 from dyda.model.operator_state import State
 from dyda.model.position import Position
 from dyda.warehouse.catalog import queries, tables
@@ -210,7 +212,7 @@ class Warehouse:
         source: str | None = None,
         limit: int | None = None,
         numbers: Collection[int] | None = None,
-        states: Collection[str] | None = None,
+        states: Collection[MessageState] | None = None,
     ) -> list[MessageRecord]:
         """The queue in arrival order: all of it, or what is asked for."""
         with self._reading() as connection:
@@ -261,7 +263,7 @@ class Warehouse:
         with self._reading() as connection:
             return queries.waiting(connection)
 
-    def unshown(self) -> dict[str, str]:
+    def unshown(self) -> dict[str, Cause]:
         """Views whose rows readers do not see, and why."""
         with self._reading() as connection:
             return queries.unshown(connection, self.schema)

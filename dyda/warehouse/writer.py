@@ -24,10 +24,13 @@ from psycopg2.extras import Json
 from dyda import faults
 from dyda.errors import DydaError, Fenced, UnknownView
 from dyda.model.bag import Bag
-from dyda.model.message import Change, UpdateMessage
+from dyda.model.cause import Cause
+from dyda.model.message import Change, MessageState, UpdateMessage
 from dyda.model.operator_state import State
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
+from dyda.model.view_state import ViewState
+from dyda.warehouse.catalog.cause_codec import stored_cause
 from dyda.warehouse.catalog.codec import changes_to_json, name_to_text
 from dyda.warehouse.catalog.records import RelationState, RequestRecord, SourceState
 from dyda.warehouse.catalog.stored_views import known_state
@@ -35,16 +38,15 @@ from dyda.warehouse.connection import load, translated
 from dyda.warehouse.extents.extent import Extent
 from dyda.warehouse.extents.published_view import Reader, check_names
 from dyda.warehouse.extents.staging import Staging, create_staging, drop_staging
-from dyda.warehouse.installation import STOPPED, VIEW_STATES, Installation, carry_out, save_relation, save_source
+from dyda.warehouse.installation import STOPPED, Installation, carry_out, save_relation, save_source
 from dyda.warehouse.states import combine
 from dyda.warehouse.states.combine import Combined
 from dyda.warehouse.states.lookup import state_rows
 from dyda.warehouse.states.regroup import regroup
 from dyda.warehouse.states.tables import StoredState
 
-__all__ = ["MESSAGE_STATES", "Writer"]
+__all__ = ["Writer"]
 
-MESSAGE_STATES = ("waiting", "running", "held", "approval", "quarantined", "broken", "skipped")
 PATIENCE = 5.0
 """Seconds for which an installation asks for the exclusive lock on a view that is being read; then others go on."""
 
@@ -172,21 +174,21 @@ class Writer:
             for xid in [xid for xid, (number, _) in known.items() if number in gone]:
                 del known[xid]
 
-    def mark_messages(self, ids: Sequence[int], state: str, reason: str | None = None, unit: int | None = None) -> None:
-        """What becomes of messages: running (in `unit`), quarantined with a reason, waiting again, …"""
-        if state not in MESSAGE_STATES:
-            raise ValueError(f"a message's state is one of {', '.join(MESSAGE_STATES)}, not {state!r}")
+    def mark_messages(
+        self, ids: Sequence[int], state: MessageState, cause: Cause | None = None, unit: int | None = None
+    ) -> None:
+        """What becomes of messages: running (in `unit`), quarantined with its cause, waiting again, …"""
         with self._writing() as cursor:
             cursor.execute(
-                "UPDATE dyda.message SET state = %s, reason = %s, unit = %s WHERE id = ANY(%s)",
-                (state, reason, unit, list(ids)),
+                "UPDATE dyda.message SET state = %s, cause = %s, unit = %s WHERE id = ANY(%s)",
+                (state, stored_cause(cause), unit, list(ids)),
             )
 
     def approve_message(self, number: int) -> None:
         """An operator lets the message go: it waits for its turn and is not stopped again."""
         with self._writing() as cursor:
             cursor.execute(
-                "UPDATE dyda.message SET approved = true, state = 'waiting', reason = NULL WHERE id = %s", (number,)
+                "UPDATE dyda.message SET approved = true, state = 'waiting', cause = NULL WHERE id = %s", (number,)
             )
 
     # --- views
@@ -211,14 +213,14 @@ class Writer:
             if cursor.rowcount == 0:
                 raise UnknownView(f"there is no view {name}")
 
-    def set_state(self, view: str, state: str, reason: str | None = None) -> None:
-        """`live`, `building`, `resync`, `broken` or `held`, and why."""
-        if state not in VIEW_STATES:
-            raise ValueError(f"a view's state is one of {', '.join(VIEW_STATES)}, not {state!r}")
+    def set_state(self, view: str, state: ViewState, cause: Cause | None = None) -> None:
+        """What becomes of a view, and why."""
         with self._writing() as cursor:
             if state in STOPPED:
                 cursor.execute(load("stop_view.sql"), {"view": view})
-            cursor.execute("UPDATE dyda.view SET state = %s, reason = %s WHERE name = %s", (state, reason, view))
+            cursor.execute(
+                "UPDATE dyda.view SET state = %s, cause = %s WHERE name = %s", (state, stored_cause(cause), view)
+            )
             if cursor.rowcount == 0:
                 raise UnknownView(f"there is no view {view}")
 
@@ -254,14 +256,16 @@ class Writer:
                 save_source(cursor, state)
 
     def account_for(
-        self, owing: Mapping[str, str], held: Iterable[str], sources: Sequence[SourceState], void: Iterable[str]
+        self, owing: Mapping[str, Cause], held: Iterable[str], sources: Sequence[SourceState], void: Iterable[str]
     ) -> None:
-        """What drifted is written down as a debt, once: the views `owing` are to be built, each for its reason, and so
+        """What drifted is written down as a debt, once: the views `owing` are to be built, each for its cause, and so
         are the `held` ones when they are let go. From now on the sources count as seen as they are. The queue of those
         that lost transactions speaks of what never happened: it is void."""
         with self._writing() as cursor:
-            for view, reason in owing.items():
-                cursor.execute("UPDATE dyda.view SET state = 'resync', reason = %s WHERE name = %s", (reason, view))
+            for view, cause in owing.items():
+                cursor.execute(
+                    "UPDATE dyda.view SET state = 'resync', cause = %s WHERE name = %s", (stored_cause(cause), view)
+                )
             cursor.execute(
                 "UPDATE dyda.view_version w SET details = w.details || '{\"behind\": true}' FROM dyda.view v"
                 " WHERE v.name = ANY(%s) AND w.view = v.name AND w.version = v.version",

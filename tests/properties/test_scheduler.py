@@ -151,7 +151,7 @@ def test_held_messages_hold_what_depends_on_them_and_nothing_else(
         waiting = {each.number for each in schedule.waiting()}
         assert waiting == set(numbers) - {number for group in expected for number in group}
     for number in held:
-        schedule.mark(number, MessageState.PENDING)
+        schedule.mark(number, MessageState.WAITING)
     assert {number for unit in drained(schedule) for number in unit.numbers} == set(numbers)
 
 

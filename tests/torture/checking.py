@@ -9,6 +9,7 @@ the same one again.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,8 +34,8 @@ RULES = {
     "one writer": "whoever commits holds the project's lock",
 }
 MAINTAINED = "live"
-BELOW_ZERO = "less than zero times"
-"""So ends what the product says of a view whose counts do not add up. Building it anew hides what went wrong."""
+BELOW_ZERO = "negative_count"
+"""The cause of a view whose counts do not add up. Building it anew hides what went wrong."""
 ILLEGIBLE = ("there is no column", "has no table")
 """So the product says that a text means nothing. A file may be so, a text that follows its relations must not."""
 
@@ -166,13 +167,14 @@ class _Checker:
             yield from self._violation("frozen", what, commit, name)
 
     def _counts(self, commit: Commit, name: str, view: ViewState) -> Iterator[Violation]:
-        if BELOW_ZERO in (view.reason or ""):
-            yield from self._violation("counts", f"view {name} is {view.state}: {view.reason}", commit, name)
+        if view.cause is not None and view.cause["kind"] == BELOW_ZERO:
+            yield from self._violation("counts", f"view {name} is {view.state}: {view.cause['detail']}", commit, name)
 
     def _alive(self, commit: Commit, name: str, earlier: ViewState | None, view: ViewState) -> Iterator[Violation]:
         breaks = view.state == "broken" and earlier is not None and earlier.state != "broken"
-        if breaks and any(words in (view.reason or "") for words in ILLEGIBLE):
-            yield from self._violation("alive", f"view {name} breaks: {view.reason}", commit, name)
+        told = json.dumps(view.cause, ensure_ascii=False)
+        if breaks and any(words in told for words in ILLEGIBLE):
+            yield from self._violation("alive", f"view {name} breaks: {told}", commit, name)
 
     def _correct(self, commit: Commit, name: str, earlier: ViewState | None, view: ViewState) -> Iterator[Violation]:
         if view.state != MAINTAINED and earlier is not None and _same(earlier, view):

@@ -94,15 +94,15 @@ class Transaction:
 
 @dataclass(frozen=True)
 class ViewState:
-    """A view in one commit. `rows` is the digest of its bag; `History.bags` has the bag. `reason`: why it is no longer
-    maintained, in the product's own words."""
+    """A view in one commit. `rows` is the digest of its bag; `History.bags` has the bag. `cause`: why it is no longer
+    maintained, as the catalog keeps it."""
 
     state: str
     version: int
     definition: str
     positions: Mapping[str, str]
     rows: str
-    reason: str | None = None
+    cause: Mapping[str, Any] | None = None
 
 
 @dataclass

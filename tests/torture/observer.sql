@@ -30,7 +30,7 @@ BEGIN
     END IF;
     LOCK TABLE observed.commit IN EXCLUSIVE MODE;  -- numbers in commit order, whoever else may write
     FOR one IN
-        SELECT v.name, v.state, v.reason, v.version, w.sql,
+        SELECT v.name, v.state, v.cause, v.version, w.sql,
                (SELECT coalesce(jsonb_object_agg(p.source, p.position), '{}') FROM dyda.position p
                 WHERE p.view = v.name) AS positions
         FROM dyda.view v JOIN dyda.view_version w ON w.view = v.name AND w.version = v.version
@@ -41,7 +41,7 @@ BEGIN
         SELECT {digest} INTO name FROM unnest(lines) AS line;
         INSERT INTO observed.bag VALUES (name, lines) ON CONFLICT DO NOTHING;
         views := views || jsonb_build_object(one.name, jsonb_build_object(
-            'state', one.state, 'reason', one.reason, 'version', one.version, 'definition', one.sql, 'positions', one.positions,
+            'state', one.state, 'cause', one.cause, 'version', one.version, 'definition', one.sql, 'positions', one.positions,
             'rows', name));
     END LOOP;
     INSERT INTO observed.commit (xid, at, backend, holder, unreachable, unit, views)

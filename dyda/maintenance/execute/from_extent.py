@@ -23,6 +23,7 @@ from dyda.maintenance.execute.warehouse_scans import extent_partitions, held_par
 from dyda.maintenance.plan.unit_plan import Adapt
 from dyda.model.bag import COUNT, Bag
 from dyda.model.position import Position
+from dyda.model.view_state import ViewState
 from dyda.sources.reading.copy import read_partition
 from dyda.warehouse import Staging, ViewChange, hold_extent
 from va import EXTENT, FromExtent, Restored
@@ -49,7 +50,7 @@ def adapt_from_extent(execution: Execution, plan: Adapt, how: FromExtent) -> Vie
         projection=None if same else how.columns,
         mode="delta" if same else "replace",
         version=execution.version(build, spending.details(plan, how, rows)),
-        state="live",
+        state=ViewState.LIVE,
         positions={source: (view.positions.get(source), position) for source, position in plan.to.items()},
     )
 

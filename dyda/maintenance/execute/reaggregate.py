@@ -12,6 +12,7 @@ from dyda.maintenance.catalog_state import BuildPlan
 from dyda.maintenance.execute.execution import Execution, shown_columns
 from dyda.maintenance.plan.stored_state import places
 from dyda.maintenance.plan.unit_plan import Adapt
+from dyda.model.view_state import ViewState
 from dyda.warehouse import Staging, StateChange, ViewChange
 from va import FromExtent, Reaggregate
 
@@ -41,7 +42,7 @@ def adapt_from_states(execution: Execution, plan: Adapt) -> ViewChange:
         states=states,
         mode=mode,
         version=execution.version(build, spending.details(plan, how, written)),
-        state="live",
+        state=ViewState.LIVE,
         positions={source: (view.positions.get(source), position) for source, position in plan.to.items()},
     )
 

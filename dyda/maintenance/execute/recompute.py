@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dyda.errors import EvaluationFailed, ValueDoesNotFit
+from dyda.maintenance.error_causes import uncomputable
 from dyda.maintenance.execute.execution import Execution
-from dyda.maintenance.observe.recovery import over_its_rows
 from dyda.maintenance.plan.unit_plan import Rebuild
 from dyda.model.algebra.nodes import ViewDefinition
+from dyda.model.cause import RowsInTheWay
 from dyda.model.position import Position
+from dyda.model.view_state import ViewState
 from dyda.warehouse import StateChange, ViewChange
 from va import Recompute
 
@@ -27,7 +29,8 @@ def recompute(execution: Execution, plan: Rebuild, *, built: bool) -> ViewChange
     except (EvaluationFailed, ValueDoesNotFit) as error:
         if not built or plan.request.file_text is not None:
             raise
-        return ViewChange(view=plan.name, state="broken", reason=over_its_rows(plan.request.reason, error))
+        cause = RowsInTheWay(plan.request.cause, uncomputable(error, view=plan.name))
+        return ViewChange(view=plan.name, state=ViewState.BROKEN, cause=cause)
 
 
 def _recomputed(execution: Execution, plan: Rebuild) -> ViewChange:
@@ -60,7 +63,7 @@ def _recomputed(execution: Execution, plan: Rebuild) -> ViewChange:
         states=tuple(StateChange(number, staging=state) for number, state in enumerate(states)),
         mode="replace",
         version=None if unchanged and plan.request.file_text is None else version,
-        state="live",
+        state=ViewState.LIVE,
         positions={source: (expected.get(source), position) for source, position in plan.to.items()},
     )
 

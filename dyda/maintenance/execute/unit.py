@@ -18,6 +18,7 @@ from dyda.maintenance.execute.reaggregate import adapt_from_states
 from dyda.maintenance.execute.recompute import recompute
 from dyda.maintenance.plan.positions import transactions
 from dyda.maintenance.plan.unit_plan import Adapt, FollowText, Freeze, LeaveBehind, Maintain, Rebuild, UnitPlan
+from dyda.model.view_state import ViewState
 from dyda.warehouse import ViewChange
 from va import FromExtent
 
@@ -35,7 +36,7 @@ def execute(execution: Execution, plan: UnitPlan, phase: Phase) -> list[ViewChan
     for view in plan.views:
         match view:
             case Freeze():
-                frozen.append(ViewChange(view=view.name, state="broken", reason=view.reason))
+                frozen.append(ViewChange(view=view.name, state=ViewState.BROKEN, cause=view.cause))
             case Rebuild():
                 built.append(recompute(execution, view, built=view.name in plan.built))
             case Adapt(how=FromExtent() as how) if how.definition.plain:

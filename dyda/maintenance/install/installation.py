@@ -13,6 +13,7 @@ from dyda.maintenance.plan.unit_plan import UnitPlan
 from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
+from dyda.model.view_state import ViewState
 from dyda.warehouse import Installation, RelationState, SourceState, UnitRecord, ViewChange
 from scheduler import Queued
 
@@ -26,10 +27,10 @@ def positions_after(known: CatalogState, changes: Iterable[ViewChange]) -> Posit
     """Where each view stands once `changes` are installed, those included that are held and go on from there later."""
     positions = {view.name: dict(view.positions) for view in known.views.values()}
     positions |= {
-        name: dict(record.positions) for name, record in known.frozen.items() if record.stored_state == "held"
+        name: dict(record.positions) for name, record in known.frozen.items() if record.stored_state == ViewState.HELD
     }
     for change in changes:
-        if change.state == "broken":
+        if change.state == ViewState.BROKEN:
             positions.pop(change.view, None)
         else:
             at = positions.setdefault(change.view, {})

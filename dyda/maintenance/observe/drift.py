@@ -1,6 +1,6 @@
 """What drifted is written down before anything is done about it.
 
-Whoever reads a source that drifted owes a build, and says so: views that are maintained as `resync` with the reason,
+Whoever reads a source that drifted owes a build, and says so: views that are maintained as `resync` with the cause,
 held ones as `behind`, to be built when they are let go. In the same transaction the source counts as seen as it is. So
 what is owed is known by view: one whose other source is away does not make the others be built again and again, and
 a crash forgets nothing.
@@ -13,9 +13,11 @@ from collections.abc import Callable
 from dyda.errors import SourceBusy
 from dyda.maintenance.catalog_state import CatalogState
 from dyda.maintenance.observe.poll import Poll
-from dyda.maintenance.observe.unexplained_changes import Movement
+from dyda.maintenance.observe.unexplained_changes import LOST, Movement
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import SourceState, Writer
+from dyda.wording import sentence, what_happened
 
 __all__ = ["account_for", "listen_again"]
 
@@ -24,29 +26,29 @@ def account_for(
     writer: Writer, known: CatalogState, polled: Poll, movement: Movement, log: Callable[[str], None]
 ) -> bool:
     """Write down what is new in `movement`; whether there was anything, so that the poll is to be made again."""
-    owing = {name: reason for name, reason in movement.again.items() if not _owes(known, name)}
+    owing = {name: cause for name, cause in movement.again.items() if not _owes(known, name)}
     drifted = {drift.source for drift in movement.drifts}
     held = [
         name
         for name, record in known.frozen.items()
-        if record.stored_state == "held"
+        if record.stored_state == ViewState.HELD
         and not record.behind
         and (name in movement.held or drifted & set(record.positions))
     ]
     states = [state for source in sorted(drifted) if (state := _state(known, polled, source)) is not None]
-    void = [drift.source for drift in movement.drifts if drift.lost]
+    void = [drift.source for drift in movement.drifts if drift.drift in LOST]
     if not owing and not held and not states:
         return False
     for drift in movement.drifts:
-        log(drift.reason)
-    for name, reason in owing.items():
-        log(f"view {name} is read again: {reason}")
+        log(what_happened(drift))
+    for name, cause in owing.items():
+        log(f"view {name} is read again: {sentence(cause)}")
     writer.account_for(owing, held, states, void)
     return True
 
 
 def _owes(known: CatalogState, name: str) -> bool:
-    return known.views[name].record.stored_state == "resync"
+    return known.views[name].record.stored_state == ViewState.RESYNC
 
 
 def _state(known: CatalogState, polled: Poll, source: str) -> SourceState | None:

@@ -13,9 +13,12 @@ from dataclasses import dataclass
 
 from dyda.errors import DydaError, MissingRights
 from dyda.maintenance.catalog_state import CatalogState
+from dyda.model.cause import Cause, Obstacle, RightsMissing
 from dyda.model.relation import RelationName
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import Writer
+from dyda.wording import sentence
 
 __all__ = ["Barred"]
 
@@ -24,7 +27,7 @@ PAUSE = 2.0
 
 @dataclass
 class _Bar:
-    why: str
+    cause: RightsMissing
     until: float
 
 
@@ -42,29 +45,29 @@ class Barred:
         for such a relation although it is barred."""
         found = [name for name in known.relations if str(name) in error.relations and name not in self._bars]
         for name in found:
-            why: str | None = None
+            cause: RightsMissing | None = None
             with suppress(DydaError):  # whatever stands in the way of asking shows at the next poll
-                why = self._obstacles(name)
-            why = why or error.in_one_line
-            self._log(f"views over {name} wait: {why}")
-            self._bars[name] = _Bar(why, time.monotonic() + PAUSE)
+                cause = self._obstacles(name)
+            cause = cause or RightsMissing(name.source, str(name), (Obstacle(error.what, error.remedy),))
+            self._log(f"views over {name} wait: {sentence(cause)}")
+            self._bars[name] = _Bar(cause, time.monotonic() + PAUSE)
         return bool(found)
 
-    def waiting(self, known: CatalogState, reachable: Collection[str], written: Callable[[], None]) -> dict[str, str]:
+    def waiting(self, known: CatalogState, reachable: Collection[str], written: Callable[[], None]) -> dict[str, Cause]:
         """The views, broken ones included, that read what is barred now, and why it is. Those that are maintained say
         so from now on, or no longer; `written` is called if that is news to the catalog."""
         for name, bar in list(self._bars.items()):
             if bar.until > time.monotonic() or name.source not in reachable:
                 continue
-            why = self._obstacles(name)
-            if why is None:
+            cause = self._obstacles(name)
+            if cause is None:
                 del self._bars[name]
                 self._log(f"views over {name} go on: the right is back")
             else:
-                self._bars[name] = _Bar(why, time.monotonic() + PAUSE)
+                self._bars[name] = _Bar(cause, time.monotonic() + PAUSE)
         records = [*(view.record for view in known.views.values()), *known.frozen.values()]
-        found = {
-            record.name: next(self._bars[name].why for name in record.relations if name in self._bars)
+        found: dict[str, Cause] = {
+            record.name: next(self._bars[name].cause for name in record.relations if name in self._bars)
             for record in records
             if self._bars.keys() & set(record.relations)
         }
@@ -72,22 +75,18 @@ class Barred:
             written()
         return found
 
-    def _tell(self, known: CatalogState, waiting: dict[str, str]) -> bool:
+    def _tell(self, known: CatalogState, waiting: dict[str, Cause]) -> bool:
         news = {
             view.name: waiting.get(view.name)
             for view in known.views.values()
-            if view.record.reason != waiting.get(view.name)
-            and (view.name in waiting or view.record.stored_state == "live")
+            if view.record.cause != waiting.get(view.name)
+            and (view.name in waiting or view.record.stored_state == ViewState.LIVE)
         }
-        for name, why in news.items():
-            self._worker.set_state(name, known.views[name].record.stored_state, why)
+        for name, cause in news.items():
+            self._worker.set_state(name, known.views[name].record.stored_state, cause)
         return bool(news)
 
-    def _obstacles(self, name: RelationName) -> str | None:
-        """In words, with the statements that help; None if there is nothing in the way."""
-        found = self._house.source(name.source).obstacles(name)
-        return " ".join(f"{one.what}. {_advice(one.remedy)}" for one in found) or None
-
-
-def _advice(remedy: str) -> str:
-    return f"Run at the source: {remedy}" if remedy.endswith(";") else remedy
+    def _obstacles(self, name: RelationName) -> RightsMissing | None:
+        """With the statements that help; None if there is nothing in the way."""
+        found = tuple(Obstacle(one.what, one.remedy) for one in self._house.source(name.source).obstacles(name))
+        return RightsMissing(name.source, str(name), found) if found else None

@@ -10,7 +10,6 @@ some of them have changed.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Collection, Iterable
 from functools import cache
 
@@ -20,34 +19,22 @@ from dyda.errors import (
     RelationRefused,
     SourceBusy,
     SourceUnreachable,
-    StoodOn,
     UnsupportedSql,
 )
 from dyda.maintenance.catalog_state import BuildRequest, CatalogState
 from dyda.maintenance.observe.poll import Poll
 from dyda.model.algebra.nodes import ViewDefinition
+from dyda.model.cause import BuildReason, DependentObjects, Rejected, RowsInTheWay, ToBeBuilt
 from dyda.model.relation import Relation, RelationName
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.sources.catalog import look
 from dyda.warehouse import ViewChange, ViewRecord, Writer
 from vs import Broken, Rewritten, read_what_is_left
 
-__all__ = ["REJECTED", "UNCOMPUTABLE", "Recovery", "over_its_rows"]
-
-REJECTED = "rejected by an operator"
-"""How the reason of a view begins that an operator let break: it waits for its file, not for its relations."""
-
-UNCOMPUTABLE = "; it cannot be built over the rows that its sources have now: "
-"""In the reason of a view that waits for other rows; before it stands why it was to be built."""
+__all__ = ["Recovery"]
 
 Look = tuple[str | int | None, ...]
-
-
-def over_its_rows(why: str, error: DydaError) -> str:
-    """The reason of a view that was to be built and has rows in its way."""
-    what = re.sub(r"^view [^:]*: ", "", error.what)
-    remedy = "correct or delete the row at the source, and it is built by itself; or change the view's file: dyda apply"
-    return f"{why}{UNCOMPUTABLE}{what.rstrip('.')}; {remedy}"
 
 
 class Recovery:
@@ -63,12 +50,12 @@ class Recovery:
         """The broken views to build now, those apart that are `barred` from what they read."""
         found = {}
         for name, record in known.frozen.items():
-            if record.stored_state != "broken" or record.sql is None or (record.reason or "").startswith(REJECTED):
+            before = record.cause
+            if record.stored_state != ViewState.BROKEN or record.sql is None or isinstance(before, Rejected):
                 continue
             if name in barred:
                 continue
-            why, uncomputable, _ = (record.reason or "").partition(UNCOMPUTABLE)
-            seen = self._look(polled, record, bool(uncomputable))
+            seen = self._look(polled, record, isinstance(before, RowsInTheWay))
             if seen is None or self._judged.get(name) == seen:
                 continue
             self._judged[name] = seen
@@ -76,16 +63,17 @@ class Recovery:
             numeric = self.opened.project.settings.spark.numeric
             judgement = read_what_is_left(name, record.sql, described, known.defaults, numeric)
             if not isinstance(judgement, Broken) and self._computable(judgement.definition):
-                left = f"; {judgement.reason}" if isinstance(judgement, Rewritten) else ""
-                because = why if uncomputable else f"what it reads is back{left}"
-                found[name] = BuildRequest(name, judgement.definition.sql, None, because)
+                left = judgement.reason if isinstance(judgement, Rewritten) else None
+                back = ToBeBuilt(BuildReason.RETURNED, left)
+                cause = before.to_be_built if isinstance(before, RowsInTheWay) else back
+                found[name] = BuildRequest(name, judgement.definition.sql, None, cause)
         return found
 
     def tried(self, polled: Poll, known: CatalogState, changes: Iterable[ViewChange]) -> None:
         """What was built under this poll and could not be computed: only other rows, or another schema, change that."""
         for change in changes:
             record = known.frozen.get(change.view)
-            if record is not None and UNCOMPUTABLE in (change.reason or ""):
+            if record is not None and isinstance(change.cause, RowsInTheWay):
                 seen = self._look(polled, record, True)
                 if seen is not None:
                     self._judged[record.name] = seen
@@ -112,11 +100,11 @@ class Recovery:
         waiting = [
             name
             for name, record in known.frozen.items()
-            if record.stored_state == "held" and f" {StoodOn.MARK} " in (record.reason or "")
+            if record.stored_state == ViewState.HELD and isinstance(record.cause, DependentObjects)
         ]
         free = [name for name in waiting if not writer.dependents(name)]
         for name in free:
-            writer.set_state(name, "resync" if known.frozen[name].behind else "live")
+            writer.set_state(name, ViewState.RESYNC if known.frozen[name].behind else ViewState.LIVE)
         return bool(free)
 
     def forget(self, names: Iterable[str]) -> None:

@@ -9,37 +9,38 @@ truncations are no movement: they are messages, and the schedule has a place for
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dyda.maintenance.catalog_state import CatalogState, MaintainedView
 from dyda.maintenance.observe.poll import Poll
+from dyda.model.cause import (
+    BuildReason,
+    Cause,
+    RelationDrift,
+    RelationDrifted,
+    SourceDrift,
+    SourceDrifted,
+    ToBeBuilt,
+)
 from dyda.model.relation import RelationName
+from dyda.model.view_state import ViewState
 from dyda.sources import SourceSnapshot
-from dyda.sources.catalog import UNCAPTURED
+from dyda.sources.catalog import is_uncaptured
 from dyda.warehouse import SourceRecord
 
-__all__ = ["Drift", "Movement", "find_movement"]
+__all__ = ["LOST", "Movement", "find_movement"]
 
-READ_AGAIN = "it is read again by itself"
-WAITS = "it is read again when the transactions that made them have ended"
-
-
-@dataclass(frozen=True)
-class Drift:
-    """Something happened to a source that concerns all who read it. `lost`: it is not the history that we know."""
-
-    source: str
-    reason: str
-    lost: bool = False
+LOST = (SourceDrift.REPLACED, SourceDrift.TRANSACTIONS_LOST)
+"""After these a source is not the history that we know."""
 
 
 @dataclass(frozen=True)
 class Movement:
-    """Views to build again now, and views that must wait until a gap has settled; each with its reason."""
+    """Views to build again now, and views that must wait until a gap has settled; each with its cause."""
 
-    again: dict[str, str]
-    waiting: dict[str, str]
-    drifts: tuple[Drift, ...] = ()
+    again: dict[str, Cause]
+    waiting: dict[str, Cause]
+    drifts: tuple[SourceDrifted, ...] = ()
     """What has to be accounted for before anything is built."""
     held: frozenset[str] = frozenset()
     """Views that are held and owe a build too, when they are let go."""
@@ -53,8 +54,8 @@ def find_movement(poll: Poll, known: CatalogState) -> Movement:
     The mark of a gap survives a rollback, so it shows before the transaction that left it commits. A build is right
     only under a snapshot in which every such transaction has ended.
     """
-    again: dict[str, str] = {}
-    waiting: dict[str, str] = {}
+    again: dict[str, Cause] = {}
+    waiting: dict[str, Cause] = {}
     drifts = []
     deaf = []
     for source, snapshot in poll.snapshots.items():
@@ -69,24 +70,25 @@ def find_movement(poll: Poll, known: CatalogState) -> Movement:
             continue
         if snapshot.gap_settled:
             drifts.append(drift)
-            again |= {view.name: f"{drift.reason}; {READ_AGAIN}" for view in readers}
+            again |= {view.name: drift for view in readers}
         else:
-            waiting |= {view.name: f"{drift.reason}; {WAITS}" for view in readers}
+            waiting |= {view.name: replace(drift, unsettled=True) for view in readers}
     for view in known.views.values():
-        if view.record.stored_state == "resync":
-            again[view.name] = view.record.reason or view.outdated or "a resync is due"
+        if view.record.stored_state == ViewState.RESYNC:
+            again[view.name] = view.record.cause or view.outdated or ToBeBuilt(BuildReason.DUE)
         elif view.outdated is not None:
             again.setdefault(view.name, view.outdated)
         for relation in sorted(view.definition.relations):
             if relation.source not in poll.snapshots or view.name in again:
                 continue
             if _unexplained(poll, known, relation, view):
-                again[view.name] = f"{_what_happened(poll, known, relation)}; {READ_AGAIN}"
-    again = {name: reason for name, reason in again.items() if name not in waiting}
+                drifted = _relation_drift(poll, known, relation)
+                again[view.name] = RelationDrifted(relation.source, str(relation), drifted)
+    again = {name: cause for name, cause in again.items() if name not in waiting}
     held = frozenset(
         name
         for name, record in known.frozen.items()
-        if record.stored_state == "held"
+        if record.stored_state == ViewState.HELD
         and any(
             relation.source in poll.snapshots and _unexplained(poll, known, relation) for relation in record.relations
         )
@@ -94,27 +96,19 @@ def find_movement(poll: Poll, known: CatalogState) -> Movement:
     return Movement(again, waiting, tuple(drifts), held, tuple(deaf))
 
 
-def _drift(source: str, snapshot: SourceSnapshot, record: SourceRecord, readers: list[MaintainedView]) -> Drift | None:
+def _drift(
+    source: str, snapshot: SourceSnapshot, record: SourceRecord, readers: list[MaintainedView]
+) -> SourceDrifted | None:
     if not snapshot.attached:
-        if record.gap is None:
-            return None
-        return Drift(
-            source,
-            f"capture at source {source} is not in order: schema dyda or a part of it was dropped or changed, or came"
-            " here with a dump of another database",
-        )
+        return None if record.gap is None else SourceDrifted(source, SourceDrift.CAPTURE_LOST)
     if record.identity is not None and record.identity != snapshot.identity:
-        return Drift(source, f"source {source} is not the server it was: restored, promoted or replaced", lost=True)
-    standing = [view for view in readers if view.record.stored_state != "resync"]
+        return SourceDrifted(source, SourceDrift.REPLACED)
+    standing = [view for view in readers if view.record.stored_state != ViewState.RESYNC]
     ahead = any(view.positions[source].xmax > snapshot.position.xmax for view in standing)
     if ahead or (record.mark is not None and record.mark not in snapshot.marks):
-        reason = f"source {source} has lost transactions that are installed here: it was put back to an older state"
-        return Drift(source, reason, lost=True)
+        return SourceDrifted(source, SourceDrift.TRANSACTIONS_LOST)
     if record.gap is not None and record.gap != snapshot.gap:
-        return Drift(
-            source,
-            f"source {source} has changes that were not captured: its log was full, locked or changed by hand",
-        )
+        return SourceDrifted(source, SourceDrift.CHANGES_MISSED)
     return None
 
 
@@ -123,16 +117,13 @@ def _recorded(known: CatalogState, relation: RelationName) -> str | None:
     return record.fingerprint if record is not None else None
 
 
-def _what_happened(poll: Poll, known: CatalogState, relation: RelationName) -> str:
+def _relation_drift(poll: Poll, known: CatalogState, relation: RelationName) -> RelationDrift:
     found = poll.snapshots[relation.source].fingerprints.get(relation)
-    if found is not None and found.startswith(UNCAPTURED):
-        return f"{relation} was not captured for a while: its triggers were dropped, disabled or changed"
+    if found is not None and is_uncaptured(found):
+        return RelationDrift.UNCAPTURED
     if found is not None and (_recorded(known, relation) or "").startswith(found):
-        return (
-            f"rows of {relation} may have moved unseen: since it was read, a partition, parent or subscription has come"
-            f" or gone at source {relation.source}, or the server has crashed, and no event trigger tells more"
-        )
-    return f"{relation} is not as it was, and no logged change explains it"
+        return RelationDrift.ROWS_UNSEEN
+    return RelationDrift.UNEXPLAINED
 
 
 def _unexplained(poll: Poll, known: CatalogState, relation: RelationName, view: MaintainedView | None = None) -> bool:

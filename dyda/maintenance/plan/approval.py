@@ -9,7 +9,6 @@ not built before the operator has decided.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,13 +18,15 @@ from dyda.maintenance.catalog_state import BuildRequest, CatalogState
 from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.plan.impact import Foretold, foretell
 from dyda.model.algebra.nodes import ViewDefinition, scans
+from dyda.model.cause import Cause, Effect, NeedsApproval, WaitsWith
 from dyda.model.ddl.schemas import Schemas
-from dyda.model.message import UpdateMessage
+from dyda.model.message import MessageState, UpdateMessage
 from dyda.model.relation import Relation, RelationName
 from dyda.open_project import OpenProject
 from dyda.warehouse import Writer
+from dyda.wording import sentence
 
-__all__ = ["Approval", "Foreseen", "NotDecided", "Undecided", "foresee_messages", "waits_with"]
+__all__ = ["Approval", "Foreseen", "NotDecided", "Undecided", "foresee_messages"]
 
 DANGEROUS = ("rewritten", "broken", "unknown")
 
@@ -35,7 +36,7 @@ class Undecided:
     """A schema change that waits for approval: what it would cost which views, and the tables that it changes."""
 
     number: int
-    reason: str
+    cause: Cause
     views: frozenset[str]
     relations: tuple[Relation, ...]
 
@@ -53,7 +54,7 @@ class NotDecided(DydaError):
     def __init__(self, view: str, undecided: Undecided) -> None:
         super().__init__(
             f"view {view} cannot be built now: it reads a table whose schema change is not approved"
-            f" ({undecided.reason})",
+            f" ({sentence(undecided.cause)})",
             f"Decide about it first: dyda pending approve {undecided.number} (or reject)",
         )
 
@@ -119,9 +120,9 @@ class Approval:
         self._seen = (numbers, known)
         self.undecided = ()
         wanted = self.opened.project.settings.maintenance.schema_changes == "approve"
-        states = None if wanted else ("approval",)
+        states = None if wanted else (MessageState.APPROVAL,)
         records = {record.id: record for record in self.opened.warehouse.messages(numbers=numbers, states=states)}
-        stopped: dict[int, str] = {}
+        stopped: dict[int, Cause] = {}
         if wanted:
             approved = {number for number in numbers if number in records and records[number].approved}
             foreseen = foresee_messages(self.opened, known, queue)
@@ -133,23 +134,23 @@ class Approval:
             )
         changed = False
         for number in numbers:
-            record, reason = records.get(number), stopped.get(number)
-            if record is None or record.state not in ("waiting", "approval"):
+            record, cause = records.get(number), stopped.get(number)
+            if record is None or record.state not in (MessageState.WAITING, MessageState.APPROVAL):
                 continue
-            if reason is not None and (record.state, record.reason) != ("approval", reason):
-                self.writer.mark_messages([number], "approval", reason)
+            if cause is not None and (record.state, record.cause) != (MessageState.APPROVAL, cause):
+                self.writer.mark_messages([number], MessageState.APPROVAL, cause)
                 changed = True
-            elif reason is None and record.state == "approval":
-                self.writer.mark_messages([number], "waiting")
+            elif cause is None and record.state == MessageState.APPROVAL:
+                self.writer.mark_messages([number], MessageState.WAITING)
                 changed = True
         return changed
 
     def put_off(
         self, known: CatalogState, again: Mapping[str, BuildRequest], requested: Mapping[str, BuildRequest]
-    ) -> dict[str, str]:
+    ) -> dict[str, Cause]:
         """Which of these maintained views would carry a change along that somebody has yet to decide about, and why:
         they are built when that is done. Who asked for one of them is told at once."""
-        found = {}
+        found: dict[str, Cause] = {}
         for name, target in {**again, **requested}.items():
             view = known.views.get(name)
             record = known.frozen.get(name) if view is None else view.record
@@ -158,7 +159,7 @@ class Approval:
             relations = [known.relations[read].relation for read in record.relations if read in known.relations]
             undecided = self._undecided_about(relations)
             if undecided is not None:
-                found[name] = undecided.reason
+                found[name] = undecided.cause
                 if name in requested:
                     raise NotDecided(name, undecided)
         return found
@@ -190,14 +191,14 @@ def _stopped(
     foreseen: Mapping[int, Foreseen],
     approved: set[int],
     known: CatalogState,
-) -> dict[int, str]:
-    """The messages that must wait, each with its reason."""
-    stopped: dict[int, str] = {}
+) -> dict[int, Cause]:
+    """The messages that must wait, each with its cause."""
+    stopped: dict[int, Cause] = {}
     for number, _ in queue:
         dangers = foreseen[number].dangerous
         if dangers and number not in approved:
-            told = "; ".join(f"{_VERBS[view['effect']]} {view['name']}" for view in dangers)
-            stopped[number] = f"message {number} waits for approval: {told}"
+            effects = tuple(Effect(view["name"], view["effect"]) for view in dangers)
+            stopped[number] = NeedsApproval(number, effects)
     for number, message in queue:
         relations = message.moved_without_rows
         later = [
@@ -206,17 +207,8 @@ def _stopped(
             if other > number and other in stopped and relations & later.moved_without_rows
         ]
         if number not in stopped and later and any(_readers(known, relations)):
-            stopped[number] = f"message {number} waits with message {later[0]}, which changes the same table"
+            stopped[number] = WaitsWith(number, later[0])
     return stopped
-
-
-def waits_with(reason: str | None) -> int | None:
-    """The message that has to be decided about, if one only waits with it, as its reason says."""
-    named = re.match(r"message \d+ waits with message (\d+),", reason or "")
-    return int(named[1]) if named else None
-
-
-_VERBS = {"broken": "it breaks", "rewritten": "it rewrites", "unknown": "nobody can tell what it does to"}
 
 
 def _readers(known: CatalogState, relations: Iterable[RelationName]) -> Iterable[str]:

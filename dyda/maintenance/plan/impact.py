@@ -23,6 +23,7 @@ from dyda.model.message import UpdateMessage
 from dyda.model.position import Position
 from dyda.open_project import OpenProject
 from dyda.warehouse import ViewRecord
+from dyda.wording import rows_follow
 from scheduler import Queued, Unit, UnitKind
 from va import MetadataOnly, adapt
 from vm import flatten, plan_sweep
@@ -110,7 +111,7 @@ def _told(plan: UnitPlan, known: CatalogState, numeric: str) -> Iterator[Foretol
                 yield _followed(view.name, known, view.judgement, numeric, adapted=None)
             case LeaveBehind(change):
                 details = change.version.details if change.version is not None else {}
-                adapted = "its rows follow when it can be built" if details.get("behind") else None
+                adapted = rows_follow() if details.get("behind") else None
                 yield _followed(view.name, known, view.judgement, numeric, adapted=adapted)
             case Adapt():
                 yield _followed(view.name, known, view.judgement, numeric, adapted=view.how.reason)

@@ -19,7 +19,7 @@ from dyda.maintenance.plan.relations_after import RelationsAfter
 from dyda.model.knowledge.document import document_of, retirement
 from dyda.model.relation import Relation, RelationName
 from dyda.open_project import OpenProject
-from dyda.sources.catalog import UNCAPTURED, look
+from dyda.sources.catalog import is_uncaptured, look
 from dyda.warehouse import Installation, RelationState
 from vs import evolve
 
@@ -125,7 +125,7 @@ class KnowledgeWatch:
 
     def _attach(self, polled: Poll, name: RelationName, relation: Relation) -> None:
         found = polled.snapshots[name.source].fingerprints.get(name)
-        if relation.name == name and found is not None and not found.startswith(UNCAPTURED):
+        if relation.name == name and found is not None and not is_uncaptured(found):
             return
         try:
             self.opened.source(name.source).attach([relation])

@@ -18,15 +18,16 @@ from dyda.maintenance.observe.round import Round
 from dyda.maintenance.plan.unit_plan import Freeze, LeaveBehind
 from dyda.maintenance.plan.version_details import Moved, because, story
 from dyda.model.algebra.nodes import ViewDefinition, scans
+from dyda.model.cause import Behind, SourceAway
 from dyda.model.message import DataUpdate
 from dyda.model.relation import Relation, RelationName
+from dyda.model.view_state import ViewState
 from dyda.warehouse import ViewChange, ViewRecord, ViewVersion
+from dyda.wording import rows_follow
 from va import Recompute
 from vs import Broken, Holds, Rewritten, World, synchronize
 
 __all__ = ["left_behind"]
-
-LATER = "its rows follow when it can be built"
 
 
 def left_behind(
@@ -48,7 +49,8 @@ def left_behind(
             continue
         other = _other_rows(definition, now)
         if other or judgement.definition.sql != record.sql:
-            away = [why for source, why in round.unreachable.items() if source in judgement.definition.sources]
+            needed = judgement.definition.sources
+            away = [SourceAway(source, why) for source, why in round.unreachable.items() if source in needed]
             yield LeaveBehind(_followed(record, judgement, moved, other, away), judgement)
 
 
@@ -57,7 +59,7 @@ def _others(round: Round, taken: Collection[str]) -> Iterator[tuple[ViewRecord, 
         if name not in taken:
             yield view.record, view.definition
     for name, record in round.catalog.frozen.items():
-        held = record.stored_state == "held" and name not in taken
+        held = record.stored_state == ViewState.HELD and name not in taken
         definition = held_definition(round.project, round.catalog, record) if held else None
         if definition is not None:
             yield record, definition
@@ -90,24 +92,28 @@ def _other_rows(definition: ViewDefinition, now: Mapping[RelationName, Relation 
 
 
 def _followed(
-    record: ViewRecord, judgement: Holds | Rewritten, moved: list[Moved], other_rows: str | None, away: list[str]
+    record: ViewRecord,
+    judgement: Holds | Rewritten,
+    moved: list[Moved],
+    other_rows: str | None,
+    away: list[SourceAway],
 ) -> ViewChange:
     definition = judgement.definition
     behind = isinstance(judgement, Rewritten) or record.behind or other_rows is not None
-    cause = judgement.reason if isinstance(judgement, Rewritten) else "; ".join(judgement.followed) or other_rows
+    followed = judgement.reason if isinstance(judgement, Rewritten) else "; ".join(judgement.followed) or other_rows
     state = record.stored_state
-    reason = None if state == "live" else record.reason  # of a live view it is made up when it is asked for
-    if behind and state != "held":
-        state, reason = "resync", "; ".join([cause or "a schema change was followed", *away, LATER])
+    cause = None if state == ViewState.LIVE else record.cause  # of a live view it is made up when it is asked for
+    if behind and state != ViewState.HELD:
+        state, cause = ViewState.RESYNC, Behind(followed, tuple(away))
     version = ViewVersion(
         sql=definition.sql,
         columns=record.columns,
         relations=tuple(sorted(definition.relations)),
-        cause=cause or LATER,
-        details={"evolved": True, "behind": behind, **story(judgement, moved, Recompute(definition, LATER))},
+        cause=followed or rows_follow(),
+        details={"evolved": True, "behind": behind, **story(judgement, moved, Recompute(definition, rows_follow()))},
     )
     positions = {
         source: (position, position if source in definition.sources else None)
         for source, position in record.positions.items()
     }
-    return ViewChange(view=record.name, version=version, state=state, reason=reason, positions=positions)
+    return ViewChange(view=record.name, version=version, state=state, cause=cause, positions=positions)

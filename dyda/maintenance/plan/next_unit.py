@@ -185,7 +185,7 @@ class Planner:
             self._schedule.add(missing)
             for record in self.opened.warehouse.messages(states=HOLDING):
                 if record.id in present:
-                    self._schedule.mark(record.id, HOLDING[record.state])
+                    self._schedule.mark(record.id, record.state)
             self._recall(self._schedule)
         else:
             self._schedule.change_views(reads)

@@ -36,6 +36,7 @@ from dyda.maintenance.plan.unit_plan import (
 )
 from dyda.maintenance.plan.version_details import Moved, because, story
 from dyda.model.algebra.nodes import ViewDefinition, scans
+from dyda.model.cause import BuildReason, Following, NotBuilt, SourceAway, ToBeBuilt
 from dyda.model.message import Change, DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
@@ -149,7 +150,7 @@ class _Planning:
     captures: dict[tuple[str, int], Relation] = field(default_factory=dict)
     behind: set[str] = field(default_factory=set)
     """Views whose rewriting needs a source that is out of reach: their rows follow when it is back."""
-    postponed: dict[str, str] = field(default_factory=dict)
+    postponed: dict[str, SourceAway] = field(default_factory=dict)
 
     def finished(
         self,
@@ -314,8 +315,8 @@ class _Planning:
         except UnsupportedSql as error:  # the sides of a UNION, say, that are of different types now
             broken = Broken(error.what)
             return Freeze(view.name, broken, because(broken, moved))
-        cause = judgement.reason if isinstance(judgement, Rewritten) else how.reason
-        request = BuildRequest(view.name, how.definition.sql, None, cause)
+        told = judgement.reason if isinstance(judgement, Rewritten) else how.reason
+        request = BuildRequest(view.name, how.definition.sql, None, ToBeBuilt(BuildReason.EVOLVED, told))
         if isinstance(how, Recompute):
             return Rebuild(request, how.definition, judgement, tuple(moved), to, how.reason)
         return Adapt(view, how, request, judgement, tuple(moved), to)
@@ -381,12 +382,12 @@ class _Planning:
             except SourceUnreachable as error:
                 if name in builds.requested:
                     raise
-                self.postponed[name] = error.what
+                self.postponed[name] = SourceAway(error.source, error.what)
             except (BrokenDefinition, UnsupportedSql) as error:
                 # What a file asks for is never frozen: its error goes to whoever asked, and what is live stays live.
                 if request.file_text is not None:
                     raise
-                plans.append(Freeze(name, Broken(error.what), f"{request.reason}: {error.what}"))
+                plans.append(Freeze(name, Broken(error.what), NotBuilt(request.cause, error.what)))
         return plans
 
     def _build(self, request: BuildRequest, builds: Builds) -> ViewPlan:
@@ -426,8 +427,8 @@ class _Planning:
         if self.captures:
             return Rebuild(request, definition, judgement, (), {})
         if judgement.followed:
-            told = f"{request.reason}; {'; '.join(judgement.followed)}"
-            request = BuildRequest(request.name, definition.sql, None, told)
+            following = Following(request.cause, tuple(judgement.followed))
+            request = BuildRequest(request.name, definition.sql, None, following)
         for source in definition.sources:
             self._require_in_reach(source)
         to = {source: self.round.sources[source].position for source in sorted(definition.sources)}

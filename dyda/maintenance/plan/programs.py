@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dyda.errors import DydaError
 from dyda.model.algebra.nodes import ViewDefinition, scans
+from dyda.model.cause import BuildReason, Cause, ToBeBuilt
 from dyda.model.operator_state import Grouped, State
 from dyda.model.relation import Relation
 from dyda.model.sql.parse import parse_view
@@ -16,10 +17,6 @@ from vm import JoinBlock, Program, compile_view, fingerprint
 
 __all__ = ["fingerprint_of", "known_program", "one_by_one", "recorded", "state_tables"]
 
-OTHERWISE = (
-    "it was built in other steps than this version of DyDa, with its present settings, computes it in; it is read again"
-)
-
 
 def recorded(numeric: str, definition: ViewDefinition, record: ViewRecord) -> Program:
     """The program of a definition whose states are in the catalog: nothing is analysed again. An error if it would
@@ -29,7 +26,7 @@ def recorded(numeric: str, definition: ViewDefinition, record: ViewRecord) -> Pr
 
 def known_program(
     settings: SparkSettings, definition: ViewDefinition, record: ViewRecord
-) -> tuple[Program, str | None]:
+) -> tuple[Program, Cause | None]:
     """The view's program, and why its rows and states are not what that has computed, if they are not.
 
     What was built before fingerprints were kept was compiled as it is now, unless the program itself says no.
@@ -37,7 +34,7 @@ def known_program(
     program = _compiled(settings.numeric, definition, record.states, record.columns)
     found = fingerprint(program, settings.timezone)
     same = not program.revised if record.program is None else record.program == found
-    return program, None if same and _keeps(program, record.states) else OTHERWISE
+    return program, None if same and _keeps(program, record.states) else ToBeBuilt(BuildReason.OUTDATED)
 
 
 def fingerprint_of(

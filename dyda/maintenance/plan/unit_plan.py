@@ -21,6 +21,7 @@ from dyda.maintenance.plan.knowledge_after import EvolvedKnowledge
 from dyda.maintenance.plan.positions import Moves
 from dyda.maintenance.plan.version_details import Moved
 from dyda.model.algebra.nodes import ViewDefinition
+from dyda.model.cause import Cause, SourceAway
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.warehouse import ViewChange, ViewVersion
@@ -121,8 +122,7 @@ class Rebuild:
 class Freeze:
     name: str
     judgement: Broken
-    reason: str
-    """The judgement, and the changes that led to it."""
+    cause: Cause
 
 
 @dataclass(frozen=True)
@@ -150,5 +150,5 @@ class UnitPlan:
     """To be captured before any of this is read (C6): then the plan is made again, on the next poll."""
     built: frozenset[str] = frozenset()
     """Views that were to be built, whatever became of that."""
-    postponed: Mapping[str, str] = field(default_factory=dict)
-    """Views that were to be built and need a source that is out of reach, and why that is."""
+    postponed: Mapping[str, SourceAway] = field(default_factory=dict)
+    """Views that were to be built and need a source that is out of reach."""

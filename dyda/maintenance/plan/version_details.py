@@ -1,6 +1,6 @@
 """What a view's history tells: which schema changes came, what became of the definition, how its rows followed.
 
-Plain data for the catalog's JSON (`ViewVersion.details`), and the words of a view that breaks.
+Plain data for the catalog's JSON (`ViewVersion.details`), and the cause of a view that breaks.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dyda.model.cause import CommittedChange, SchemaChanged
 from dyda.model.message import SchemaChange, Truncation
 from dyda.model.schema_change import RenameColumn, RenameRelation
 from va import Adaptation, Reaggregate
@@ -38,10 +39,6 @@ class Moved:
     @property
     def at(self) -> str | None:
         return self.committed_at.astimezone(datetime.UTC).isoformat() if self.committed_at else None
-
-    def __str__(self) -> str:
-        at = f" at {self.at}" if self.at else ""
-        return f"{self.change.relation.source}{at}: {self.ddl or f'{self.command} {self.change.relation}'}"
 
 
 def story(
@@ -97,12 +94,11 @@ def _renamed(change: SchemaChange | Truncation) -> dict[str, Any]:
     return {"columns": columns, "relation": relation}
 
 
-def because(judgement: Broken, moved: Sequence[Moved], refused: str | None = None) -> str:
-    """Why a view is broken: the component, the schema change with source, text and time, and what would have helped."""
-    reason = refused or judgement.reason
-    if judgement.component and judgement.component not in reason:
-        reason = f"{judgement.component}: {reason}"
-    told = "; ".join(dict.fromkeys(str(one) for one in moved if isinstance(one.change, SchemaChange)))
-    if told:
-        reason = f"{reason} ({told})"
-    return f"{reason}. {judgement.remedy}" if judgement.remedy else reason
+def because(judgement: Broken, moved: Sequence[Moved], refused: str | None = None) -> SchemaChanged:
+    """Why a view is broken: the component, the schema changes, and what would have helped."""
+    changes = tuple(
+        CommittedChange(one.change.relation.source, str(one.change.relation), one.command, one.ddl, one.message, one.at)
+        for one in moved
+        if isinstance(one.change, SchemaChange)
+    )
+    return SchemaChanged(refused or judgement.reason, judgement.component or None, judgement.remedy or None, changes)

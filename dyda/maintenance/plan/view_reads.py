@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterable
 
 from dyda.maintenance.catalog_state import CatalogState, MaintainedView
 from dyda.model.algebra.nodes import scans
+from dyda.model.message import MessageState
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.warehouse import MessageRecord
-from scheduler import Detection, MessageState, Queued, Schedule, ViewReads
+from scheduler import Detection, Queued, Schedule, ViewReads
 from vs import candidate_relations, effective_preferences
 
 __all__ = ["HOLDING", "lacked", "schedule_of", "view_reads"]
 
-HOLDING = {"held": MessageState.HELD, "approval": MessageState.APPROVAL}
+HOLDING = (MessageState.HELD, MessageState.APPROVAL)
 """States in the catalog that hold a message until an operator decides. What quarantine holds is the views that need
 the message; whoever else has yet to see it goes on."""
 
@@ -49,10 +50,12 @@ def schedule_of(
     readers = known.views.values()
     schedule = Schedule([view_reads(view, known) for view in readers], detection)
     lacks = lacked(readers)
-    records = [record for record in messages if record.state != "skipped" and lacks(record.source, record.xid)]
+    records = [
+        record for record in messages if record.state != MessageState.SKIPPED and lacks(record.source, record.xid)
+    ]
     schedule.add(Queued(record.id, record.message) for record in records)
     for record in records:
-        schedule.mark(record.id, HOLDING.get(record.state, MessageState.PENDING))
+        schedule.mark(record.id, record.state if record.state in HOLDING else MessageState.WAITING)
     return schedule
 
 

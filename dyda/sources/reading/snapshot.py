@@ -227,7 +227,7 @@ class SourceSnapshot:
     def _lasting(self, found: catalog.Fingerprint) -> str:
         """A relation that capture has not been told of is uncaptured, whatever triggers it has."""
         if not found.captured or (found.root is not None and found.root not in self._state.watched):
-            return f"{catalog.UNCAPTURED} {found.lasting} {uuid.uuid4().hex}"
+            return catalog.uncaptured(found.lasting)
         return found.lasting
 
     # ---------------------------------------------------------------- the log

@@ -8,6 +8,7 @@ frozen, never rows of an open transaction.
     queries       one function per kind of record, each given a cursor, so that several can share a snapshot
     stored_views  views as one transaction finds them: version, extent, columns, states
     codec         model objects as JSON, and back
+    cause_codec   causes as JSON, and back
     schema_steps  steps of schema changes as JSON, and back
     upgrade       bringing the catalog to this program's version, with Alembic
     migrations/   from every older version to this one

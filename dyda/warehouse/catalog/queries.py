@@ -9,9 +9,12 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, Row, any_, select, text
 from sqlalchemy.dialects.postgresql import array
 
-from dyda.model.message import UpdateMessage
+from dyda.model.cause import Cause, Several, Unshown
+from dyda.model.message import MessageState, UpdateMessage
 from dyda.model.position import Position
+from dyda.model.view_state import ShownState, ViewState
 from dyda.warehouse.catalog import tables
+from dyda.warehouse.catalog.cause_codec import cause_from_json
 from dyda.warehouse.catalog.codec import (
     changes_from_json,
     name_from_text,
@@ -67,9 +70,9 @@ def views(connection: Connection, name: str | None = None, *, counted: bool = Tr
 
 
 def _view(row: Row[Any]) -> ViewRecord:
-    state, reason = _shown(row)
+    state, cause = _shown(row)
     fresh_at = row.fresh_at
-    if row.state in ("live", "held") and fresh_at is not None:
+    if row.state in (ViewState.LIVE, ViewState.HELD) and fresh_at is not None:
         # Up to here the extent is known to show all there was: the oldest change it lacks, or else the last poll.
         known = row.oldest if row.pending else row.polled_at
         if known is not None and (row.pending or known > fresh_at):
@@ -77,8 +80,8 @@ def _view(row: Row[Any]) -> ViewRecord:
     return ViewRecord(
         name=row.name,
         state=state,
-        stored_state=row.state,
-        reason=reason,
+        stored_state=ViewState(row.state),
+        cause=cause,
         version=row.version,
         rows=row.rows,
         fresh_at=fresh_at,
@@ -96,14 +99,17 @@ def _view(row: Row[Any]) -> ViewRecord:
     )
 
 
-def _shown(row: Row[Any]) -> tuple[str, str | None]:
-    """The state that users are shown, and why."""
-    if row.state != "live":
-        return row.state, row.reason
+def _shown(row: Row[Any]) -> tuple[ShownState, Cause | None]:
+    """The state that users are shown, and why: what a live view waits for comes first."""
+    own = cause_from_json(row.cause)
+    if row.state != ViewState.LIVE:
+        return ShownState(row.state), own
+    waits = tuple(cause for entry in row.waits_for or () if (cause := cause_from_json(entry)) is not None)
+    cause = Several(waits) if len(waits) > 1 else next(iter(waits), own)
     if row.held:
-        return "held", row.waiting_reason or row.reason
+        return ShownState.HELD, cause
     polled = row.polled_at is not None and row.now - row.polled_at <= datetime.timedelta(seconds=POLLED_WITHIN)
-    return ("fresh" if polled and not row.pending else "stale"), row.waiting_reason or row.reason
+    return (ShownState.FRESH if polled and not row.pending else ShownState.STALE), cause
 
 
 def versions(connection: Connection, view: str) -> list[VersionRecord]:
@@ -138,7 +144,7 @@ def messages(
     source: str | None = None,
     limit: int | None = None,
     numbers: Collection[int] | None = None,
-    states: Collection[str] | None = None,
+    states: Collection[MessageState] | None = None,
 ) -> list[MessageRecord]:
     """The queue in arrival order: all of it, or what is asked for."""
     table = tables.message
@@ -161,7 +167,9 @@ def _message(row: Row[Any]) -> MessageRecord:
     header = UpdateMessage(
         row.source, row.xid, row.last_sequence, changes_from_json(row.source, row.changes), row.committed_at
     )
-    return MessageRecord(row.id, header, row.state, row.reason, row.unit, row.received_at, row.approved)
+    return MessageRecord(
+        row.id, header, MessageState(row.state), cause_from_json(row.cause), row.unit, row.received_at, row.approved
+    )
 
 
 def sources(connection: Connection) -> list[SourceRecord]:
@@ -240,17 +248,10 @@ def waiting(connection: Connection) -> list[WaitingRecord]:
     return [WaitingRecord(**row._mapping) for row in _all(connection, "waiting.sql", WAITING)]
 
 
-def unshown(connection: Connection, schema: str) -> dict[str, str]:
-    """Views whose rows readers do not see, because of what somebody did to theirs; in words."""
-    found = {}
-    for row in _all(connection, "unshown.sql", {"schema": schema}):
-        name = row.name
-        if row.replaced:
-            what = f"{schema}.{name} was replaced by something that is not DyDa's"
-            found[name] = f"{what}; rename or drop that, then: dyda views resync {name}"
-        else:
-            found[name] = f"{schema}.{name} was dropped; put it back with: dyda views resync {name}"
-    return found
+def unshown(connection: Connection, schema: str) -> dict[str, Cause]:
+    """Views whose rows readers do not see, because of what somebody did to theirs."""
+    rows = _all(connection, "unshown.sql", {"schema": schema})
+    return {row.name: Unshown(row.name, f"{schema}.{row.name}", bool(row.replaced)) for row in rows}
 
 
 def blockers(connection: Connection) -> list[Blocker]:

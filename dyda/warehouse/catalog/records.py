@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dyda.model.message import UpdateMessage
+from dyda.model.cause import Cause
+from dyda.model.message import MessageState, UpdateMessage
 from dyda.model.operator_state import State
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
+from dyda.model.view_state import ShownState, ViewState
+from dyda.wording import sentence
 
 __all__ = [
     "AbortRecord",
@@ -92,14 +95,14 @@ class VersionRecord:
 class ViewRecord:
     """A view at a glance.
 
-    `stored_state` is what the catalog holds (`live`, `building`, `resync`, `broken`, `held`); `state` is what users
-    are shown: `live` appears as `fresh`, `stale` or `held`, by what is pending and when the sources were last polled.
+    `stored_state` is what the catalog holds, `state` what users are shown: `live` appears as `fresh`, `stale`
+    or `held`, by what is pending and when the sources were last polled.
     """
 
     name: str
-    state: str
-    stored_state: str
-    reason: str | None
+    state: ShownState
+    stored_state: ViewState
+    cause: Cause | None
     version: int | None
     rows: int
     fresh_at: datetime.datetime | None
@@ -115,6 +118,11 @@ class ViewRecord:
     states: tuple[State, ...] = ()
     program: str | None = None
     """The fingerprint of the steps that its rows were computed in; None: before there were any."""
+
+    @property
+    def reason(self) -> str | None:
+        """The cause of its state, in words."""
+        return None if self.cause is None else sentence(self.cause)
 
     @property
     def behind(self) -> bool:
@@ -133,12 +141,17 @@ class MessageRecord:
 
     id: int
     message: UpdateMessage
-    state: str
-    reason: str | None
+    state: MessageState
+    cause: Cause | None
     unit: int | None
     received_at: datetime.datetime
     approved: bool = False
     """An operator has let it go, so it is not stopped again."""
+
+    @property
+    def reason(self) -> str | None:
+        """The cause of its state, in words."""
+        return None if self.cause is None else sentence(self.cause)
 
     @property
     def source(self) -> str:

@@ -1,8 +1,8 @@
--- save_view: rows and state after an installation. The reason belongs to the state: both move, or none.
+-- save_view: rows and state after an installation. The cause belongs to the state: both move, or none.
 -- Only one that has moved is known to be fresher than it was.
 UPDATE dyda.view
 SET rows = %(rows)s + CASE WHEN %(absolute)s THEN 0 ELSE rows END,
     state = coalesce(%(state)s, state),
-    reason = CASE WHEN %(state)s IS NULL THEN reason ELSE %(reason)s END,
+    cause = CASE WHEN %(state)s IS NULL THEN cause ELSE %(cause)s::jsonb END,
     fresh_at = CASE WHEN %(moved)s AND coalesce(%(state)s, state) IN ('live', 'held') THEN now() ELSE fresh_at END
 WHERE name = %(view)s

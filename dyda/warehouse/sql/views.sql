@@ -12,7 +12,7 @@ WITH placed AS MATERIALIZED (
 ), waiting AS (
     SELECT p.view, count(*) AS pending, min(coalesce(m.committed_at, m.received_at)) AS oldest,
            bool_or(m.state IN ('held', 'approval')) AS held,
-           string_agg(DISTINCT m.reason, '; ') FILTER (WHERE m.state NOT IN ('waiting', 'running')) AS reason
+           jsonb_agg(DISTINCT m.cause) FILTER (WHERE m.state NOT IN ('waiting', 'running') AND m.cause IS NOT NULL) AS waits_for
     FROM dyda.message m
     JOIN placed p ON p.source = m.source
     JOIN dyda.view v ON v.name = p.view
@@ -21,10 +21,10 @@ WITH placed AS MATERIALIZED (
       AND NOT pg_visible_in_snapshot(m.xid::text::xid8, p.position)
     GROUP BY p.view
 )
-SELECT v.name, v.state, v.reason, v.file_text, v.version, v.rows, v.fresh_at, v.created_at,
+SELECT v.name, v.state, v.cause, v.file_text, v.version, v.rows, v.fresh_at, v.created_at,
        w.sql, w.columns, w.relations, w.details, w.states, w.program,
        standing.positions, standing.polled_at, coalesce(waiting.pending, 0) AS pending, waiting.oldest, waiting.held,
-       waiting.reason AS waiting_reason, clock_timestamp() AS now
+       waiting.waits_for, clock_timestamp() AS now
 FROM dyda.view v
 LEFT JOIN dyda.view_version w ON w.view = v.name AND w.version = v.version
 LEFT JOIN standing ON standing.view = v.name

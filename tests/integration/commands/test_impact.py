@@ -11,7 +11,9 @@ import pytest
 from dyda import commands
 from dyda.errors import ConfigurationError, DydaError
 from dyda.maintenance import Outcome
+from dyda.model.cause import Text
 from dyda.model.ddl.statements import UnreadableDdl
+from dyda.model.view_state import ViewState
 from tests.town import Town
 
 NOWHERE = "postgresql://nobody@/{}?host=/nonexistent-folder"
@@ -115,8 +117,8 @@ def test_a_table_that_nobody_uses_is_told(travel: Town) -> None:
 
 def test_a_broken_view_cannot_break_again(travel: Town) -> None:
     with travel.opened() as opened, opened.warehouse.lock() as writer:
-        writer.set_state("flights", "broken", "it broke")
-        writer.set_state("names", "held", "message 7 is quarantined")
+        writer.set_state("flights", ViewState.BROKEN, Text("it broke"))
+        writer.set_state("names", ViewState.HELD, Text("message 7 is quarantined"))
     answer = commands.impact(travel.folder, "DROP TABLE crm.customer")
     views = {view["name"]: view for view in answer["views"]}
     assert (views["flights"]["effect"], views["flights"]["reason"]) == ("none", "it is broken already: it broke")

@@ -14,7 +14,9 @@ from dyda import commands, faults
 from dyda.maintenance import Outcome
 from dyda.maintenance.catalog_state import BuildRequest, load
 from dyda.maintenance.observe.poll import poll
+from dyda.model.cause import Text
 from dyda.model.position import Position
+from dyda.model.view_state import ViewState
 from tests.recompute_oracle import printed
 from tests.town import Town
 
@@ -118,7 +120,7 @@ def test_termination_locks_end_the_starvation_of_a_build(new_town: Callable[...,
     done: list[bool] = []
     with town.opened() as opened, town.maintainer() as maintainer:
         record = opened.warehouse.view("joined")
-        target = BuildRequest("joined", record.sql or "", None, "somebody asked for it", anew=True)
+        target = BuildRequest("joined", record.sql or "", None, Text("somebody asked for it"), anew=True)
         with faults.on("unit.evaluated", rewrite(town, done)):
             outcomes = [maintainer.cycle([target])]
             while outcomes[-1] is Outcome.BROKEN and len(outcomes) < 10:
@@ -153,7 +155,7 @@ def test_termination_although_the_schema_changes_wait_in_line(new_town: Callable
 
         with town.opened() as opened, town.maintainer() as maintainer:
             sql = opened.warehouse.view("joined").sql or ""
-            targets = [BuildRequest("joined", sql, None, "somebody asked for it", anew=True)] if built else []
+            targets = [BuildRequest("joined", sql, None, Text("somebody asked for it"), anew=True)] if built else []
             with faults.on("unit.snapshots-open", alter):
                 outcomes = [maintainer.cycle(targets)]
                 while outcomes[-1] is Outcome.BROKEN and len(outcomes) < 10:
@@ -251,7 +253,7 @@ def test_the_kind_of_every_unit_is_recorded_and_a_void_build_is_an_abort(town: T
         phases = {"capture", "plan", "check", "install", "acknowledge"}
         assert all(phases <= set(unit.phases) for unit in opened.warehouse.units()[:3])
     with town.opened() as opened, opened.warehouse.lock() as writer:
-        writer.set_state("joined", "resync", "a test asks for it")
+        writer.set_state("joined", ViewState.RESYNC, Text("a test asks for it"))
     done: list[bool] = []
     alter = rewrite(town, done)
     with faults.on("unit.evaluated", lambda: None if done else alter()):

@@ -189,7 +189,8 @@ def test_a_change_that_the_catalog_has_is_not_applied_twice(town: Town, how: str
         town.apply()
         town.source_url("a", url)
     else:
-        warehouse(town, f"UPDATE dyda.view SET state = '{how}', reason = 'by hand' WHERE name = 'early'")
+        cause = '{"kind": "text", "text": "by hand"}'
+        warehouse(town, f"UPDATE dyda.view SET state = '{how}', cause = '{cause}' WHERE name = 'early'")
     town.execute("a", "INSERT INTO g VALUES (2, 2), (3, 3)")
     town.execute("b", "ALTER TABLE f ADD COLUMN extra int")
     settled(town, "late")

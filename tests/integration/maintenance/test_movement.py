@@ -9,6 +9,8 @@ import pytest
 
 from dyda import faults
 from dyda.maintenance import Outcome
+from dyda.model.cause import Text
+from dyda.model.view_state import ViewState
 from tests.town import Town
 
 VIEW = "SELECT c.name, f.no FROM crm.customer c JOIN booking.flight f ON c.name = f.name"
@@ -305,7 +307,7 @@ def test_a_view_that_is_read_again_follows_a_rename_and_a_swap_that_wait(people:
     people.execute("crm", *SWAP, "INSERT INTO person VALUES (7, 7)")
     people.execute("crm", "INSERT INTO person VALUES (8, 8)")
     with people.maintainer() as maintainer:
-        maintainer.writer.set_state("idle", "resync", "somebody asked for it")
+        maintainer.writer.set_state("idle", ViewState.RESYNC, Text("somebody asked for it"))
         maintainer.reload()
         outcomes = [maintainer.cycle() for _ in range(4)]
     assert outcomes[-1] is Outcome.IDLE

@@ -13,7 +13,8 @@ import pytest
 
 from dyda.commands.requests import Requests
 from dyda.maintenance import Maintainer
-from dyda.model.message import Change, DataUpdate, SchemaChange, UpdateMessage
+from dyda.model.cause import Text
+from dyda.model.message import Change, DataUpdate, MessageState, SchemaChange, UpdateMessage
 from dyda.model.position import Position
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
@@ -97,7 +98,7 @@ class Project:
 
     def mark(self, number: int, state: str, reason: str) -> None:
         with self.writer() as writer:
-            writer.mark_messages([number], state, reason)
+            writer.mark_messages([number], MessageState(state), Text(reason))
 
     @contextmanager
     def daemon(self) -> Iterator[list[str]]:

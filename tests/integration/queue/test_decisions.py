@@ -8,6 +8,9 @@ import pytest
 
 from dyda import commands
 from dyda.errors import DydaError, ProjectBusy
+from dyda.model.cause import Quarantined, Text, Uncomputable
+from dyda.model.message import MessageState
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from tests.integration.queue.conftest import Project, altered, rows
 
@@ -29,7 +32,9 @@ def test_P3_a_held_message_holds_what_depends_on_it_and_nothing_else(project: Pr
         rows("crm.customer"), rows("crm.customer"), rows("crm.customer"), rows("people.friend")
     )
     answer = commands.pending_hold(project.folder, two)
-    assert answer == {"id": two, "state": "held", "reason": f"message {two} is held by an operator", "views": []}
+    cause = {"kind": "held_by_operator", "message": two}
+    reason = f"message {two} is held by an operator"
+    assert answer == {"id": two, "state": "held", "reason": reason, "cause": cause, "views": []}
     assert units(project) == [[one, other]]
     waiting = commands.pending_plan(project.folder)["waiting"]
     assert [(entry["id"], entry["state"]) for entry in waiting] == [(two, "held"), (three, "waiting")]
@@ -98,7 +103,7 @@ def test_decisions_survive_the_death_of_who_made_them(project: Project) -> None:
     commands.pending_skip(project.folder, skipped, "a test row")
     with OpenProject.open(project.folder) as opened:
         dying = opened.warehouse.lock(role="daemon")
-        dying.mark_messages([running], "running", unit=1)
+        dying.mark_messages([running], MessageState.RUNNING, unit=1)
         dying._connection.close()
     with project.writer():
         assert states(project) == {held: "held", skipped: "skipped", running: "waiting"}
@@ -119,10 +124,10 @@ class TestRetry:
         bad, later = project.receive(rows("crm.customer"), rows("crm.customer"))
         project.mark(bad, "quarantined", "crm.customer.name: the value …")
         with project.writer() as writer:
-            writer.set_state("asia_customer", "held", f"message {bad} is quarantined: the value …")
-            writer.set_state("pairs", "held", f"message {bad}0 is quarantined: another one")
+            writer.set_state("asia_customer", ViewState.HELD, Quarantined((bad,), Uncomputable("the value …")))
+            writer.set_state("pairs", ViewState.HELD, Quarantined((bad * 10,), Uncomputable("another one")))
         answer = commands.pending_retry(project.folder, bad)
-        assert answer == {"id": bad, "state": "waiting", "reason": None, "views": ["asia_customer"]}
+        assert answer == {"id": bad, "state": "waiting", "reason": None, "cause": None, "views": ["asia_customer"]}
         assert view(project, "asia_customer")["state"] == "stale"
         assert view(project, "pairs")["state"] == "held", "it is held for another message"
         assert units(project) == [[bad, later]]
@@ -132,7 +137,7 @@ class TestRetry:
         for number in (first, second, alone):
             project.mark(number, "quarantined", "crm.customer.name: the value …")
         with project.writer() as writer:
-            writer.set_state("asia_customer", "held", f"messages {first}, {second} are quarantined: the value …")
+            writer.set_state("asia_customer", ViewState.HELD, Quarantined((first, second), Uncomputable("the value …")))
         answer = commands.pending_retry(project.folder, second)
         assert answer["views"] == ["asia_customer"]
         assert states(project) == {first: "waiting", second: "waiting", alone: "quarantined"}
@@ -143,20 +148,29 @@ class TestSkip:
         bad, later, other = project.receive(rows("crm.customer"), rows("crm.customer"), rows("people.friend"))
         project.mark(bad, "quarantined", "a value")
         answer = commands.pending_skip(project.folder, bad, "  a row of a test  ")
-        assert answer == {"id": bad, "state": "skipped", "reason": "a row of a test", "views": ["asia_customer"]}
+        cause = {"kind": "skipped", "note": "a row of a test"}
+        assert answer == {
+            "id": bad,
+            "state": "skipped",
+            "reason": "a row of a test",
+            "cause": cause,
+            "views": ["asia_customer"],
+        }
         marked = view(project, "asia_customer")
         assert marked["state"] == "resync"
         assert marked["reason"] == f"message {bad} was skipped: a row of a test"
+        assert marked["cause"] == {"kind": "message_skipped", "message": bad, "note": "a row of a test"}
         assert view(project, "pairs")["state"] != "resync"
         assert units(project) == [[later, other]]
         (waiting,) = commands.pending_plan(project.folder)["waiting"]
-        assert waiting == {"id": bad, "state": "skipped", "reason": f"message {bad} is skipped: a row of a test"}
+        reason = f"message {bad} is skipped: a row of a test"
+        assert waiting == {"id": bad, "state": "skipped", "reason": reason, "cause": cause}
 
     def test_a_view_that_is_held_for_it_is_marked_too(self, project: Project) -> None:
         (bad,) = project.receive(rows("crm.customer"))
         project.mark(bad, "quarantined", "a value")
         with project.writer() as writer:
-            writer.set_state("asia_customer", "held", f"message {bad} is quarantined: a value")
+            writer.set_state("asia_customer", ViewState.HELD, Quarantined((bad,), Uncomputable("a value")))
         assert commands.pending_skip(project.folder, bad, "wrong")["views"] == ["asia_customer"]
         assert view(project, "asia_customer")["state"] == "resync"
 
@@ -167,7 +181,7 @@ class TestSkip:
     def test_a_broken_view_is_left_alone(self, project: Project) -> None:
         (number,) = project.receive(altered("crm.customer"))
         with project.writer() as writer:
-            writer.set_state("asia_customer", "broken", "its definition no longer holds")
+            writer.set_state("asia_customer", ViewState.BROKEN, Text("its definition no longer holds"))
         assert commands.pending_skip(project.folder, number, "wrong")["views"] == []
         assert view(project, "asia_customer")["state"] == "broken"
 
@@ -186,7 +200,7 @@ class TestApproval:
         assert units(project) == [[other]]
         assert view(project, "asia_customer")["state"] == "held"
         answer = commands.pending_approve(project.folder, bad)
-        assert answer == {"id": bad, "state": "waiting", "reason": None, "views": ["asia_customer"]}
+        assert answer == {"id": bad, "state": "waiting", "reason": None, "cause": None, "views": ["asia_customer"]}
         with OpenProject.open(project.folder) as opened:
             assert [record.approved for record in opened.warehouse.messages()] == [True, False, False]
         assert units(project) == [[bad], [later, other]]

@@ -41,9 +41,9 @@ def test_states_in_the_catalog_are_states_of_the_schedule(project: Project) -> N
     assert states == [
         MessageState.HELD,
         MessageState.APPROVAL,
-        MessageState.PENDING,
-        MessageState.PENDING,
-        MessageState.PENDING,
+        MessageState.WAITING,
+        MessageState.WAITING,
+        MessageState.WAITING,
     ]
 
 

@@ -13,6 +13,16 @@ from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
 
 from dyda.errors import DydaError, WarehouseUnreachable
+from dyda.model.cause import (
+    DependentObjects,
+    HeldByOperator,
+    Quarantined,
+    Rejected,
+    RowsInTheWay,
+    Text,
+    Uncomputable,
+    WaitsWith,
+)
 from dyda.warehouse import Warehouse
 from dyda.warehouse.catalog import tables
 from dyda.warehouse.connection import without_password
@@ -132,3 +142,61 @@ def test_a_role_without_rights_is_told_what_it_needs(url: str, query: Query) -> 
             warehouse.upgrade()
     finally:
         query(f"DROP ROLE {role}")
+
+
+OLD_VIEWS = {
+    "rejected": ("broken", "rejected by an operator: message 7 of crm: ALTER TABLE t DROP a"),
+    "stopped": (
+        "broken",
+        "resync was asked for; it cannot be built over the rows that its sources have now: Division by zero; correct or"
+        " delete the row at the source, and it is built by itself; or change the view's file: dyda apply",
+    ),
+    "poisoned": ("held", "messages 3, 5 are quarantined: crm.t.a: no [row of crm.t: a = [1], b = 2]"),
+    "alone": ("held", "message 3 is quarantined: view alone: no"),
+    "stood_on": ("held", "view stood_on: public.a, public.b stands on public.stood_on, whose columns are to change"),
+    "drifted": ("resync", "source crm is not the server it was; it is read again by itself"),
+    "gone": ("broken", "a was dropped. Mark it dispensable"),
+    "fine": ("live", None),
+}
+OLD_MESSAGES = {
+    11: ("quarantined", "crm.t.a: no [row of crm.t: a = 1]"),
+    12: ("approval", "message 12 waits with message 13, which changes the same table"),
+    13: ("approval", "message 13 waits for approval: it breaks gone"),
+    14: ("held", "message 14 is held by an operator"),
+    15: ("skipped", "a test row"),
+    16: ("waiting", None),
+}
+
+
+def test_reasons_of_an_older_version_keep_their_text_and_what_was_gone_by(warehouse: Warehouse, query: Query) -> None:
+    query("UPDATE dyda.migration SET version_num = '0011'")
+    for table in ("view", "message"):
+        query(f"ALTER TABLE dyda.{table} RENAME cause TO reason; ALTER TABLE dyda.{table} ALTER reason TYPE text")
+    for name, old in OLD_VIEWS.items():
+        query("INSERT INTO dyda.view (name, state, reason) VALUES (%s, %s, %s)", (name, *old))
+    for number, old in OLD_MESSAGES.items():
+        query(
+            "INSERT INTO dyda.message (id, source, xid, last_sequence, kind, changes, relations, state, reason)"
+            " OVERRIDING SYSTEM VALUE VALUES (%s, 'crm', %s, 1, 'data', '[]', '{}', %s, %s)",
+            (number, number, *old),
+        )
+    warehouse.upgrade()
+    views = {record.name: record for record in warehouse.views()}
+    messages = {record.id: record for record in warehouse.messages()}
+    assert {name: (view.stored_state, view.reason) for name, view in views.items()} == OLD_VIEWS
+    assert {number: (record.state, record.reason) for number, record in messages.items()} == OLD_MESSAGES
+    row = "row of crm.t: a = [1], b = 2"
+    assert views["rejected"].cause == Rejected(7, "crm", "ALTER TABLE t DROP a")
+    assert views["stopped"].cause == RowsInTheWay(Text("resync was asked for"), Uncomputable("Division by zero"))
+    assert views["poisoned"].cause == Quarantined((3, 5), Uncomputable("crm.t.a: no", row=row))
+    assert views["alone"].cause == Quarantined((3,), Uncomputable("view alone: no"))
+    assert isinstance(views["stood_on"].cause, DependentObjects)
+    assert views["stood_on"].cause.dependents == ("public.a", "public.b")
+    assert isinstance(views["drifted"].cause, Text)
+    assert isinstance(views["gone"].cause, Text)
+    assert views["fine"].cause is None
+    assert messages[11].cause == Uncomputable("crm.t.a: no", row="row of crm.t: a = 1")
+    assert messages[12].cause == WaitsWith(12, 13)
+    assert isinstance(messages[13].cause, Text)
+    assert messages[14].cause == HeldByOperator(14)
+    assert isinstance(messages[15].cause, Text)

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from dyda import faults
 from dyda.errors import DydaError, InvariantViolated, PositionMoved, UnknownView, WarehouseUnreachable
+from dyda.model.cause import Text
 from dyda.model.position import Position
+from dyda.model.view_state import ViewState
 from dyda.warehouse import Installation, UnitRecord, ViewChange, Warehouse, Writer
 from tests.integration.warehouse.conftest import NEXT, START, add, create, entries, version
 
@@ -202,7 +204,7 @@ def test_an_announced_view_is_building_until_it_is_installed(warehouse: Warehous
 
 def test_a_broken_view_keeps_its_rows_and_says_why(warehouse: Warehouse, writer: Writer, query: Query) -> None:
     create(writer, "people", version(("name", "text")), entries(("Ann", 1)))
-    writer.install(Installation((ViewChange("people", state="broken", reason="column gone"),)))
+    writer.install(Installation((ViewChange("people", state=ViewState.BROKEN, cause=Text("column gone")),)))
     record = warehouse.view("people")
     assert (record.state, record.reason, record.rows) == ("broken", "column gone", 1)
     assert query("SELECT * FROM people") == [("Ann",)]

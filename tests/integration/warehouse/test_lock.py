@@ -14,6 +14,8 @@ import pytest
 
 from dyda import faults
 from dyda.errors import Fenced, ProjectBusy, WarehouseUnreachable
+from dyda.model.message import MessageState
+from dyda.model.view_state import ViewState
 from dyda.warehouse import Installation, SourceState, ViewChange, Warehouse, Writer
 from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, connect
 from tests.conftest import Server
@@ -72,13 +74,13 @@ def test_a_holder_without_the_lock_is_fenced_out_of_every_write(warehouse: Wareh
         before = query("SELECT t::text FROM dyda.view t")
         for write in (
             lambda: old.install(Installation((ViewChange("people", delta=entries(("Bob", 1))),))),
-            lambda: old.set_state("people", "broken"),
+            lambda: old.set_state("people", ViewState.BROKEN),
             lambda: old.note_source("crm", reachable=True),
             lambda: old.save_sources([SourceState("crm")]),
             lambda: old.drop_view("people"),
             lambda: old.create_view("more"),
             lambda: old.staging(1),
-            lambda: old.mark_messages([1], "held"),
+            lambda: old.mark_messages([1], MessageState.HELD),
             lambda: old.finish(request, "done"),
             old.take_request,
         ):
@@ -133,7 +135,7 @@ def test_what_a_dead_holder_had_begun_is_put_in_order(warehouse: Warehouse, quer
     )
     query("SELECT pg_terminate_backend(backend) FROM dyda.daemon")
     with pytest.raises(WarehouseUnreachable):
-        dead.set_state("people", "broken")
+        dead.set_state("people", ViewState.BROKEN)
     with warehouse.lock(wait=10):
         assert [(m.state, m.unit) for m in warehouse.messages()] == [("waiting", None), ("held", None)]
         assert warehouse.request(asked).state == "failed"

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from dyda.errors import DydaError, RequestFailed, UnknownView
-from dyda.model.message import DataUpdate, SchemaChange, Truncation, UpdateMessage
+from dyda.model.cause import Text
+from dyda.model.message import DataUpdate, MessageState, SchemaChange, Truncation, UpdateMessage
 from dyda.model.position import Position
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
+from dyda.model.view_state import ViewState
 from dyda.warehouse import Identity, Installation, RelationState, SourceState, ViewChange, Warehouse, Writer
 from tests.integration.warehouse.conftest import NEXT, PEOPLE, START, add, create, entries, version
 
@@ -45,7 +47,7 @@ def test_messages_come_back_as_they_were_in_arrival_order(warehouse: Warehouse, 
 
 def test_receiving_again_changes_nothing(warehouse: Warehouse, writer: Writer) -> None:
     first = writer.receive("crm", [message(11), message(12)])
-    writer.mark_messages([first[12]], "held", "by hand")
+    writer.mark_messages([first[12]], MessageState.HELD, Text("by hand"))
     again = writer.receive("crm", [message(12), message(13), message(11)])
     assert again == {**first, 13: again[13]}
     assert [(record.xid, record.state) for record in warehouse.messages()] == [
@@ -67,7 +69,7 @@ def test_P2_a_transaction_that_got_the_id_of_one_that_a_crash_has_undone_is_anot
     warehouse: Warehouse, writer: Writer
 ) -> None:
     numbers = writer.receive("crm", [message(11), message(12), message(13)])
-    writer.mark_messages([numbers[12]], "held", "by hand")
+    writer.mark_messages([numbers[12]], MessageState.HELD, Text("by hand"))
     other = replace(message(12), last_sequence=99)
     again = writer.receive("crm", [message(11), other, message(13)])
     assert (again[11], again[13]) == (numbers[11], numbers[13])
@@ -107,14 +109,14 @@ def test_states_that_users_are_shown(warehouse: Warehouse, writer: Writer, query
     numbers = writer.receive("crm", [message(11, OTHER), message(12)])
     record = warehouse.view("people")
     assert (record.state, record.pending) == ("stale", 1), "a message about another relation does not concern it"
-    writer.mark_messages([numbers[12]], "held", "by hand")
+    writer.mark_messages([numbers[12]], MessageState.HELD, Text("by hand"))
     assert (warehouse.view("people").state, warehouse.view("people").reason) == ("held", "by hand")
-    writer.mark_messages([numbers[12]], "waiting")
+    writer.mark_messages([numbers[12]], MessageState.WAITING)
     add(writer, "people", entries(("x", 1)))
     assert warehouse.view("people").state == "fresh", "its own position has the message, though others may not"
     query("UPDATE dyda.source SET polled_at = now() - interval '11 seconds'")
     assert warehouse.view("people").state == "stale"
-    writer.set_state("people", "resync", "asked for")
+    writer.set_state("people", ViewState.RESYNC, Text("asked for"))
     assert (warehouse.view("people").state, warehouse.view("people").reason) == ("resync", "asked for")
     with pytest.raises(UnknownView, match="this project has: people"):
         warehouse.view("nobody")
@@ -146,9 +148,9 @@ def test_lag_means_the_same_in_every_state(warehouse: Warehouse, writer: Writer,
 
     def stop(state: str) -> None:
         if by_unit:
-            writer.install(Installation((ViewChange("people", state=state, reason="why"),)))
+            writer.install(Installation((ViewChange("people", state=ViewState(state), cause=Text("why")),)))
         else:
-            writer.set_state("people", state, "why")
+            writer.set_state("people", ViewState(state), Text("why"))
 
     create(writer, "people", version(("name", "text")))
     writer.note_source("crm", reachable=True)

@@ -16,11 +16,11 @@ def pending() -> Schedule:
 def test_what_is_drawn() -> None:
     drawing = pending().drawing()
     assert [(node.number, node.kind, node.state) for node in drawing.nodes] == [
-        (1, "data", MessageState.PENDING),
-        (2, "data", MessageState.PENDING),
-        (3, "schema", MessageState.PENDING),
+        (1, "data", MessageState.WAITING),
+        (2, "data", MessageState.WAITING),
+        (3, "schema", MessageState.WAITING),
         (4, "data", MessageState.HELD),
-        (5, "data", MessageState.PENDING),
+        (5, "data", MessageState.WAITING),
     ]
     assert [node.concerned for node in drawing.nodes] == [True, True, True, True, False]
     assert drawing.edges == (

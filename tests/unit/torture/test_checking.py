@@ -329,24 +329,27 @@ def test_a_broken_view_keeps_the_rows_that_it_broke_with(judged: Judged) -> None
 def test_counts_that_do_not_add_up_are_told_although_the_view_is_built_anew(judged: Judged) -> None:
     hand = moving()
     waiting = hand.view(NEW["join"], 102, 100, JOIN, state="resync")
-    reason = "view join: 1 row(s) of a state would be there less than zero times, as (7)"
-    hand.commit(join=replace(waiting, reason="rows moved unseen"), count=hand.view(NEW["count"], 102))
+    detail = "view join: 1 row(s) of a state would be there less than zero times, as (7)"
+    moved = {"kind": "relation_drifted", "source": "one", "relation": "one.public.r", "drift": "rows_unseen"}
+    hand.commit(join=replace(waiting, cause=moved), count=hand.view(NEW["count"], 102))
     assert not judged(hand)
-    hand.commit(join=replace(waiting, reason=reason), count=hand.view(NEW["count"], 102))
+    below = {"kind": "negative_count", "detail": detail}
+    hand.commit(join=replace(waiting, cause=below), count=hand.view(NEW["count"], 102))
     hand.commit(join=hand.view(NEW["join"], 102, 100, JOIN), count=hand.view(NEW["count"], 102))
-    assert only(judged(hand), "counts").text == f"view join is resync: {reason}"
+    assert only(judged(hand), "counts").text == f"view join is resync: {detail}"
 
 
 def test_a_view_must_not_break_because_its_text_was_left_behind(judged: Judged) -> None:
-    def history(reason: str) -> Hand:
+    def history(detail: str) -> Hand:
         hand = moving()
         broken = hand.view(NEW["join"], 102, 100, JOIN, state="broken")
-        hand.commit(join=replace(broken, reason=reason), count=hand.view(NEW["count"], 102))
+        cause = {"kind": "schema_changed", "detail": detail}
+        hand.commit(join=replace(broken, cause=cause), count=hand.view(NEW["count"], 102))
         return hand
 
     assert not judged(history("one.r: column v was dropped"))
-    reason = "views/join.sql, line 1: there is no column 'v' here; r has: id, w"
-    assert only(judged(history(reason)), "alive").text == f"view join breaks: {reason}"
+    detail = "views/join.sql, line 1: there is no column 'v' here; r has: id, w"
+    assert detail in only(judged(history(detail)), "alive").text
 
 
 def test_whoever_commits_holds_the_lock(judged: Judged) -> None:

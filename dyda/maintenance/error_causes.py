@@ -1,0 +1,38 @@
+"""What an error means for the view or the message that it concerns, as a cause. The one place that converts them."""
+
+from __future__ import annotations
+
+from dyda.errors import (
+    DydaError,
+    EvaluationFailed,
+    InvariantViolated,
+    SourceUnreachable,
+    StoodOn,
+    ValueDoesNotFit,
+)
+from dyda.model.cause import Cause, DependentObjects, InstallRefused, NegativeCount, SourceAway, Uncomputable
+
+__all__ = ["cause_of", "uncomputable"]
+
+
+def cause_of(error: DydaError) -> Cause:
+    """Why a view stays where it is."""
+    match error:
+        case StoodOn():
+            return DependentObjects(error.what, tuple(error.dependents))
+        case InvariantViolated():
+            return NegativeCount(error.what)
+        case SourceUnreachable():
+            return SourceAway(error.source, error.what)
+        case ValueDoesNotFit() | EvaluationFailed():
+            return uncomputable(error)
+        case _:
+            return InstallRefused(error.what)
+
+
+def uncomputable(error: ValueDoesNotFit | EvaluationFailed, row: str | None = None, view: str = "") -> Uncomputable:
+    """The row in the way. Whoever is told of `view` anyway need not be told its name again."""
+    detail = error.what.removeprefix(f"view {view}: ")
+    if isinstance(error, ValueDoesNotFit):
+        return Uncomputable(detail, error.relation, error.column, row)
+    return Uncomputable(detail, row=row)

@@ -1,0 +1,182 @@
+"""Causes in words: every reason that users are shown, on the terminal, in JSON and in the log, is made here.
+
+Nothing reads these sentences. Rewording one changes what is printed and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from dyda.model.cause import (
+    Behind,
+    BuildReason,
+    Cause,
+    CommittedChange,
+    DependentObjects,
+    Detached,
+    Following,
+    HeldByOperator,
+    InstallRefused,
+    MessageSkipped,
+    NeedsApproval,
+    NegativeCount,
+    NotBuilt,
+    Obstacle,
+    Quarantined,
+    Rejected,
+    RelationDrift,
+    RelationDrifted,
+    RightsMissing,
+    RowsInTheWay,
+    SchemaChanged,
+    Several,
+    Skipped,
+    SourceAway,
+    SourceDrift,
+    SourceDrifted,
+    Text,
+    ToBeBuilt,
+    Uncomputable,
+    Unshown,
+    WaitsWith,
+)
+from dyda.model.message import MessageState
+
+__all__ = ["message_sentence", "rows_follow", "sentence", "what_happened"]
+
+
+def sentence(cause: Cause) -> str:
+    """The cause as users are told it."""
+    return _told(cause)
+
+
+def message_sentence(number: int, state: MessageState, cause: Cause | None) -> str:
+    """Why a message is not processed, in a sentence that says which message it is about."""
+    if isinstance(cause, HeldByOperator | NeedsApproval | WaitsWith):
+        return sentence(cause)
+    return f"message {number} is {state}" + (f": {sentence(cause)}" if cause is not None else "")
+
+
+def what_happened(cause: SourceDrifted | RelationDrifted) -> str:
+    """A drift without what is done about it."""
+    if isinstance(cause, RelationDrifted):
+        return _RELATION_DRIFTS[cause.drift].format(relation=cause.relation, source=cause.source)
+    return _SOURCE_DRIFTS[cause.drift].format(source=cause.source)
+
+
+def rows_follow() -> str:
+    """What becomes of the rows of a view whose definition went ahead of them."""
+    return "its rows follow when it can be built"
+
+
+def _told(cause: Cause) -> str:
+    match cause:
+        case Text(text):
+            return text
+        case HeldByOperator(message):
+            return f"message {message} is held by an operator"
+        case NeedsApproval(message, effects):
+            told = "; ".join(f"{_VERBS[one.effect]} {one.view}" for one in effects)
+            return f"message {message} waits for approval: {told}"
+        case WaitsWith(message, other):
+            return f"message {message} waits with message {other}, which changes the same table"
+        case Rejected(message, source, ddl):
+            return f"rejected by an operator: message {message} of {source}: {ddl}"
+        case Skipped(note):
+            return note
+        case MessageSkipped(message, note, row):
+            return f"message {message} was skipped: {note}" + (f" ({row})" if row else "")
+        case Detached():
+            return "detached"
+        case Uncomputable(detail, row=row):
+            return f"{detail} [{row}]" if row else detail
+        case Quarantined(messages, because):
+            listed = ", ".join(map(str, messages))
+            which = f"messages {listed} are" if len(messages) > 1 else f"message {listed} is"
+            return f"{which} quarantined: {sentence(because)}"
+        case RowsInTheWay(to_be_built, because):
+            return (
+                f"{sentence(to_be_built)}; it cannot be built over the rows that its sources have now:"
+                f" {sentence(because).rstrip('.')}; correct or delete the row at the source, and it is built by itself;"
+                " or change the view's file: dyda apply"
+            )
+        case SchemaChanged():
+            return _schema_changed(cause)
+        case NotBuilt(to_be_built, detail):
+            return f"{sentence(to_be_built)}: {detail}"
+        case SourceAway(_, detail):
+            return detail
+        case Behind(detail, away):
+            return "; ".join([detail or "a schema change was followed", *map(sentence, away), rows_follow()])
+        case SourceDrifted(unsettled=True):
+            return f"{what_happened(cause)}; it is read again when the transactions that made them have ended"
+        case SourceDrifted() | RelationDrifted():
+            return f"{what_happened(cause)}; it is read again by itself"
+        case RightsMissing(obstacles=obstacles):
+            return " ".join(map(_advice, obstacles))
+        case InstallRefused(detail) | DependentObjects(detail) | NegativeCount(detail):
+            return detail
+        case Unshown(view, reader, replaced):
+            back = f"dyda views resync {view}"
+            if replaced:
+                return f"{reader} was replaced by something that is not DyDa's; rename or drop that, then: {back}"
+            return f"{reader} was dropped; put it back with: {back}"
+        case ToBeBuilt(reason, detail):
+            return "; ".join(part for part in (_BUILDS.get(reason), detail) if part)
+        case Following(to_be_built, followed):
+            return "; ".join([sentence(to_be_built), *followed])
+        case Several(causes):
+            return "; ".join(sorted({sentence(one) for one in causes}))
+        case _:
+            assert_never(cause)
+
+
+_VERBS = {"broken": "it breaks", "rewritten": "it rewrites", "unknown": "nobody can tell what it does to"}
+
+_SOURCE_DRIFTS = {
+    SourceDrift.CAPTURE_LOST: "capture at source {source} is not in order: schema dyda or a part of it was dropped or"
+    " changed, or came here with a dump of another database",
+    SourceDrift.REPLACED: "source {source} is not the server it was: restored, promoted or replaced",
+    SourceDrift.TRANSACTIONS_LOST: "source {source} has lost transactions that are installed here: it was put back to"
+    " an older state",
+    SourceDrift.CHANGES_MISSED: "source {source} has changes that were not captured: its log was full, locked or"
+    " changed by hand",
+}
+
+_RELATION_DRIFTS = {
+    RelationDrift.UNCAPTURED: "{relation} was not captured for a while: its triggers were dropped, disabled or changed",
+    RelationDrift.ROWS_UNSEEN: "rows of {relation} may have moved unseen: since it was read, a partition, parent or"
+    " subscription has come or gone at source {source}, or the server has crashed, and no event trigger tells more",
+    RelationDrift.UNEXPLAINED: "{relation} is not as it was, and no logged change explains it",
+}
+
+_BUILDS = {
+    BuildReason.CREATED: "created",
+    BuildReason.FILE_CHANGED: "its file changed",
+    BuildReason.APPLIED_AGAIN: "applied again",
+    BuildReason.REQUESTED: "resync was asked for",
+    BuildReason.RETURNED: "what it reads is back",
+    BuildReason.OUTDATED: "it was built in other steps than this version of DyDa, with its present settings, computes"
+    " it in; it is read again",
+    BuildReason.DUE: "a resync is due",
+}
+
+
+def _schema_changed(cause: SchemaChanged) -> str:
+    """The component, the changes with source, text and time, and what would have helped."""
+    said = cause.detail
+    if cause.component and cause.component not in said:
+        said = f"{cause.component}: {said}"
+    if cause.changes:
+        said = f"{said} ({'; '.join(dict.fromkeys(map(_change, cause.changes)))})"
+    return f"{said}. {cause.remedy}" if cause.remedy else said
+
+
+def _change(change: CommittedChange) -> str:
+    at = f" at {change.committed_at}" if change.committed_at else ""
+    return f"{change.source}{at}: {change.ddl or f'{change.command} {change.relation}'}"
+
+
+def _advice(obstacle: Obstacle) -> str:
+    statement = obstacle.remedy.endswith(";")
+    return f"{obstacle.what}. {'Run at the source: ' if statement else ''}{obstacle.remedy}"
