@@ -146,7 +146,7 @@ MUTANTS = (
         "positions",
         "P3",
         "batches",
-        "dyda/maintenance/execute/unit.py",
+        "dyda/maintenance/plan/positions.py",
         "        return position.until(max(at.xmax - 1, *taken))\n",
         "        return snapshot\n",
     ),
@@ -164,7 +164,7 @@ MUTANTS = (
         "positions",
         "P5",
         "killed-between-units",
-        "dyda/maintenance/install/installation.py",
+        "dyda/maintenance/install/acknowledge.py",
         "at = common(positions, source) or polled.snapshots[source].position",
         "at = polled.snapshots[source].position",
     ),
@@ -333,9 +333,9 @@ MUTANTS = (
         "installing",
         "P2, exactly once",
         "killed-at-install",
-        "dyda/maintenance/loop.py",
+        "dyda/maintenance/units.py",
         '        self.writer.install(prepared)\n        phases.done("install")\n        for name',
-        "        acknowledge(self.opened, polled, positions, self._acknowledged)\n"
+        "        acknowledge(self.opened, polled, done.positions, self._acknowledged)\n"
         '        self.writer.install(prepared)\n        phases.done("install")\n        for name',
     ),
     _one(
