@@ -21,9 +21,10 @@ MARK = "§"
 def reworded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Every sentence of the wording module, and of every error, says nothing but a mark."""
     if request.param:
+        sentences = {name: getattr(wording, name) for name in wording.__all__}
         for module in [module for name, module in sys.modules.items() if name.partition(".")[0] == "dyda"]:
-            for name in wording.__all__:
-                if getattr(module, name, None) is getattr(wording, name):
+            for name, said in sentences.items():
+                if getattr(module, name, None) is said:
                     monkeypatch.setattr(module, name, lambda *told: MARK)
         monkeypatch.setattr(errors, "_shortened", lambda said: MARK if said else "")
     return bool(request.param)
