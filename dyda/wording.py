@@ -7,39 +7,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from dyda.model.cause import (
-    Behind,
-    BuildReason,
-    Cause,
-    CommittedChange,
-    DependentObjects,
-    Detached,
-    Following,
-    HeldByOperator,
-    InstallRefused,
-    MessageSkipped,
-    NeedsApproval,
-    NegativeCount,
-    NotBuilt,
-    Obstacle,
-    Quarantined,
-    Rejected,
-    RelationDrift,
-    RelationDrifted,
-    RightsMissing,
-    RowsInTheWay,
-    SchemaChanged,
-    Several,
-    Skipped,
-    SourceAway,
-    SourceDrift,
-    SourceDrifted,
-    Text,
-    ToBeBuilt,
-    Uncomputable,
-    Unshown,
-    WaitsWith,
-)
+from dyda.model import cause as kinds
+from dyda.model.cause import BuildReason, Cause, CommittedChange, Obstacle, RelationDrift, SourceDrift
 from dyda.model.message import MessageState
 
 __all__ = ["message_sentence", "rows_follow", "sentence", "what_happened"]
@@ -47,19 +16,77 @@ __all__ = ["message_sentence", "rows_follow", "sentence", "what_happened"]
 
 def sentence(cause: Cause) -> str:
     """The cause as users are told it."""
-    return _told(cause)
+    match cause:
+        case kinds.Text(text):
+            return text
+        case kinds.HeldByOperator(message):
+            return f"message {message} is held by an operator"
+        case kinds.NeedsApproval(message, effects):
+            told = "; ".join(f"{_VERBS[one.effect]} {one.view}" for one in effects)
+            return f"message {message} waits for approval: {told}"
+        case kinds.WaitsWith(message, other):
+            return f"message {message} waits with message {other}, which changes the same table"
+        case kinds.Rejected(message, source, ddl):
+            return f"rejected by an operator: message {message} of {source}: {ddl}"
+        case kinds.Skipped(note):
+            return note
+        case kinds.MessageSkipped(message, note, row):
+            return f"message {message} was skipped: {note}" + (f" ({row})" if row else "")
+        case kinds.Detached():
+            return "detached"
+        case kinds.Uncomputable(detail, row=row):
+            return f"{detail} [{row}]" if row else detail
+        case kinds.Quarantined(messages, because):
+            listed = ", ".join(map(str, messages))
+            which = f"messages {listed} are" if len(messages) > 1 else f"message {listed} is"
+            return f"{which} quarantined: {sentence(because)}"
+        case kinds.RowsInTheWay(to_be_built, because):
+            return (
+                f"{sentence(to_be_built)}; it cannot be built over the rows that its sources have now:"
+                f" {sentence(because).rstrip('.')}; correct or delete the row at the source, and it is built by itself;"
+                " or change the view's file: dyda apply"
+            )
+        case kinds.SchemaChanged():
+            return _schema_changed(cause)
+        case kinds.NotBuilt(to_be_built, detail):
+            return f"{sentence(to_be_built)}: {detail}"
+        case kinds.SourceAway(_, detail):
+            return detail
+        case kinds.Behind(detail, away):
+            return "; ".join([detail or "a schema change was followed", *map(sentence, away), rows_follow()])
+        case kinds.SourceDrifted(unsettled=True):
+            return f"{what_happened(cause)}; it is read again when the transactions that made them have ended"
+        case kinds.SourceDrifted() | kinds.RelationDrifted():
+            return f"{what_happened(cause)}; it is read again by itself"
+        case kinds.RightsMissing(obstacles=obstacles):
+            return " ".join(map(_advice, obstacles))
+        case kinds.InstallRefused(detail) | kinds.DependentObjects(detail) | kinds.NegativeCount(detail):
+            return detail
+        case kinds.Unshown(view, reader, replaced):
+            back = f"dyda views resync {view}"
+            if replaced:
+                return f"{reader} was replaced by something that is not DyDa's; rename or drop that, then: {back}"
+            return f"{reader} was dropped; put it back with: {back}"
+        case kinds.ToBeBuilt(reason, detail):
+            return "; ".join(part for part in (_BUILDS.get(reason), detail) if part)
+        case kinds.Following(to_be_built, followed):
+            return "; ".join([sentence(to_be_built), *followed])
+        case kinds.Several(causes):
+            return "; ".join(sorted({sentence(one) for one in causes}))
+        case _:
+            assert_never(cause)
 
 
 def message_sentence(number: int, state: MessageState, cause: Cause | None) -> str:
     """Why a message is not processed, in a sentence that says which message it is about."""
-    if isinstance(cause, HeldByOperator | NeedsApproval | WaitsWith):
+    if isinstance(cause, kinds.HeldByOperator | kinds.NeedsApproval | kinds.WaitsWith):
         return sentence(cause)
     return f"message {number} is {state}" + (f": {sentence(cause)}" if cause is not None else "")
 
 
-def what_happened(cause: SourceDrifted | RelationDrifted) -> str:
+def what_happened(cause: kinds.SourceDrifted | kinds.RelationDrifted) -> str:
     """A drift without what is done about it."""
-    if isinstance(cause, RelationDrifted):
+    if isinstance(cause, kinds.RelationDrifted):
         return _RELATION_DRIFTS[cause.drift].format(relation=cause.relation, source=cause.source)
     return _SOURCE_DRIFTS[cause.drift].format(source=cause.source)
 
@@ -67,68 +94,6 @@ def what_happened(cause: SourceDrifted | RelationDrifted) -> str:
 def rows_follow() -> str:
     """What becomes of the rows of a view whose definition went ahead of them."""
     return "its rows follow when it can be built"
-
-
-def _told(cause: Cause) -> str:
-    match cause:
-        case Text(text):
-            return text
-        case HeldByOperator(message):
-            return f"message {message} is held by an operator"
-        case NeedsApproval(message, effects):
-            told = "; ".join(f"{_VERBS[one.effect]} {one.view}" for one in effects)
-            return f"message {message} waits for approval: {told}"
-        case WaitsWith(message, other):
-            return f"message {message} waits with message {other}, which changes the same table"
-        case Rejected(message, source, ddl):
-            return f"rejected by an operator: message {message} of {source}: {ddl}"
-        case Skipped(note):
-            return note
-        case MessageSkipped(message, note, row):
-            return f"message {message} was skipped: {note}" + (f" ({row})" if row else "")
-        case Detached():
-            return "detached"
-        case Uncomputable(detail, row=row):
-            return f"{detail} [{row}]" if row else detail
-        case Quarantined(messages, because):
-            listed = ", ".join(map(str, messages))
-            which = f"messages {listed} are" if len(messages) > 1 else f"message {listed} is"
-            return f"{which} quarantined: {sentence(because)}"
-        case RowsInTheWay(to_be_built, because):
-            return (
-                f"{sentence(to_be_built)}; it cannot be built over the rows that its sources have now:"
-                f" {sentence(because).rstrip('.')}; correct or delete the row at the source, and it is built by itself;"
-                " or change the view's file: dyda apply"
-            )
-        case SchemaChanged():
-            return _schema_changed(cause)
-        case NotBuilt(to_be_built, detail):
-            return f"{sentence(to_be_built)}: {detail}"
-        case SourceAway(_, detail):
-            return detail
-        case Behind(detail, away):
-            return "; ".join([detail or "a schema change was followed", *map(sentence, away), rows_follow()])
-        case SourceDrifted(unsettled=True):
-            return f"{what_happened(cause)}; it is read again when the transactions that made them have ended"
-        case SourceDrifted() | RelationDrifted():
-            return f"{what_happened(cause)}; it is read again by itself"
-        case RightsMissing(obstacles=obstacles):
-            return " ".join(map(_advice, obstacles))
-        case InstallRefused(detail) | DependentObjects(detail) | NegativeCount(detail):
-            return detail
-        case Unshown(view, reader, replaced):
-            back = f"dyda views resync {view}"
-            if replaced:
-                return f"{reader} was replaced by something that is not DyDa's; rename or drop that, then: {back}"
-            return f"{reader} was dropped; put it back with: {back}"
-        case ToBeBuilt(reason, detail):
-            return "; ".join(part for part in (_BUILDS.get(reason), detail) if part)
-        case Following(to_be_built, followed):
-            return "; ".join([sentence(to_be_built), *followed])
-        case Several(causes):
-            return "; ".join(sorted({sentence(one) for one in causes}))
-        case _:
-            assert_never(cause)
 
 
 _VERBS = {"broken": "it breaks", "rewritten": "it rewrites", "unknown": "nobody can tell what it does to"}
@@ -162,7 +127,7 @@ _BUILDS = {
 }
 
 
-def _schema_changed(cause: SchemaChanged) -> str:
+def _schema_changed(cause: kinds.SchemaChanged) -> str:
     """The component, the changes with source, text and time, and what would have helped."""
     said = cause.detail
     if cause.component and cause.component not in said:

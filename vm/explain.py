@@ -18,7 +18,8 @@ __all__ = ["ExplainRow", "explain", "explain_program", "read_whole", "source_que
 
 @dataclass(frozen=True)
 class ExplainRow:
-    """One line. `step`: scan, step, term, relation, join, condition, output or cost; `queries` only for costs."""
+    """One line. `step`: scan, step, term, relation, join, condition, output or cost; `queries` only for costs:
+    what a change of the subject asks for."""
 
     step: str
     subject: str
@@ -59,9 +60,7 @@ def explain(plan: SweepPlan) -> list[ExplainRow]:
         lookups = len(mine.aliases) - 1
         parts = [_counted(lookups, "lookup")] if lookups else []
         parts += [_counted(queries - lookups, "whole relation")] if queries > lookups else []
-        rows.append(
-            ExplainRow("cost", f"a change of {occurrence.alias}", " and ".join(parts) or "no source query", queries)
-        )
+        rows.append(ExplainRow("cost", occurrence.alias, " and ".join(parts) or "no source query", queries))
     return rows
 
 
@@ -84,7 +83,7 @@ def explain_program(program: Program) -> list[ExplainRow]:
         told = _counted(most, "lookup") if most else "no source query"
         if again:
             told += f"; {again} more where groups must be read again"
-        rows.append(ExplainRow("cost", f"a change of {alias}", f"{told} ({occurrence.relation.name})", most))
+        rows.append(ExplainRow("cost", alias, f"{told} ({occurrence.relation.name})", most))
     whole = [
         ExplainRow("scan", alias, f"read whole with a change of {changed}") for alias, changed in read_whole(program)
     ]

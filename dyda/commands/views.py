@@ -43,10 +43,8 @@ def views_explain(folder: Path, name: str) -> dict[str, Any]:
         return {
             "name": name,
             "steps": [{"step": r.step, "subject": r.subject, "how": r.how} for r in rows if r.queries is None],
-            "queries_per_update": {
-                r.subject.removeprefix("a change of "): r.queries for r in rows if r.queries is not None
-            },
-            "notes": [f"{r.subject}: {r.how}" for r in rows if r.queries is not None],
+            "queries_per_update": {r.subject: r.queries for r in rows if r.queries is not None},
+            "notes": [f"a change of {r.subject}: {r.how}" for r in rows if r.queries is not None],
         }
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import typing
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -127,6 +129,14 @@ def test_every_kind_is_among_the_cases() -> None:
     assert {type(cause) for cause, _ in CASES} == set(KINDS.values()) == set(typing.get_args(Cause))
     assert len(KINDS) == len(typing.get_args(Cause)), "no two kinds have one name"
     assert {kind.__name__ for kind in KINDS.values()} <= set(causes.__all__)
+
+
+def test_every_kind_is_documented_with_its_parts() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text()
+    rows = {line.split("`")[1]: line for line in page.partition("## Causes")[2].splitlines() if line.startswith("| `")}
+    assert {name for name in rows if name != "kind"} == set(KINDS)
+    for name, kind in KINDS.items():
+        assert [field.name for field in fields(kind) if f"`{field.name}`" not in rows[name]] == [], name
 
 
 def test_nothing_is_nothing() -> None:

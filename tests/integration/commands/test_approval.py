@@ -86,7 +86,7 @@ def test_approved_it_runs_as_planned_and_is_not_stopped_again(travel: Town) -> N
     (number,) = waiting(travel)
     foretold = {view["name"]: view["definition"] for view in commands.pending_show(travel.folder, number)["plan"]}
     answer = commands.pending_approve(travel.folder, number)
-    assert answer == {"id": number, "state": "waiting", "reason": None, "views": ["ages", "fixed"]}
+    assert answer == {"id": number, "state": "waiting", "reason": None, "cause": None, "views": ["ages", "fixed"]}
     with travel.maintainer() as maintainer, faults.on("unit.evaluated", _give_up), pytest.raises(RuntimeError):
         maintainer.cycle()
     assert [message["state"] for message in commands.pending(travel.folder)] == ["waiting"]
