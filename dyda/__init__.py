@@ -17,6 +17,7 @@ and `engine` do not see each other. The algorithms live beside this package: `sc
     identity        whether a folder and a warehouse belong together
     embedded        a PostgreSQL of DyDa's own
     handshake       how a session with PostgreSQL begins
+    cursor          the types of cursors and connections
     rows            rows out of PostgreSQL's text formats
     parallel        the same at several sources at once
     passwords       where passwords may come from

@@ -26,6 +26,7 @@ import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from dyda.errors import DydaError
 
@@ -175,7 +176,7 @@ def run_tool(tool: str, arguments: list[str], folder: Path, version: int = VERSI
     call = tool_call(tool, arguments, folder, version)
     if inside:
         call["cwd"] = folder
-    result = subprocess.run(**call, capture_output=True, text=True, check=False)  # type: ignore[call-overload]
+    result = subprocess.run(**call, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         said = (result.stderr.strip() or result.stdout.strip()).splitlines()[-3:]
         raise EmbeddedServerFailed(
@@ -184,10 +185,10 @@ def run_tool(tool: str, arguments: list[str], folder: Path, version: int = VERSI
         )
 
 
-def tool_call(tool: str, arguments: list[str], folder: Path, version: int = VERSION) -> dict[str, object]:
+def tool_call(tool: str, arguments: list[str], folder: Path, version: int = VERSION) -> dict[str, Any]:
     """The arguments of subprocess.Popen for one of PostgreSQL's programs."""
     programs = binaries(version)
-    call: dict[str, object] = {
+    call: dict[str, Any] = {
         "args": [str(programs / tool), *arguments],
         "stdin": subprocess.DEVNULL,
         "cwd": "/",

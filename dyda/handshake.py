@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import psycopg2
 import psycopg2.extensions
+
+if TYPE_CHECKING:
+    from dyda.cursor import Connection
 
 __all__ = ["connect", "startup_options"]
 
@@ -62,22 +65,22 @@ def connect(
     url: str,
     settings: Mapping[str, str],
     *,
-    defaults: Mapping[str, Any] | None = None,
-    factory: Any = None,
-    **parameters: Any,
-) -> Any:
+    defaults: Mapping[str, str | int] | None = None,
+    factory: Callable[..., Connection] | None = None,
+    **parameters: str,
+) -> Connection:
     """A psycopg2 connection in autocommit whose session has these settings, and those above, from its start.
 
     `settings` are such as every supported server knows. `defaults` are libpq's parameters where the url leaves them
     open, `parameters` those that it does not decide. All else is libpq's business (TLS above all).
     """
     given = psycopg2.extensions.parse_dsn(url)
-    chosen = {name: value for name, value in (defaults or {}).items() if name not in given}
+    chosen: dict[str, object] = {name: value for name, value in (defaults or {}).items() if name not in given}
     chosen |= {"client_encoding": "UTF8", "connection_factory": factory, **parameters}
     wanted = UNDERSTANDING | PRINTING | TIMELESS | dict(settings)
     try:
         options = f"{_own_options(url, given, chosen)} {startup_options(wanted)}".strip()
-        connection = psycopg2.connect(url, options=options, **chosen)
+        connection: Connection = psycopg2.connect(url, options=options, **chosen)
     except psycopg2.OperationalError as error:
         if "startup parameter" not in str(error):
             raise
@@ -108,7 +111,7 @@ def startup_options(settings: Mapping[str, str]) -> str:
     return " ".join(f"-c {name}={value}" for name, value in escaped.items())
 
 
-def _own_options(url: str, given: Mapping[str, str], chosen: Mapping[str, Any]) -> str:
+def _own_options(url: str, given: Mapping[str, str], chosen: Mapping[str, object]) -> str:
     """The options that the connection would have without us; ours come after them and win."""
     if "options" in given:
         return given["options"]

@@ -8,15 +8,18 @@ from __future__ import annotations
 import codecs
 import io
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+if TYPE_CHECKING:
+    from dyda.cursor import Cursor
+
 __all__ = ["copy_out", "no_columns", "parse_rows"]
 
 
-def copy_out(cursor: Any, query: str, columns: Sequence[str]) -> pa.Table:
+def copy_out(cursor: Cursor, query: str, columns: Sequence[str]) -> pa.Table:
     """The result of `query` as text columns, which are called `columns` whatever the query calls them.
 
     Without columns, `query` must deliver one column all the same (it is dropped, the number of rows stays).

@@ -88,7 +88,7 @@ class Server:
         arguments = ["-D", str(self.folder / "data"), "-k", home]
         with open(self.folder / "log", "ab") as log:
             call = embedded.tool_call("postgres", arguments, self.folder, self.version)
-            call["env"] = {**call["env"], **self.environment}  # type: ignore[dict-item]
+            call["env"] = {**call["env"], **self.environment}
             self.process = subprocess.Popen(**call, stdout=log, stderr=log, start_new_session=True)
         deadline = time.monotonic() + 60
         while True:

@@ -66,7 +66,8 @@ class _Writer(threading.Thread):
 
 def _alter(url: str, seconds: float, pause: float) -> tuple[Sample, Sample]:
     """ADD COLUMN and DROP COLUMN in turn."""
-    waits, took = [], []
+    waits: list[float] = []
+    took: list[float] = []
     with closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
         ended = time.monotonic() + seconds
         while time.monotonic() < ended or len(waits) % 2:

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from dyda.commands.status import time_text, told
@@ -208,7 +209,7 @@ def _rows(opened: OpenProject, record: MessageRecord) -> list[dict[str, Any]]:
         return [row for name, table in tables.items() for row in _samples(name, columns[name], table, record.xid)]
 
 
-def _samples(relation: RelationName, columns: list[str], table: Any, xid: int) -> list[dict[str, Any]]:
+def _samples(relation: RelationName, columns: list[str], table: pa.Table, xid: int) -> list[dict[str, Any]]:
     mine = table.filter(pc.equal(table.column("#xid"), xid)).slice(0, SHOWN_ROWS + 1)
     values = [mine.column(index).to_pylist() for index in range(len(columns))]
     counts = mine.column(COUNT).to_pylist()

@@ -312,7 +312,7 @@ class Engine:
         for name in names:
             module = sys.modules.get(name)
             if module is not None and name not in ("builtins", "__main__"):
-                cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+                cloudpickle.register_pickle_by_value(module)
         return function
 
 

@@ -7,13 +7,15 @@ import hashlib
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
+from dyda.cursor import Cursor, Row
 from dyda.errors import RelationRefused, UnknownRelation
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
 from dyda.sources.connection import load_sql
 from dyda.sources.reading.encoding import Repertoire
+from dyda.sources.stalled_server import PatientConnection
 
 __all__ = [
     "ABSENT",
@@ -107,22 +109,22 @@ def look(printed: str | None) -> str | None:
     return printed.rsplit(" ", 1)[0] if printed is not None and is_uncaptured(printed) else printed
 
 
-def relations(cursor: Any) -> list[tuple[str, str]]:
+def relations(cursor: Cursor) -> list[tuple[str, str]]:
     """What there is to watch."""
     cursor.execute(load_sql("relations"))
     return [(schema, table) for schema, table in cursor.fetchall()]
 
 
-def stand_under(cursor: Any, tables: Sequence[tuple[str, str]]) -> list[int | None]:
+def stand_under(cursor: Cursor, tables: Sequence[tuple[str, str]]) -> list[int | None]:
     """The oid of what is called (schema, table) now, for each of them."""
     if not tables:
         return []
     cursor.execute(load_sql("names"), _parameters(tables))
-    found = dict(cursor.fetchall())
+    found: dict[int, int | None] = dict(cursor.fetchall())
     return [found[position] for position in range(1, len(tables) + 1)]
 
 
-def hierarchies(cursor: Any, tables: Sequence[tuple[str, str]]) -> list[Hierarchy]:
+def hierarchies(cursor: Cursor, tables: Sequence[tuple[str, str]]) -> list[Hierarchy]:
     """For each (schema, table) the tables it consists of, now."""
     if not tables:
         return []
@@ -145,7 +147,7 @@ def _parameters(tables: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
     return {"schemas": [schema for schema, _ in tables], "tables": [table for _, table in tables]}
 
 
-def describe(cursor: Any, source: str, tables: Collection[tuple[str, str]]) -> dict[tuple[str, str], Relation]:
+def describe(cursor: Cursor, source: str, tables: Collection[tuple[str, str]]) -> dict[tuple[str, str], Relation]:
     """The relations as they are now; refuses by name what cannot be captured exactly (rule C3)."""
     wanted = list(dict.fromkeys(tables))
     if cursor.connection.get_parameter_status("server_encoding") == "SQL_ASCII":
@@ -166,7 +168,7 @@ def describe(cursor: Any, source: str, tables: Collection[tuple[str, str]]) -> d
     return _relations(cursor, source, wanted, trees, members)
 
 
-def find(cursor: Any, source: str, oids: Collection[int]) -> dict[int, Relation | None]:
+def find(cursor: Cursor, source: str, oids: Collection[int]) -> dict[int, Relation | None]:
     """The relations with these oids under the names they have now; None: gone. Refuses nothing."""
     wanted = sorted(set(oids))
     cursor.execute(
@@ -183,7 +185,7 @@ def find(cursor: Any, source: str, oids: Collection[int]) -> dict[int, Relation 
 
 
 def _relations(
-    cursor: Any,
+    cursor: Cursor,
     source: str,
     tables: Sequence[tuple[str, str]],
     trees: Sequence[Hierarchy],
@@ -209,7 +211,7 @@ def _relations(
 
 
 def fingerprint(
-    cursor: Any, names: Sequence[RelationName], known: Mapping[RelationName, int] | None = None
+    cursor: Cursor, names: Sequence[RelationName], known: Mapping[RelationName, int] | None = None
 ) -> dict[RelationName, Fingerprint]:
     """Fingerprints of the relations and all their descendants; the transaction must be a fresh one (R2).
 
@@ -222,12 +224,12 @@ def fingerprint(
     return {name: prints.get(root or 0, Fingerprint(None, ABSENT, ABSENT)) for name, root in roots.items()}
 
 
-def fingerprint_tables(cursor: Any, source: str, oids: Collection[int]) -> dict[RelationName, Fingerprint]:
+def fingerprint_tables(cursor: Cursor, source: str, oids: Collection[int]) -> dict[RelationName, Fingerprint]:
     """Those of the tables with these oids that exist, under the names they have now."""
     return {found.name: found for found in _prints(cursor, source, oids).values() if found.name is not None}
 
 
-def _prints(cursor: Any, source: str, oids: Collection[int]) -> dict[int, Fingerprint]:
+def _prints(cursor: Cursor, source: str, oids: Collection[int]) -> dict[int, Fingerprint]:
     if not oids:
         return {}
     trees = answer(cursor, "hierarchy", oids)
@@ -242,9 +244,9 @@ def _prints(cursor: Any, source: str, oids: Collection[int]) -> dict[int, Finger
     return found
 
 
-def answer(cursor: Any, question: str, relids: Collection[int]) -> list[Any]:
+def answer(cursor: Cursor, question: str, relids: Collection[int]) -> list[Row]:
     """To what every poll asks more than once: planning it takes several times as long, so a session does that once."""
-    prepared = cursor.connection.prepared
+    prepared = cast(PatientConnection, cursor.connection).prepared
     if question not in prepared:
         text = load_sql(question).replace("%(relids)s", "$1").replace("%%", "%")
         cursor.execute(f"PREPARE dyda_{question} (oid[]) AS {text}")
@@ -253,8 +255,7 @@ def answer(cursor: Any, question: str, relids: Collection[int]) -> list[Any]:
     cursor.execute(
         f"SET LOCAL plan_cache_mode = force_generic_plan; EXECUTE dyda_{question} (%s::oid[])", (sorted(relids),)
     )
-    answer: list[Any] = cursor.fetchall()
-    return answer
+    return cursor.fetchall()
 
 
 def _hash(parts: Iterable[str]) -> str:
@@ -262,7 +263,7 @@ def _hash(parts: Iterable[str]) -> str:
     return hashlib.md5(" ".join(parts).encode(), usedforsecurity=False).hexdigest()
 
 
-def _members(cursor: Any, relids: Sequence[int]) -> dict[int, Member]:
+def _members(cursor: Cursor, relids: Sequence[int]) -> dict[int, Member]:
     cursor.execute(load_sql("members"), {"relids": list(relids)})
     found = {}
     for oid, schema, table, kind, persistence, rows, subscribed, parents, shown, method, owner in cursor.fetchall():
@@ -271,7 +272,7 @@ def _members(cursor: Any, relids: Sequence[int]) -> dict[int, Member]:
     return found
 
 
-def _columns(cursor: Any, roots: Sequence[int | None]) -> dict[int, list[Column]]:
+def _columns(cursor: Cursor, roots: Sequence[int | None]) -> dict[int, list[Column]]:
     cursor.execute(load_sql("columns"), {"relids": list(roots)})
     found: dict[int, list[Column]] = {}
     for relid, name, number, not_null, generated, bare, declared, builtin in cursor.fetchall():
@@ -325,7 +326,7 @@ def _refuse(name: RelationName, members: Sequence[Member]) -> None:
             )
 
 
-def _unknown(cursor: Any, source: str, schema: str, table: str) -> UnknownRelation:
+def _unknown(cursor: Cursor, source: str, schema: str, table: str) -> UnknownRelation:
     there = relations(cursor)
     shown = {f"{s}.{t}": str(RelationName(source, s, t)) for s, t in there}
     near = difflib.get_close_matches(f"{schema}.{table}", shown, n=3, cutoff=0.6)

@@ -7,11 +7,11 @@ import functools
 import threading
 from collections.abc import Iterable, Iterator
 from importlib import resources
-from typing import Any
 
 import psycopg2
 import pyarrow as pa
 
+from dyda.cursor import Cursor
 from dyda.errors import (
     BrokenUnit,
     DydaError,
@@ -24,6 +24,7 @@ from dyda.errors import (
 from dyda.sources.reading.copy import connect, first_line
 from dyda.sources.reading.encoding import Repertoire
 from dyda.sources.settings import SourceSettings
+from dyda.sources.stalled_server import PatientConnection
 
 __all__ = ["FRESH", "WRITING", "Sessions", "load_sql", "translate"]
 
@@ -51,7 +52,7 @@ class Sessions:
         self.settings = settings
         self._whole = whole or self
         self.tables = self if whole is not None else Sessions(settings, self)
-        self._idle: list[Any] = []
+        self._idle: list[PatientConnection] = []
         self._guard = threading.Lock()
         self._utf8 = True
         self._repertoire = Repertoire()
@@ -59,7 +60,7 @@ class Sessions:
         """Whether the server stood still when it was last asked; a new session that works shows that it does not."""
 
     @contextlib.contextmanager
-    def transaction(self, begin: str, relations: Iterable[object] = ()) -> Iterator[Any]:
+    def transaction(self, begin: str, relations: Iterable[object] = ()) -> Iterator[Cursor]:
         """A cursor inside a transaction that `begin` opens; commits, or rolls back if the block raises."""
         connection = self.begin(begin, relations)
         try:
@@ -72,7 +73,7 @@ class Sessions:
             raise
         self.give_back(connection)
 
-    def begin(self, begin: str, relations: Iterable[object] = ()) -> Any:
+    def begin(self, begin: str, relations: Iterable[object] = ()) -> PatientConnection:
         """A session on which `begin` has been executed. Idle sessions may have died with their server: tried until
         one answers."""
         with translate(self.settings.name, relations, self.settings.url):
@@ -95,7 +96,7 @@ class Sessions:
                         raise
 
     @staticmethod
-    def resume(connection: Any, begin: str) -> bool:
+    def resume(connection: PatientConnection, begin: str) -> bool:
         """Execute `begin` on a session that a caller keeps to himself; False if it is no more."""
         try:
             with connection.cursor() as cursor:
@@ -107,7 +108,7 @@ class Sessions:
                 raise
             return False
 
-    def give_back(self, connection: Any) -> None:
+    def give_back(self, connection: PatientConnection) -> None:
         """End whatever transaction is open and keep the session, if it still works."""
         try:
             self._note_still(connection)
@@ -124,7 +125,7 @@ class Sessions:
         except psycopg2.Error:
             connection.close()
 
-    def _note_still(self, connection: Any) -> None:
+    def _note_still(self, connection: PatientConnection) -> None:
         """One session was given up because the server stands still: the others need not each find out."""
         if connection.given_up and not self._whole._still:
             self._whole._still = True

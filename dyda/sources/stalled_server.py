@@ -14,11 +14,16 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import psycopg2
 import psycopg2.extensions
+
+if TYPE_CHECKING:
+    from psycopg2 import sql
+
+    from dyda.cursor import Cursor, File, Values
 
 __all__ = ["PatientConnection", "PatientCursor"]
 
@@ -35,7 +40,9 @@ SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 class PatientConnection(psycopg2.extensions.connection):  # type: ignore[misc]
     """Made by psycopg2.connect(connection_factory=…); its cursors are patient ones."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    cursor: Callable[[], Cursor]  # for type checkers: psycopg2's classes tell them nothing
+
+    def __init__(self, *arguments: object, **options: object) -> None:
         super().__init__(*arguments, **options)
         self.cursor_factory = PatientCursor
         self.asked_at: float | None = None
@@ -49,13 +56,13 @@ class PatientConnection(psycopg2.extensions.connection):  # type: ignore[misc]
 class PatientCursor(psycopg2.extensions.cursor):  # type: ignore[misc]
     """Raises OperationalError where its server stands still."""
 
-    def execute(self, query: Any, values: Any = None) -> Any:
+    def execute(self, query: str | sql.Composable, values: Values | None = None) -> None:
         with self._asking():
-            return super().execute(query, values)
+            super().execute(query, values)
 
-    def copy_expert(self, query: Any, file: Any, size: int = 8192) -> Any:
+    def copy_expert(self, query: str | sql.Composable, file: File, size: int = 8192) -> None:
         with self._asking():
-            return super().copy_expert(query, file, size)
+            super().copy_expert(query, file, size)
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import resources
-from typing import Any
 
 import psycopg2
 import psycopg2.extensions
 from psycopg2 import sql
 
 from dyda import handshake
+from dyda.cursor import Connection
 from dyda.errors import ConfigurationError, DydaError, WarehouseUnreachable
 from dyda.masking import masked
 
@@ -42,7 +42,7 @@ PINNED = {
 """Settings of every session, besides those by which any session of ours begins."""
 
 
-def connect(url: str, application: str) -> Any:
+def connect(url: str, application: str) -> Connection:
     """A psycopg2 connection with pinned settings, in transaction mode."""
     try:
         connection = handshake.connect(url, PINNED, defaults=KEEPALIVES, application_name=application)
@@ -62,7 +62,7 @@ def connect(url: str, application: str) -> Any:
     return connection
 
 
-def _require_utf8(connection: Any) -> None:
+def _require_utf8(connection: Connection) -> None:
     """Views hold what sources hold, and any source may have any character."""
     encoding = connection.get_parameter_status("server_encoding")
     if encoding != "UTF8":

@@ -17,6 +17,7 @@ from psycopg2 import sql
 from psycopg2.extras import Json
 
 from dyda import faults
+from dyda.cursor import Cursor
 from dyda.errors import (
     ConfigurationError,
     DydaError,
@@ -123,7 +124,7 @@ class Installation:
         return not news and heard and all(change.moves_rows_alone for change in self.changes)
 
 
-def carry_out(cursor: Any, installation: Installation, schema: str, patience: float) -> int | None:
+def carry_out(cursor: Cursor, installation: Installation, schema: str, patience: float) -> int | None:
     """Everything that `installation` asks for; the caller's transaction holds the fence's row. The unit's number."""
     faults.point("install.begun")
     known = known_views(cursor, [change.view for change in installation.changes])
@@ -187,7 +188,7 @@ def _owned(view: str) -> Iterator[None]:
 class _Installer:
     """One view's part of the transaction."""
 
-    def __init__(self, cursor: Any, change: ViewChange, schema: str, number: int, known: KnownView | None) -> None:
+    def __init__(self, cursor: Cursor, change: ViewChange, schema: str, number: int, known: KnownView | None) -> None:
         self.cursor = cursor
         self.change = change
         self.reader = Reader(schema, change.view)
@@ -398,7 +399,7 @@ class _Installer:
         )
 
 
-def _move(cursor: Any, changes: Sequence[ViewChange]) -> None:
+def _move(cursor: Cursor, changes: Sequence[ViewChange]) -> None:
     """The positions move by compare-and-set (I1), all of them in one statement."""
     wanted = {
         (change.view, source): (None if expected is None else str(expected), None if new is None else str(new))
@@ -421,7 +422,7 @@ def _move(cursor: Any, changes: Sequence[ViewChange]) -> None:
             raise PositionMoved(view, source, expected, found[0] if found else None)
 
 
-def save_source(cursor: Any, state: SourceState) -> None:
+def save_source(cursor: Cursor, state: SourceState) -> None:
     identity = state.identity
     cursor.execute(
         load("save_source.sql"),
@@ -440,7 +441,7 @@ def save_source(cursor: Any, state: SourceState) -> None:
     )
 
 
-def save_relation(cursor: Any, state: RelationState) -> None:
+def save_relation(cursor: Cursor, state: RelationState) -> None:
     row = relation_to_json(state.relation)
     cursor.execute(
         load("save_relation.sql"),
@@ -455,7 +456,7 @@ def save_relation(cursor: Any, state: RelationState) -> None:
     )
 
 
-def _save_unit(cursor: Any, unit: UnitRecord) -> int:
+def _save_unit(cursor: Cursor, unit: UnitRecord) -> int:
     cursor.execute(
         load("save_unit.sql"),
         {

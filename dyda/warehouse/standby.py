@@ -9,8 +9,8 @@ import contextlib
 import os
 import socket
 from collections.abc import Iterator
-from typing import Any
 
+from dyda.cursor import Connection
 from dyda.warehouse.catalog.records import DaemonRecord
 from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, WAITING_LOCK, connect, load, translated
 
@@ -41,7 +41,7 @@ def waiting_turn(url: str) -> Iterator[Turn]:
 class Turn:
     """Made by `Warehouse.turn()`."""
 
-    def __init__(self, connection: Any, url: str) -> None:
+    def __init__(self, connection: Connection, url: str) -> None:
         self._connection = connection
         self._url = url
 

@@ -13,12 +13,14 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import psycopg2
 import sqlalchemy
 from sqlalchemy import Connection, create_engine, insert, select, text, update
 
+from dyda.cursor import Connection as PostgresConnection
+from dyda.cursor import Cursor
 from dyda.errors import DydaError, ProjectBusy, RequestFailed, UnknownView, WarehouseUnreachable
 from dyda.model.cause import Cause
 from dyda.model.message import MessageState
@@ -109,7 +111,7 @@ class Warehouse:
     def check_types(self, view: str, types: Sequence[str]) -> None:
         """Refuses types that this warehouse cannot hold, before anything is built."""
         with self._translated(), self._engine.connect() as connection:
-            check_types(connection.connection.cursor(), view, types)
+            check_types(cast(Cursor, connection.connection.cursor()), view, types)
 
     def owner(self) -> tuple[str | None, dict[str, frozenset[str]]]:
         """The project that this warehouse belongs to (None: nobody's yet), and its views with the sources they read."""
@@ -145,7 +147,7 @@ class Warehouse:
             connection.close()
             raise
 
-    def _take_lock(self, connection: Any, deadline: float) -> None:
+    def _take_lock(self, connection: PostgresConnection, deadline: float) -> None:
         while True:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", (ADVISORY_CLASS, PROJECT_LOCK))
@@ -378,7 +380,7 @@ class Warehouse:
             return connection.execute(statement).rowcount == 1
 
 
-def _raise_fence(connection: Any, role: str) -> int:
+def _raise_fence(connection: PostgresConnection, role: str) -> int:
     """A new fence; what the last holder left unfinished is put in order."""
     try:
         with connection.cursor() as cursor:

@@ -22,6 +22,7 @@ import pyarrow as pa
 from psycopg2.extras import Json
 
 from dyda import faults
+from dyda.cursor import Connection, Cursor
 from dyda.errors import DydaError, Fenced, UnknownView
 from dyda.model.bag import Bag
 from dyda.model.cause import Cause
@@ -57,7 +58,7 @@ NOTE_AGAIN = 1.0
 class Writer:
     """Made by `Warehouse.lock()`; a context manager that gives the lock back. Threads take turns."""
 
-    def __init__(self, connection: Any, url: str, schema: str, fence: int) -> None:
+    def __init__(self, connection: Connection, url: str, schema: str, fence: int) -> None:
         self._connection = connection
         self._url = url
         self._schema = schema
@@ -90,7 +91,7 @@ class Writer:
         self._connection.close()
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[Any]:
+    def _writing(self) -> Iterator[Cursor]:
         """A transaction that has passed the fence; committed at the end, rolled back on any error."""
         with self._turn, translated(self._url):
             try:
@@ -111,7 +112,7 @@ class Writer:
                 raise
 
     @contextlib.contextmanager
-    def _reading(self) -> Iterator[Any]:
+    def _reading(self) -> Iterator[Cursor]:
         """A look that changes nothing."""
         with self._turn, translated(self._url):
             try:
@@ -122,7 +123,7 @@ class Writer:
                     self._connection.rollback()
 
     @contextlib.contextmanager
-    def _computing(self) -> Iterator[Any]:
+    def _computing(self) -> Iterator[Cursor]:
         """A look through temporary tables: they are made once in a session, so the transaction commits."""
         with self._reading() as cursor:
             yield cursor
@@ -396,7 +397,7 @@ class Writer:
         with self._computing() as cursor:
             return state_rows(cursor, self._stored(cursor, view, number, state), columns, key, values)
 
-    def _stored(self, cursor: Any, view: str, number: int, state: State) -> StoredState:
+    def _stored(self, cursor: Cursor, view: str, number: int, state: State) -> StoredState:
         stored = known_state(cursor, view, number)
         if stored.state != state:
             raise ValueError(f"state {number} of view {view} is {stored.state}, not {state}")
@@ -429,7 +430,7 @@ class Writer:
                 self._write_phases(cursor)
             self._phases.clear()
 
-    def _write_phases(self, cursor: Any) -> None:
+    def _write_phases(self, cursor: Cursor) -> None:
         for unit, phases in self._phases.items():
             cursor.execute("UPDATE dyda.unit SET phases = phases || %s WHERE id = %s", (Json(phases), unit))
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,10 @@ def _until(done: Callable[[], bool], what: str) -> None:
     while not done():
         assert time.monotonic() < deadline, what
         time.sleep(0.05)
+
+
+def _stopped_or_shown(daemon: int, town: Town, rows: dict[str, int]) -> bool:
+    return _state(daemon) == "T" or town.extent("names") == rows
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -53,11 +58,8 @@ def test_a_signal_to_the_whole_group_ends_it_in_order(town: Town, tmp_path: Path
         while _state(daemon.pid) != "T":  # in the first unit, Spark would not run yet
             rows += 1
             town.execute("crm", f"INSERT INTO customer VALUES ({rows}, 'Bob')")
-            shown = {"Ann\t1": 1, f"Bob\t{rows - 1}": 1}
-            _until(
-                lambda shown=shown: _state(daemon.pid) == "T" or town.extent("names") == shown,
-                "a unit is not installed",
-            )
+            stopped_or_shown = partial(_stopped_or_shown, daemon.pid, town, {"Ann\t1": 1, f"Bob\t{rows - 1}": 1})
+            _until(stopped_or_shown, "a unit is not installed")
         assert rows > 2
         os.killpg(daemon.pid, number)
         # Whoever is not stopped has heard it before the daemon goes on.

@@ -18,8 +18,10 @@ COLUMNS = ["n", "n_sum", "c0"]
 law = settings(deadline=None)
 """A law holds however slow the machine is: only failures of the law count, not of the clock."""
 
+Row = tuple[str | None, ...]
+
 values = st.sampled_from([None, "", "a", "b", "1.0", "1.00", "NULL", "é", " "])
-rows = st.tuples(values, values, values)
+rows: st.SearchStrategy[Row] = st.tuples(values, values, values)
 entries = st.lists(st.tuples(rows, st.integers(-3, 3)), max_size=12)
 
 
@@ -29,21 +31,21 @@ def bags(draw: st.DrawFn) -> Bag:
     return bag_of(draw(entries)) + bag_of(draw(entries))
 
 
-def bag_of(entries: list[tuple[tuple[str | None, ...], int]]) -> Bag:
+def bag_of(entries: list[tuple[Row, int]]) -> Bag:
     columns = [pa.array([row[i] for row, _ in entries], pa.string()) for i in range(3)]
     counts = pa.array([count for _, count in entries], pa.int64())
     return Bag(pa.Table.from_arrays([*columns, counts], names=[*COLUMNS, COUNT]))
 
 
-def meaning(bag: Bag) -> dict[tuple[str | None, ...], int]:
+def meaning(bag: Bag) -> dict[Row, int]:
     """The bag as a dictionary, computed without any code of ours."""
-    total: Counter[tuple[str | None, ...]] = Counter()
+    total: Counter[Row] = Counter()
     for row in zip(*(column.to_pylist() for column in bag.table.columns), strict=True):
         total[row[:-1]] += row[-1]
     return {row: count for row, count in total.items() if count}
 
 
-def added(one: dict, other: dict, sign: int = 1) -> dict:
+def added(one: dict[Row, int], other: dict[Row, int], sign: int = 1) -> dict[Row, int]:
     keys = one.keys() | other.keys()
     sums = {key: one.get(key, 0) + sign * other.get(key, 0) for key in keys}
     return {key: count for key, count in sums.items() if count}
@@ -51,7 +53,7 @@ def added(one: dict, other: dict, sign: int = 1) -> dict:
 
 @law
 @given(bags(), bags())
-def test_sum_and_difference_are_those_of_the_counts(a, b):
+def test_sum_and_difference_are_those_of_the_counts(a: Bag, b: Bag) -> None:
     assert meaning(a + b) == added(meaning(a), meaning(b))
     assert meaning(a - b) == added(meaning(a), meaning(b), -1)
     assert meaning(-a) == {row: -count for row, count in meaning(a).items()}
@@ -59,7 +61,7 @@ def test_sum_and_difference_are_those_of_the_counts(a, b):
 
 @law
 @given(bags(), bags(), bags())
-def test_addition_is_a_commutative_group(a, b, c):
+def test_addition_is_a_commutative_group(a: Bag, b: Bag, c: Bag) -> None:
     zero = Bag.empty(COLUMNS)
     assert a + b == b + a
     assert (a + b) + c == a + (b + c)
@@ -70,14 +72,14 @@ def test_addition_is_a_commutative_group(a, b, c):
 
 @law
 @given(bags(), bags())
-def test_equality_is_equality_of_meaning(a, b):
+def test_equality_is_equality_of_meaning(a: Bag, b: Bag) -> None:
     assert (a == b) == (meaning(a) == meaning(b))
     assert a != "a bag"
 
 
 @law
 @given(bags())
-def test_consolidate_keeps_the_meaning_and_has_each_row_once_with_a_count(a):
+def test_consolidate_keeps_the_meaning_and_has_each_row_once_with_a_count(a: Bag) -> None:
     consolidated = a.consolidate()
     assert consolidated == a
     assert meaning(consolidated) == meaning(a) == consolidated.to_dict() == a.to_dict()
@@ -90,11 +92,11 @@ def test_consolidate_keeps_the_meaning_and_has_each_row_once_with_a_count(a):
 
 @law
 @given(bags(), bags(), st.permutations(COLUMNS), st.integers(0, 3))
-def test_projection_is_linear(a, b, order, width):
+def test_projection_is_linear(a: Bag, b: Bag, order: list[str], width: int) -> None:
     kept = order[:width]
     assert (a + b).select(kept) == a.select(kept) + b.select(kept)
     places = [COLUMNS.index(name) for name in kept]
-    expected: Counter = Counter()
+    expected: Counter[Row] = Counter()
     for row, count in meaning(a).items():
         expected[tuple(row[place] for place in places)] += count
     assert meaning(a.select(kept).consolidate()) == {row: count for row, count in expected.items() if count}
@@ -102,7 +104,7 @@ def test_projection_is_linear(a, b, order, width):
 
 @law
 @given(bags(), bags(), values)
-def test_selection_is_linear(a, b, value):
+def test_selection_is_linear(a: Bag, b: Bag, value: str | None) -> None:
     def chosen(bag: Bag) -> Bag:
         column = bag.table.column(0)
         mask = pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, value), False)
@@ -114,7 +116,7 @@ def test_selection_is_linear(a, b, value):
 
 @law
 @given(bags())
-def test_NULL_and_the_empty_text_and_1_0_and_1_00_are_told_apart(a):
+def test_NULL_and_the_empty_text_and_1_0_and_1_00_are_told_apart(a: Bag) -> None:
     both = a + Bag.of(
         COLUMNS, {(None, "1.0", "x"): 1, ("", "1.0", "x"): 1, ("", "1.00", "x"): 1, (None, None, None): 1}
     )
@@ -125,11 +127,11 @@ def test_NULL_and_the_empty_text_and_1_0_and_1_00_are_told_apart(a):
 
 @law
 @given(st.dictionaries(rows, st.integers(-3, 3), max_size=8))
-def test_of_and_to_dict_are_inverse_up_to_zeros(counts):
+def test_of_and_to_dict_are_inverse_up_to_zeros(counts: dict[Row, int]) -> None:
     assert Bag.of(COLUMNS, counts).to_dict() == {row: count for row, count in counts.items() if count}
 
 
-def test_a_bag_without_columns_is_a_number():
+def test_a_bag_without_columns_is_a_number() -> None:
     two = Bag.of([], {(): 2})
     assert (two + two).to_dict() == {(): 4}
     assert (two - two).to_dict() == {}
@@ -137,7 +139,7 @@ def test_a_bag_without_columns_is_a_number():
     assert Bag.empty([]) == two - two
 
 
-def test_nonsense_is_refused():
+def test_nonsense_is_refused() -> None:
     with pytest.raises(ValueError, match="a bag's last column is '#count'"):
         Bag(pa.table({"a": ["x"]}))
     with pytest.raises(ValueError, match="cannot be added"):
@@ -148,7 +150,9 @@ def test_nonsense_is_refused():
 
 @law
 @given(bags(), bags(), st.sampled_from(COLUMNS), values)
-def test_what_was_consolidated_is_consolidated_again_after_any_operation(a, b, column, value):
+def test_what_was_consolidated_is_consolidated_again_after_any_operation(
+    a: Bag, b: Bag, column: str, value: str | None
+) -> None:
     once = a.consolidate()
     kept = pc.fill_null(pc.not_equal(a.table.column(column), value), True)
     kept_once = pc.fill_null(pc.not_equal(once.table.column(column), value), True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -267,6 +268,10 @@ def play(town: Town, steps: list[tuple[Any, ...]]) -> None:
             if mine:
                 source.commit(mine)
 
+    def commit_last(waiting: list[Any]) -> None:
+        if waiting:
+            commit(waiting.pop())
+
     with town.maintainer() as maintainer, faults.on("install.committed", witness.note):
         for step in steps:
             match step:
@@ -276,7 +281,7 @@ def play(town: Town, steps: list[tuple[Any, ...]]) -> None:
                     maintainer.cycle()
                 case ("commit at", moment, actions):
                     waiting = [actions]
-                    with faults.on(moment, lambda waiting=waiting: commit(waiting.pop()) if waiting else None):
+                    with faults.on(moment, partial(commit_last, waiting)):
                         maintainer.cycle()
                 case ("settle",):
                     settle(maintainer)

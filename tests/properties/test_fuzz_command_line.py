@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -124,7 +125,7 @@ def typed(words: list[str], given: str = "") -> tuple[int, str, str]:
     texts = []
     for stream in (out, err):
         stream.flush()
-        texts.append(stream.buffer.getvalue().decode("utf-8", "replace"))  # type: ignore[attr-defined]
+        texts.append(stream.buffer.getvalue().decode("utf-8", "replace"))
     return code, texts[0], texts[1]
 
 
@@ -168,16 +169,17 @@ def test_folders_that_are_no_project(tmp_path: Path) -> None:
 # --- the real process: terminals and pipes of every kind
 
 
-def process(folder: Path, *words: str, **options: object) -> subprocess.CompletedProcess[bytes]:
-    environment = {**os.environ, **options.pop("env", {})}  # type: ignore[dict-item]
-    return subprocess.run(
+def process(folder: Path, *words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    environment = {**os.environ, **options.pop("env", {})}
+    done: subprocess.CompletedProcess[bytes] = subprocess.run(
         [sys.executable, "-m", "dyda", "-C", os.fspath(folder), *words],
         stderr=subprocess.PIPE,
         env=environment,
         timeout=120,
         check=False,
-        **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, **options},  # type: ignore[call-overload]
+        **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, **options},
     )
+    return done
 
 
 def test_terminals_and_pipes_of_every_kind(project: Path) -> None:

@@ -207,8 +207,8 @@ def play(
         town.judge().execute(f"CREATE TABLE {source}.{table} ({described})")
     history = History()
     writers = [Writer(town, history) for _ in range(3)]
-    for table, row in rows:
-        writers[0].do(("insert", table, [row]))
+    for place, row in rows:
+        writers[0].do(("insert", place, [row]))
     writers[0].end("commit")
     for name, text in texts.items():
         town.view(name, text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def play(
                 commit(town, last)
             else:
                 waiting = [last]
-                with faults.on(moment, lambda waiting=waiting: commit(town, waiting.pop()) if waiting else None):
+                with faults.on(moment, partial(commit_last, town, waiting)):
                     maintainer.cycle()
                 for transaction in waiting:  # nothing was pending, so the moment never came
                     commit(town, transaction)
@@ -101,6 +102,11 @@ def play(
     assert {answer["result"] for answer in answers} == {"equal"}, answers
     assert not commands.pending(town.folder), "nothing is left in the queue"
     return cases
+
+
+def commit_last(town: Town, waiting: list[list[operators.Change]]) -> None:
+    if waiting:
+        commit(town, waiting.pop())
 
 
 def commit(town: Town, transaction: list[operators.Change]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import psycopg2
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -39,12 +42,15 @@ def everyone(*several: Position) -> range:
     return range(min(p.xmin for p in several) - 2, max(p.xmax for p in several) + 3)
 
 
+Ask = Callable[..., list[Any]]
+
+
 @pytest.fixture
-def ask(database):
+def ask(database: Callable[..., str]) -> Iterator[Ask]:
     connection = psycopg2.connect(database("position"))
     connection.autocommit = True
 
-    def answer(query, *arguments):
+    def answer(query: str, *arguments: object) -> list[Any]:
         with connection.cursor() as cursor:
             cursor.execute(query, arguments)
             return [row[0] for row in cursor.fetchall()]
@@ -55,7 +61,7 @@ def ask(database):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(asked=questions())
-def test_P1_includes_is_what_postgresql_sees(ask, asked):
+def test_P1_includes_is_what_postgresql_sees(ask: Ask, asked: list[tuple[Position, int]]) -> None:
     judged = ask(
         "SELECT pg_visible_in_snapshot(x::text::xid8, s::pg_snapshot)"
         " FROM unnest(%s::bigint[], %s::text[]) WITH ORDINALITY AS q(x, s, i) ORDER BY i",
@@ -67,7 +73,7 @@ def test_P1_includes_is_what_postgresql_sees(ask, asked):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(position=positions(), left_out=st.sets(st.integers(95, 130), max_size=8))
-def test_P3_a_synthetic_position_is_one_for_postgresql_too(ask, position, left_out):
+def test_P3_a_synthetic_position_is_one_for_postgresql_too(ask: Ask, position: Position, left_out: set[int]) -> None:
     synthetic = position.without(left_out)
     (printed,) = ask("SELECT %s::pg_snapshot::text", str(synthetic))
     assert Position.parse(printed) == synthetic
@@ -80,19 +86,19 @@ def test_P3_a_synthetic_position_is_one_for_postgresql_too(ask, position, left_o
     assert judged == wanted
 
 
-def test_P3_the_example_of_the_rule():
+def test_P3_the_example_of_the_rule() -> None:
     assert str(Position.parse("102:102:").without([100])) == "100:102:100"
 
 
 @law
 @given(positions())
-def test_text_and_back(position):
+def test_text_and_back(position: Position) -> None:
     assert Position.parse(str(position)) == position
 
 
 @law
 @given(positions(), st.sets(st.integers(95, 130), max_size=8))
-def test_P3_without_takes_out_exactly_these(position, left_out):
+def test_P3_without_takes_out_exactly_these(position: Position, left_out: set[int]) -> None:
     less = position.without(left_out)
     assert position.covers(less)
     assert less.without(left_out) == less
@@ -102,7 +108,7 @@ def test_P3_without_takes_out_exactly_these(position, left_out):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(base=BASE, data=st.data())
-def test_P3_until_takes_out_exactly_what_came_later(ask, base, data):
+def test_P3_until_takes_out_exactly_what_came_later(ask: Ask, base: int, data: st.DataObject) -> None:
     position = data.draw(positions(base).filter(lambda p: all(x % 2**32 for x in (p.xmin, p.xmax, *p.in_progress))))
     last = data.draw(st.integers(base, base + 30).filter(lambda xid: xid % 2**32 > 2))
     less = position.until(last)
@@ -116,7 +122,7 @@ def test_P3_until_takes_out_exactly_what_came_later(ask, base, data):
 
 @law
 @given(positions(), positions())
-def test_covers_is_containment(one, other):
+def test_covers_is_containment(one: Position, other: Position) -> None:
     contained = all(one.includes(xid) for xid in everyone(one, other) if other.includes(xid))
     assert one.covers(other) == contained
     assert one.covers(one)
@@ -124,14 +130,14 @@ def test_covers_is_containment(one, other):
 
 @law
 @given(positions(), positions(), positions())
-def test_covers_is_transitive(a, b, c):
+def test_covers_is_transitive(a: Position, b: Position, c: Position) -> None:
     if a.covers(b) and b.covers(c):
         assert a.covers(c)
 
 
 @law
 @given(st.lists(positions(), min_size=1, max_size=4))
-def test_P5_the_meet_is_what_all_have_and_may_be_acknowledged(several):
+def test_P5_the_meet_is_what_all_have_and_may_be_acknowledged(several: list[Position]) -> None:
     meet = Position.meet(several)
     assert meet is not None
     for xid in everyone(*several, meet):
@@ -139,11 +145,11 @@ def test_P5_the_meet_is_what_all_have_and_may_be_acknowledged(several):
     assert all(position.covers(meet) for position in several)
 
 
-def test_P5_nothing_is_acknowledged_where_nobody_reads():
+def test_P5_nothing_is_acknowledged_where_nobody_reads() -> None:
     assert Position.meet([]) is None
 
 
-def test_P1_real_snapshots_tell_open_transactions_from_finished_ones(database):
+def test_P1_real_snapshots_tell_open_transactions_from_finished_ones(database: Callable[..., str]) -> None:
     """Three writers: one committed, one rolled back, one open. Rolled-back ones are 'in' but wrote nothing."""
     url = database("snapshots")
     writers = [psycopg2.connect(url) for _ in range(3)]

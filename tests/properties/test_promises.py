@@ -73,7 +73,7 @@ def test_what_is_promised_holds(database: Callable[[str], str]) -> None:
             judge.cursor.execute(f"INSERT INTO {source}.{table} VALUES (%s, %s, %s, %s, %s, %s)", row)
         below: dict[str, ViewDefinition] = {}
         for view in views:
-            read = parse_view(view.name, view.text, _resolve, views=below.get)
+            read = parse_view(view.name, view.text, _resolve, views=below.__getitem__)
             below[view.name] = read
             old = _marked(replace(read, tree=in_place(read.tree)), lambda: choose.random() < often)  # type: ignore[attr-defined]
             judgement = synchronize(old, World(KNOWN, _after(losses)))

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from dyda.model.algebra.nodes import ViewDefinition, conjuncts, scans
+from tests.projection import projection
 from tests.unit.vs.case import Schemas, judge, knowledge, moved, view
 from vs import (
     Broken,
@@ -200,7 +201,7 @@ def test_promises_about_extents_are_true(seed: int) -> None:
         answers = [(judgement.definition, judgement.extent)]
         answers += [(view(other.sql, after), other.extent) for other in judgement.runners_up]
         for new, extent in answers:
-            common = [item.name for item in new.tree.items]
+            common = [item.name for item in projection(new).items]
             before, now = town.extent(old, common), town.extent(new, common)
             holds = {"equivalent": before == now, "superset": now >= before, "subset": now <= before, "unknown": True}
             assert holds[extent], f"{extent} is wrong:\n{text}\n{change}\n{known}\n{town.rows}\n{new.sql}"
@@ -232,8 +233,8 @@ def test_rewritings_are_legal(seed: int) -> None:
 
 
 def _check_components(old: ViewDefinition, new: ViewDefinition, allowed: EffectivePreferences) -> None:
-    items = {item.name: item.expression.sql for item in new.tree.items}
-    for item in old.tree.items:
+    items = {item.name: item.expression.sql for item in projection(new).items}
+    for item in projection(old).items:
         preference = allowed.of_item(item.name)
         if item.name not in items:
             assert preference.dispensable

@@ -75,7 +75,7 @@ def test_a_tree_means_what_its_text_means(database: Callable[[str], str]) -> Non
         parsed: dict[str, ViewDefinition] = {}
         texts: dict[str, str] = {}
         for view in views:
-            parsed[view.name] = parse_view(view.name, view.text, _resolve, views=parsed.get)
+            parsed[view.name] = parse_view(view.name, view.text, _resolve, views=parsed.__getitem__)
             texts[view.name] = for_postgres(view.text, texts)
             tree, text = judge.evaluate(evaluated(parsed[view.name].tree)), judge.evaluate(texts[view.name])
             assert tree == text, f"{view.text}\ntree only {tree - text}\ntext only {text - tree}"

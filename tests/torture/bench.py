@@ -46,7 +46,7 @@ def names_of(definition: str) -> tuple[Name, ...]:
     return tuple(dict.fromkeys(_name(table) for table in _relations(sqlglot.parse_one(definition, read="spark"))))
 
 
-def _relations(tree: exp.Expression) -> list[exp.Table]:
+def _relations(tree: exp.Expr) -> list[exp.Table]:
     return [table for table in tree.find_all(exp.Table) if table.db]
 
 

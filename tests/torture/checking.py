@@ -13,11 +13,12 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from tests.torture.bench import Bench, Name, NotEvaluated, State, names_of
 from tests.torture.history import Commit, History, Position, Read, Transaction, ViewState, digest
 from tests.torture.shrinking import Shrinker, short
-from tests.torture.states import States
+from tests.torture.states import Key, States
 
 __all__ = ["RULES", "Report", "Violation", "check", "examine"]
 
@@ -209,7 +210,7 @@ class _Checker:
             yield Violation("correctness", f"view {name}: {error}")
             return
         for table, state in states.items():
-            row = self.states[table[0]].tables[state.oid].impossible(state.key)
+            row = self.states[table[0]].tables[state.oid].impossible(cast(Key, state.key))
             if row is not None:
                 what = (
                     f"view {name} stands at {table[0]} {short(view.positions[table[0]])}, a state that the source never"

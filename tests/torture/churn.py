@@ -535,7 +535,7 @@ def main() -> None:
         return urllib.parse.urlunsplit(urllib.parse.urlsplit(server.url())._replace(path="/" + name))
 
     folder = Path(tempfile.mkdtemp(prefix="dyda-churn-"))
-    town = Town(folder, database, None)  # type: ignore[arg-type]
+    town = Town(folder, database, None)
     try:
         churn = Churn(town, chosen.seed, lambda text: print(text, flush=True))
         churn.trace = churn.say if chosen.trace else None

@@ -88,4 +88,4 @@ def _memory() -> str:
 def _said(command: list[str], pattern: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = re.search(pattern, done.stdout + done.stderr)
-    return found[found.lastindex if found.re.groups == 1 and "version" in pattern else 0] if found else "unknown"
+    return found[1 if found.re.groups == 1 and "version" in pattern else 0] if found else "unknown"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 
 import psycopg2
 
@@ -124,16 +125,16 @@ def _lost(stage: Stage, *, inside: bool) -> None:
         {"synchronous_commit": "off", "wal_writer_delay": "10s", "wal_writer_flush_after": "1GB", "autovacuum": "off"}
     ).start()
 
-    def crash(number: int, xid: int) -> bool:
+    def crash(number: int, xid: int, lost: list[bool]) -> None:
         stage.recorded.writers["one"][0].close()
         server.crash()
         server.start()
         if _ask(server.url(), f"SELECT count(*) FROM r WHERE id = {number}"):
-            return False
+            return
         stage.history.transactions = [t for t in stage.history.transactions if t.xid != xid]
         while stage.do("one", f"INSERT INTO r VALUES (10{number}, 2)") < xid:
             pass
-        return True
+        lost.append(True)
 
     try:
         stage.source("one", "SET synchronous_commit = on", "CREATE TABLE r (id int, k int)", url=server.url())
@@ -144,12 +145,12 @@ def _lost(stage: Stage, *, inside: bool) -> None:
             xid = stage.do("one", f"INSERT INTO r VALUES ({number}, 1)")
             lost: list[bool] = []
             if inside:
-                with stage.at("unit.swept", lambda number=number, xid=xid, lost=lost: lost.append(crash(number, xid))):
+                with stage.at("unit.swept", partial(crash, number, xid, lost)):
                     stage.settle()
             else:
                 stage.settle()
-                lost.append(crash(number, xid))
-            if any(lost):
+                crash(number, xid, lost)
+            if lost:
                 break
         stage.settle()
         stage.at_rest = False  # the log is gone with the server

@@ -240,7 +240,7 @@ class Torture:
     def require_progress(self, sources: Sequence[str], when: str) -> None:
         """A change at each of these sources reaches the readers, alone and joined with another of them."""
         numbers = {source: self._light(source) for source in sources}
-        wanted = {beacon_view(source): (number,) for source, number in numbers.items()}
+        wanted: dict[str, tuple[int, ...]] = {beacon_view(source): (number,) for source, number in numbers.items()}
         for pair in PAIRS:
             if set(pair) <= set(numbers):
                 wanted[beacon_view(*pair)] = tuple(numbers[source] for source in pair)

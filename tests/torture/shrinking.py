@@ -65,15 +65,19 @@ class Shrinker:
         row = min(row for row in {*extent, *expected} if extent.get(row, 0) != expected[row])
         found, wanted = extent.get(row, 0), expected[row]
         after = {table: _kept(state) for table, state in self.loadable(view).items()}
-        same = earlier is not None and earlier.definition == view.definition
-        before = {table: _kept(state) for table, state in self.loadable(earlier).items()} if same else {}
+        before = {}
+        if earlier is not None and earlier.definition == view.definition:
+            before = {table: _kept(state) for table, state in self.loadable(earlier).items()}
         if any(before[table].shape != state.shape for table, state in after.items() if table in before):
             before = {}
         lines = [f"  definition: {view.definition}", f"  {row} is there {_times(found)}, should be {_times(wanted)}"]
         if earlier is None:
             lines.append("  this is the view's first commit")
         else:
-            lines.append(f"  the commit before: {_at(earlier)}" + ("" if same else f", {earlier.definition}"))
+            lines.append(
+                f"  the commit before: {_at(earlier)}"
+                + ("" if earlier.definition == view.definition else f", {earlier.definition}")
+            )
         added = self._added(earlier, view, after) if earlier is not None else []
         hint = self._hint(view, after, added, row, found, until)
         if before:

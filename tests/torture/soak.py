@@ -23,7 +23,7 @@ from pathlib import Path
 
 from dyda import commands
 from tests.conftest import Server, _administer
-from tests.torture.churn import Daemon
+from tests.torture.daemon import Daemon
 from tests.torture.load import SOURCES, Load, schema
 from tests.torture.watching import Processes, Sample, Watch
 from tests.town import Town
@@ -98,7 +98,7 @@ class Soak:
     ) -> None:
         self.folder, self.seed, self.say = folder, seed, say
         self.servers = servers
-        self.town = Town(folder / "town", database, None)  # type: ignore[arg-type]
+        self.town = Town(folder / "town", database, None)
         self.samples: list[Sample] = []
         self.late = 0.0
         self.daemon: Daemon | None = None

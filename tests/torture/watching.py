@@ -148,7 +148,7 @@ class Watch:
             entry[3] += sum(phases.values())
             for phase, seconds in phases.items():
                 entry[4][phase] = entry[4].get(phase, 0.0) + seconds
-        return [tuple(entry) for entry in found.values()]  # type: ignore[misc]
+        return [tuple(entry) for entry in found.values()]
 
     def aborts(self) -> list[tuple[str, int]]:
         """Why units were void, and how often."""

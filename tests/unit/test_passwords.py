@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import psycopg2.extensions
 import pytest
@@ -30,7 +31,8 @@ def refused(folder: Path, url: str, more: str = "", *, mode: int = 0o644, **envi
 
 
 def password(found: Project) -> str | None:
-    return psycopg2.extensions.parse_dsn(found.settings.sources["crm"].url).get("password")
+    parts: dict[str, str] = psycopg2.extensions.parse_dsn(found.settings.sources["crm"].url)
+    return parts.get("password")
 
 
 @pytest.mark.parametrize(
@@ -118,10 +120,11 @@ def test_libpq_s_password_file_must_be_safe_where_it_is_named(tmp_path: Path) ->
     file = tmp_path / "passfile"
     file.write_text("*:*:*:*:s3cr3t\n")
     file.chmod(0o644)
-    for url, environment in (
+    cases: list[tuple[str, dict[str, Any]]] = [
         (f"postgresql://ann@h/db?passfile={file}", {}),
         ("postgresql://ann@h/db", {"PGPASSFILE": str(file)}),
-    ):
+    ]
+    for url, environment in cases:
         file.chmod(0o644)
         assert f"chmod 600 {file}" in refused(tmp_path, url, **environment)
         file.chmod(0o600)

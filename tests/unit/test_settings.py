@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dyda.errors import ConfigurationError
@@ -53,11 +55,11 @@ metrics = "127.0.0.1:9464"
 """
 
 
-def parse(text, **environment):
+def parse(text: str, **environment: str) -> Settings:
     return Settings.parse(text, environment)
 
 
-def test_everything_the_interface_names_is_read():
+def test_everything_the_interface_names_is_read() -> None:
     settings = parse(FULL, DW_PASSWORD="s3cret")
     assert settings.warehouse.url == "postgresql://dw:s3cret@dw.example/warehouse"
     assert settings.warehouse.schema == "mart"
@@ -79,7 +81,7 @@ def test_everything_the_interface_names_is_read():
     assert settings.daemon.metrics == ("127.0.0.1", 9464)
 
 
-def test_defaults():
+def test_defaults() -> None:
     settings = parse(MINIMAL)
     assert settings.sources == {}
     assert settings.spark.numeric == "decimal(38,18)"
@@ -180,20 +182,20 @@ def test_defaults():
         ),
     ],
 )
-def test_bad_settings_are_named(text, message):
+def test_bad_settings_are_named(text: str, message: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         parse(text)
     assert str(refused.value) == message
 
 
-def test_C7_one_database_cannot_be_two_entries():
+def test_C7_one_database_cannot_be_two_entries() -> None:
     text = "[warehouse]\nurl = 'postgresql://u:hidden@h/d'\n[sources.a]\nurl = 'postgresql://u:hidden@h/d'"
     with pytest.raises(ConfigurationError, match=r"\[warehouse\] and \[sources\.a\] have the same url") as refused:
         parse(text)
     assert "hidden" not in str(refused.value)
 
 
-def test_a_password_is_never_shown(tmp_path):
+def test_a_password_is_never_shown(tmp_path: Path) -> None:
     settings = parse(FULL.replace('"4g"', '"${DW_PASSWORD}"'), DW_PASSWORD="s3cr?t@x")
     shown = [repr(settings), str(settings), repr(settings.warehouse), repr(settings.sources), repr(settings.spark)]
     shown.append(repr(Project(tmp_path, settings, {})))
@@ -204,13 +206,13 @@ def test_a_password_is_never_shown(tmp_path):
     assert without_password("embedded") == "embedded"
 
 
-def test_the_environment_cannot_change_the_file_s_structure():
+def test_the_environment_cannot_change_the_file_s_structure() -> None:
     settings = parse('[warehouse]\nurl = "embedded"\nschema = "${S}"', S='x"\n[sources.evil]\nurl = "embedded"')
     assert settings.sources == {}
     assert settings.warehouse.schema.startswith("x")
 
 
-def test_create_gives_a_project_that_loads_and_refuses_to_overwrite(tmp_path):
+def test_create_gives_a_project_that_loads_and_refuses_to_overwrite(tmp_path: Path) -> None:
     project = Project.create(tmp_path / "new" / "pro ject")
     assert project == Project.load(tmp_path / "new" / "pro ject")
     assert project.settings.warehouse.embedded
@@ -221,7 +223,7 @@ def test_create_gives_a_project_that_loads_and_refuses_to_overwrite(tmp_path):
         Project.create(project.folder)
 
 
-def test_view_names_are_file_names_whatever_they_are(tmp_path):
+def test_view_names_are_file_names_whatever_they_are(tmp_path: Path) -> None:
     project = Project.create(tmp_path)
     names = ["plain", "With Capitals", 'quo"te', "back`tick", "dotted.name", "Größe 100%", "n" * 63]
     for name in names:
@@ -233,7 +235,7 @@ def test_view_names_are_file_names_whatever_they_are(tmp_path):
     assert project.view_files["plain"].startswith("-- plain")
 
 
-def test_bad_folders_and_files_are_named(tmp_path):
+def test_bad_folders_and_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"is not a DyDa project: it has no dyda\.toml"):
         Project.load(tmp_path)
     Project.create(tmp_path)
@@ -246,7 +248,7 @@ def test_bad_folders_and_files_are_named(tmp_path):
         Project.load(tmp_path)
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     Project.create(tmp_path)
     (tmp_path / "views" / "v.sql").write_bytes(b"\xef\xbb\xbfSELECT 1")
     assert Project.load(tmp_path).view_files["v"] == "SELECT 1"

@@ -30,6 +30,7 @@ import psycopg2
 
 from dyda import commands
 from dyda.commands.demo.writers import SCHEMA_CHANGES, SOURCES, Writer, expected_rows, seed
+from dyda.cursor import Connection
 from dyda.embedded import EmbeddedServer
 from dyda.errors import DydaError
 
@@ -231,7 +232,7 @@ def _last_words(folder: Path) -> str:
     return "\n".join(lines[-10:])
 
 
-def _read_views(reader: Any) -> tuple[dict[str, list[str]], dict[str, Rows]]:
+def _read_views(reader: Connection) -> tuple[dict[str, list[str]], dict[str, Rows]]:
     """Both views in one REPEATABLE READ transaction, which shows them in one state (rule I3).
 
     A transaction that is older than a definition's change gets a serialization error, and asks again (rule I2).
@@ -242,7 +243,7 @@ def _read_views(reader: Any) -> tuple[dict[str, list[str]], dict[str, Rows]]:
         return _read_views(reader)
 
 
-def _read_views_once(reader: Any) -> tuple[dict[str, list[str]], dict[str, Rows]]:
+def _read_views_once(reader: Connection) -> tuple[dict[str, list[str]], dict[str, Rows]]:
     columns: dict[str, list[str]] = {}
     rows: dict[str, Rows] = {}
     with reader, reader.cursor() as cursor:

@@ -12,6 +12,8 @@ from typing import Any
 
 import psycopg2
 
+from dyda.cursor import Cursor
+
 __all__ = ["SCHEMA_CHANGES", "SOURCES", "Writer", "expected_rows", "seed"]
 
 SOURCES = ("crm", "tours", "people", "booking")
@@ -75,7 +77,7 @@ class Writer(threading.Thread):
         except Exception as error:
             self.failure = error
 
-    def _write(self, cursor: Any) -> bool:
+    def _write(self, cursor: Cursor) -> bool:
         """The statements of one transaction; whether there were any."""
         if self._migration.is_set() and not self.migrated:
             cursor.execute(SCHEMA_CHANGES[self.source])

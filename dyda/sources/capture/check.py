@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
+from dyda.cursor import Cursor
 from dyda.errors import DydaError, RelationRefused, SourceUnreachable, UnknownRelation
 from dyda.model.relation import Relation
 from dyda.sources import catalog
@@ -73,7 +73,7 @@ def obstacles(sessions: Sessions, consumer: Consumer, schema: str, table: str) -
 
 
 def _dyda_rights(
-    cursor: Any, role: str, database: str, consumer: Consumer, owner_known: bool
+    cursor: Cursor, role: str, database: str, consumer: Consumer, owner_known: bool
 ) -> tuple[CaptureState | None, list[Finding]]:
     """Rights on DyDa's own objects: to install them, or to use them if they are there."""
     cursor.execute(
@@ -117,7 +117,7 @@ def _dyda_rights(
     return state, found + _owner(cursor, role, database)
 
 
-def _owner(cursor: Any, role: str, database: str) -> list[Finding]:
+def _owner(cursor: Cursor, role: str, database: str) -> list[Finding]:
     """Whether capture runs with the rights of a role that cannot log in, and whether superusers are safe from it."""
     capture_role = CaptureRole.find(cursor)
     cursor.execute(
@@ -159,7 +159,7 @@ def _owner(cursor: Any, role: str, database: str) -> list[Finding]:
     return [Finding("warning", what, remedy)]
 
 
-def _no_events(cursor: Any) -> list[Finding]:
+def _no_events(cursor: Cursor) -> list[Finding]:
     found = [
         Finding(
             "warning",
@@ -177,7 +177,7 @@ def _no_events(cursor: Any) -> list[Finding]:
 
 
 def _tables(
-    cursor: Any,
+    cursor: Cursor,
     settings: SourceSettings,
     state: CaptureState | None,
     role: str,
@@ -196,7 +196,7 @@ def _tables(
 
 
 def _table(
-    cursor: Any,
+    cursor: Cursor,
     settings: SourceSettings,
     state: CaptureState | None,
     role: str,
@@ -244,7 +244,7 @@ def _table(
 
 
 def _reading(
-    cursor: Any, relation: Relation, role: str, members: Sequence[int], *, row_security: bool
+    cursor: Cursor, relation: Relation, role: str, members: Sequence[int], *, row_security: bool
 ) -> list[Finding]:
     """What keeps the role from reading all rows. The tables that a relation consists of are read one by one."""
     cursor.execute(

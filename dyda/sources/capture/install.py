@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psycopg2
 from psycopg2 import sql
 
+from dyda.cursor import Cursor
 from dyda.errors import Blocker, CaptureBlocked, MissingRights, SourceBusy, SourceInUse
 from dyda.model.relation import Relation
 from dyda.sources.capture.role import (
@@ -178,7 +179,7 @@ def _require_reading(sessions: Sessions, relations: Iterable[Relation]) -> None:
             find_access(cursor, sessions.settings, tree.members, planned=True, new=True).require(relation.name)
 
 
-def _let_read(cursor: Any, relation: Relation) -> None:
+def _let_read(cursor: Cursor, relation: Relation) -> None:
     """Also tables that were captured before there was a reader role, and those whose schema it may not use yet."""
     (tree,) = hierarchies(cursor, [(relation.name.schema, relation.name.table)])
     grant_reading(cursor, tree.members)
@@ -270,13 +271,13 @@ def _install(sessions: Sessions, consumer: Consumer) -> None:
         cursor.execute(load_sql("event_triggers"))
 
 
-def _give_away(cursor: Any, source: str) -> None:
+def _give_away(cursor: Cursor, source: str) -> None:
     """For a moment only: a writer that waits for the log leaves a gap."""
     cursor.execute("SET LOCAL lock_timeout = '5ms'")
     give_to_capture_role(cursor, source, last=True)
 
 
-def _install_reader(cursor: Any, source: str) -> None:
+def _install_reader(cursor: Cursor, source: str) -> None:
     cursor.execute("SELECT pg_advisory_xact_lock(1685677153, 2)")
     install_reader(cursor, source)
 
@@ -296,7 +297,7 @@ def _shared(name: str, signature: str) -> sql.Composable:
     ).format(sql.Literal(f"#variable_conflict use_column\nBEGIN RETURN QUERY\n{query};\nEND"))
 
 
-def _watch(cursor: Any, relation: Relation) -> None:
+def _watch(cursor: Cursor, relation: Relation) -> None:
     """Known to the event trigger and captured in one transaction."""
     cursor.execute(
         "INSERT INTO dyda.watched (root, schema_name, table_name) VALUES (%s, %s, %s) ON CONFLICT (root) DO UPDATE"
@@ -321,7 +322,7 @@ def _watch(cursor: Any, relation: Relation) -> None:
     _capture(cursor, relation.oid, relation.oid)
 
 
-def _remember(cursor: Any, relation: Relation) -> None:
+def _remember(cursor: Cursor, relation: Relation) -> None:
     cursor.execute("SELECT dyda.remember(%s)", (relation.oid,))
 
 
@@ -342,20 +343,20 @@ def _release_the_forgotten(sessions: Sessions) -> None:
             _release(cursor, relid)
 
 
-def _capture(cursor: Any, relid: int, root: int) -> None:
+def _capture(cursor: Cursor, relid: int, root: int) -> None:
     cursor.execute("SELECT dyda.capture_table(oid, %s) FROM pg_class WHERE oid = %s", (root, relid))
 
 
-def _release(cursor: Any, relid: int) -> None:
+def _release(cursor: Cursor, relid: int) -> None:
     cursor.execute("SELECT dyda.release_table(%s)", (relid,))
 
 
-def _suspend(cursor: Any, relid: int) -> None:
+def _suspend(cursor: Cursor, relid: int) -> None:
     cursor.execute("SELECT dyda.suspend_table(%s)", (relid,))
     cursor.execute("SELECT dyda.mark_gap()")
 
 
-def _strip(cursor: Any, relid: int) -> None:
+def _strip(cursor: Cursor, relid: int) -> None:
     """Like dyda.release_table, for a source where that function may already be gone."""
     cursor.execute(load_sql("strip"), {"relid": relid})
     for (statement,) in cursor.fetchall():
@@ -371,7 +372,7 @@ class _Table:
 
 
 def _patiently(
-    sessions: Sessions, step: Callable[[Any], Result], table: _Table | None = None, waiting: Waiting | None = None
+    sessions: Sessions, step: Callable[[Cursor], Result], table: _Table | None = None, waiting: Waiting | None = None
 ) -> Result:
     """Run `step` in a transaction with a short lock_timeout, again and again: until `waiting` raises, or where nobody
     is to be told until attach_timeout."""

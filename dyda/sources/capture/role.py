@@ -17,11 +17,11 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import psycopg2
 from psycopg2 import sql
 
+from dyda.cursor import Cursor
 from dyda.errors import SchemaTaken, SourceBusy
 from dyda.sources.connection import load_sql
 from dyda.sources.settings import Consumer
@@ -82,7 +82,7 @@ class CaptureRole:
     members: tuple[str, ...]
 
     @classmethod
-    def find(cls, cursor: Any) -> CaptureRole:
+    def find(cls, cursor: Cursor) -> CaptureRole:
         give = "SET" if cursor.connection.server_version >= 160000 else "MEMBER"
         cursor.execute(
             "SELECT %s || d.oid, c.oid, coalesce(c.rolcanlogin OR c.rolsuper, false),"
@@ -100,14 +100,14 @@ class CaptureRole:
         return self.oid is not None and self.mine and not self.login and not (self.superuser and self.members)
 
 
-def give_what_is_new(cursor: Any, source: str) -> None:
+def give_what_is_new(cursor: Cursor, source: str) -> None:
     """Where capture has its role already, it could not use what a newer DyDa brings and another role has made."""
     role = CaptureRole.find(cursor)
     if role.usable and not any(what.startswith("TABLE ") for what, _ in _elsewhere(cursor, role.oid, ())):
         give_to_capture_role(cursor, source)
 
 
-def give_to_capture_role(cursor: Any, source: str, *, last: bool = False) -> None:
+def give_to_capture_role(cursor: Cursor, source: str, *, last: bool = False) -> None:
     """Everything of capture's to the role without login. Locks nothing where it has all of it already.
 
     `last`: the transaction ends with it. Writers wait for what is locked, and their statements fail where even the
@@ -134,7 +134,7 @@ def give_to_capture_role(cursor: Any, source: str, *, last: bool = False) -> Non
         raise SourceBusy(source, f"role {role.name} came or went this very moment") from None
 
 
-def refuse_strangers(cursor: Any, consumer: Consumer) -> None:
+def refuse_strangers(cursor: Cursor, consumer: Consumer) -> None:
     """A schema dyda that somebody else has put there may hold traps: our functions in it would be his.
 
     Trusted are superusers, the capture role and ourselves; a superuser trusts that role as long as it has no members.
@@ -151,7 +151,7 @@ def refuse_strangers(cursor: Any, consumer: Consumer) -> None:
     _refuse([name for (name,) in cursor.fetchall()], cursor, consumer)
 
 
-def refuse_traps(cursor: Any, consumer: Consumer) -> None:
+def refuse_traps(cursor: Cursor, consumer: Consumer) -> None:
     """Before a superuser calls a function of schema dyda: the same, in one question, for it is asked at every poll.
 
     Others have few rights to lose, and may not see whose project it is.
@@ -169,17 +169,17 @@ def refuse_traps(cursor: Any, consumer: Consumer) -> None:
     _refuse([name for (name,) in cursor.fetchall()], cursor, consumer)
 
 
-def _refuse(strangers: list[str], cursor: Any, consumer: Consumer) -> None:
+def _refuse(strangers: list[str], cursor: Cursor, consumer: Consumer) -> None:
     if strangers and not _is_ours(cursor, consumer):
         raise SchemaTaken(consumer.source, strangers)
 
 
-def who_can_replace(cursor: Any) -> tuple[str, ...]:
+def who_can_replace(cursor: Cursor) -> tuple[str, ...]:
     """Everybody but superusers who can change what event triggers run, or what that stands on."""
     return _who_can_act_as(cursor, {owner for _, owner in _elsewhere(cursor, 0, FUNCTIONS)})
 
 
-def installed_by_another(cursor: Any) -> str | None:
+def installed_by_another(cursor: Cursor) -> str | None:
     """Whose capture is, where it is there and the session's role may not change it."""
     cursor.execute(
         "SELECT pg_get_userbyid(p.proowner)::text FROM pg_proc p"
@@ -190,7 +190,7 @@ def installed_by_another(cursor: Any) -> str | None:
     return None if found is None else str(found[0])
 
 
-def drop_capture_role(cursor: Any) -> None:
+def drop_capture_role(cursor: Cursor) -> None:
     """If we created it. The one that an older DyDa made for all databases goes with the last of them."""
     role = CaptureRole.find(cursor)
     cursor.execute(
@@ -205,7 +205,7 @@ def drop_capture_role(cursor: Any) -> None:
             cursor.execute("ROLLBACK TO SAVEPOINT dropping")  # another source's, or gone with it
 
 
-def revocations(cursor: Any, name: str, oid: int | None, keep: str = "") -> str:
+def revocations(cursor: Cursor, name: str, oid: int | None, keep: str = "") -> str:
     """The statements that leave a role without members, but for the one called `keep`.
 
     PostgreSQL 16 asks who granted it, unless it was a superuser, whose grants are all the first one's (oid 10).
@@ -223,7 +223,7 @@ def revocations(cursor: Any, name: str, oid: int | None, keep: str = "") -> str:
     return "\n".join(statements)
 
 
-def create_role(cursor: Any, role: str, *, superuser: bool) -> None:
+def create_role(cursor: Cursor, role: str, *, superuser: bool) -> None:
     """A role without login that detach may drop again. `superuser`: the session's role needs no membership."""
     name = sql.Identifier(role)
     cursor.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(name))
@@ -233,7 +233,7 @@ def create_role(cursor: Any, role: str, *, superuser: bool) -> None:
         cursor.execute(sql.SQL("GRANT {} TO CURRENT_USER" + options).format(name))
 
 
-def _lesser(cursor: Any, found: Iterable[tuple[str, int]]) -> list[str]:
+def _lesser(cursor: Cursor, found: Iterable[tuple[str, int]]) -> list[str]:
     """What is not a superuser's. A superuser runs it himself, or lets it run with his rights: nobody of lesser rights
     may replace it."""
     cursor.execute("SELECT r.oid FROM pg_roles r WHERE r.rolsuper")
@@ -241,13 +241,13 @@ def _lesser(cursor: Any, found: Iterable[tuple[str, int]]) -> list[str]:
     return [what for what, owner in found if owner not in superusers]
 
 
-def _give(cursor: Any, given: Iterable[str], owner: sql.Composable, last: bool = False) -> None:
+def _give(cursor: Cursor, given: Iterable[str], owner: sql.Composable, last: bool = False) -> None:
     statements = [sql.SQL("ALTER {} OWNER TO {}").format(sql.SQL(what), owner) for what in given]
     if statements:
         cursor.execute(sql.SQL("; ").join([*statements, sql.SQL("COMMIT")] if last else statements))
 
 
-def _let_it_attach(cursor: Any, role: CaptureRole) -> None:
+def _let_it_attach(cursor: Cursor, role: CaptureRole) -> None:
     """Its event triggers follow new partitions. Nobody else may call what puts triggers on tables: no former owner."""
     cursor.execute(
         "SELECT p.oid::regprocedure::text, r.rolname FROM pg_proc p CROSS JOIN aclexplode(p.proacl) a"
@@ -268,7 +268,7 @@ def _let_it_attach(cursor: Any, role: CaptureRole) -> None:
         cursor.execute(grant.format(sql.SQL(function), sql.Identifier(role.name)))
 
 
-def _who_can_act_as(cursor: Any, roles: Iterable[int]) -> tuple[str, ...]:
+def _who_can_act_as(cursor: Cursor, roles: Iterable[int]) -> tuple[str, ...]:
     """Superusers can act as everybody, and nobody else as a superuser: neither is of interest."""
     cursor.execute(
         "SELECT m.rolname::text FROM pg_roles m WHERE m.rolcanlogin AND NOT m.rolsuper"
@@ -279,13 +279,13 @@ def _who_can_act_as(cursor: Any, roles: Iterable[int]) -> tuple[str, ...]:
     return tuple(name for (name,) in cursor.fetchall())
 
 
-def _elsewhere(cursor: Any, owner: int | None, functions: Iterable[str]) -> list[tuple[str, int]]:
+def _elsewhere(cursor: Cursor, owner: int | None, functions: Iterable[str]) -> list[tuple[str, int]]:
     parameters = {"owner": owner, "relations": list(RELATIONS), "functions": list(functions)}
     cursor.execute(load_sql("ownership"), parameters)
     return [(what, found) for what, found in cursor.fetchall()]
 
 
-def _is_ours(cursor: Any, consumer: Consumer) -> bool:
+def _is_ours(cursor: Cursor, consumer: Consumer) -> bool:
     """Whether the consumer there is this project.
 
     Only a table is read: a view would run what its owner wants. And not by a query: to plan one runs what he has put

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from dyda.cursor import Cursor
 from dyda.model.relation import RelationName
 from dyda.sources.capture.role import refuse_traps
 from dyda.sources.settings import Consumer, SourceIdentity
@@ -49,7 +49,7 @@ class CaptureState:
         return (RelationName(source, schema, table) for schema, table in self.watched.values())
 
 
-def is_complete(cursor: Any) -> bool:
+def is_complete(cursor: Cursor) -> bool:
     """Whether every table, sequence and function of capture is there, and the log's guards are on duty.
 
     Capture as an older DyDa attached it, with dyda.shape, is complete without what came later.
@@ -73,7 +73,7 @@ def is_complete(cursor: Any) -> bool:
     return bool(cursor.fetchone()[0])
 
 
-def read_state(cursor: Any, consumer: Consumer) -> CaptureState:
+def read_state(cursor: Cursor, consumer: Consumer) -> CaptureState:
     """What `dyda.state()` says, or that nothing is attached. The transaction must be a fresh one.
 
     What a dump brought along from another database is not attached here.
@@ -94,7 +94,7 @@ def read_state(cursor: Any, consumer: Consumer) -> CaptureState:
     return CaptureState(True, identity, project, gap, unsettled, events, order, log_file, frozenset(marks), watched)
 
 
-def schema_changed(cursor: Any, since: str) -> bool:
+def schema_changed(cursor: Cursor, since: str) -> bool:
     """Whether the log has a schema change by a transaction that the snapshot `since` does not show."""
     cursor.execute("SELECT dyda.schema_changed(%s::pg_snapshot)", (since,))
     return bool(cursor.fetchone()[0])

@@ -14,14 +14,14 @@ triggers are, they tell all of it in its own transaction, and no trace is read.
 
 from __future__ import annotations
 
-from typing import Any
+from dyda.cursor import Cursor
 
 __all__ = ["agrees", "kept", "read_trace"]
 
 SEPARATOR = " after "
 
 
-def read_trace(cursor: Any) -> str:
+def read_trace(cursor: Cursor) -> str:
     """That of the whole database. The transaction must be a fresh one: in one, statistics stay what they were."""
     cursor.execute(
         "SELECT concat_ws('/', pg_stat_get_tuples_inserted(i), pg_stat_get_tuples_updated(i),"

@@ -10,12 +10,11 @@ with a crash, and so all that is kept here belongs to one session and is forgott
 
 from __future__ import annotations
 
-from typing import Any
-
 from dyda.model.position import Position
 from dyda.sources.connection import Sessions, load_sql, translate
 from dyda.sources.log.commit_order import Look, contradicts
 from dyda.sources.log.transactions import Transaction, transactions
+from dyda.sources.stalled_server import PatientConnection
 
 __all__ = ["Received"]
 
@@ -25,7 +24,7 @@ class Received:
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
-        self._session: Any = None
+        self._session: PatientConnection | None = None
         self._waiting: dict[int, Transaction] = {}
         self._since: Position | None = None
         self._until: Position | None = None
@@ -60,13 +59,13 @@ class Received:
         """The transactions that `now` has and `after` does not. `begin` opens a transaction under the snapshot that
         `now` is about; `log` is equal for two snapshots if nothing has happened to the log but what is in it."""
         until = now.position
-        self._begin(begin)
+        session = self._begin(begin)
         try:
             known = self._until
             if known is None or log != self._log or not until.covers(known) or not self._has_all_since(after):
                 self.forget()
                 known = after
-            with translate(self._sessions.settings.name), self._session.cursor() as cursor:
+            with translate(self._sessions.settings.name), session.cursor() as cursor:
                 cursor.execute(load_sql("messages"), {"after": None if known is None else str(known)})
                 self.rows += cursor.rowcount
                 new = transactions(cursor.fetchall())
@@ -88,9 +87,10 @@ class Received:
             return True
         return after is not None and after.covers(self._since)
 
-    def _begin(self, begin: str) -> None:
+    def _begin(self, begin: str) -> PatientConnection:
         if self._session is not None and not self._sessions.resume(self._session, begin):
             self.close()
         if self._session is None:
             self.forget()
             self._session = self._sessions.begin(begin)
+        return self._session

@@ -1,6 +1,6 @@
 """Reading text from PostgreSQL into Arrow: sessions that print values canonically, COPY, and partitions of a scan.
 
-Imports nothing but psycopg2, pyarrow, the standard library and modules like it (`patience`, `handshake`, `rows`,
+Imports nothing but psycopg2, pyarrow, the standard library and modules like it (`stalled_server`, `handshake`, `rows`,
 `masking`), so that Spark can ship it to executors that have no DyDa installed. Values are what PostgreSQL's output
 functions print under pinned settings, NULL is null; no Python loop ever sees a row.
 """
@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import psycopg2
 import psycopg2.extensions
@@ -117,7 +117,7 @@ def _kept_rows(path: Path, columns: Sequence[str]) -> pa.Table:
     return table.rename_columns(list(columns)) if columns else no_columns(table.num_rows)
 
 
-def connect(url: str, lock_timeout: float, statement_timeout: float) -> Any:
+def connect(url: str, lock_timeout: float, statement_timeout: float) -> PatientConnection:
     """A session of our own, in autocommit: transactions are begun by name, so that none is left open by accident.
 
     What the url says about the connection is libpq's business (TLS above all); ours is only what it leaves open.
@@ -126,7 +126,8 @@ def connect(url: str, lock_timeout: float, statement_timeout: float) -> Any:
         "lock_timeout": f"{int(lock_timeout * 1000)}ms",
         "statement_timeout": f"{int(statement_timeout * 1000)}ms",
     }
-    return handshake.connect(url, PINNED | limits, defaults=PATIENT, factory=PatientConnection)
+    connection = handshake.connect(url, PINNED | limits, defaults=PATIENT, factory=PatientConnection)
+    return cast(PatientConnection, connection)
 
 
 def first_line(error: BaseException, url: str = "") -> str:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection
-from typing import Any
 
 import psycopg2
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from dyda.cursor import Cursor
 
 __all__ = ["Repertoire"]
 
@@ -25,7 +26,7 @@ class Repertoire:
         self._guard = threading.Lock()
         self._known: dict[str, bool] = {}
 
-    def holds(self, cursor: Any, texts: Collection[str]) -> list[bool]:
+    def holds(self, cursor: Cursor, texts: Collection[str]) -> list[bool]:
         """For each text whether it can be there. The cursor's transaction must be open."""
         if cursor.connection.get_parameter_status("server_encoding") == "UTF8":
             return [True] * len(texts)
@@ -36,7 +37,7 @@ class Repertoire:
             self._known |= {character: character not in lacking for character in new}
             return [all(self._known[character] for character in found[text]) for text in texts]
 
-    def possible(self, cursor: Any, keys: pa.Table) -> pa.Table:
+    def possible(self, cursor: Cursor, keys: pa.Table) -> pa.Table:
         """The tuples of texts that can be there."""
         for name in keys.column_names:
             column = keys.column(name)
@@ -47,7 +48,7 @@ class Repertoire:
         return keys
 
 
-def _lacking(cursor: Any, characters: list[str]) -> set[str]:
+def _lacking(cursor: Cursor, characters: list[str]) -> set[str]:
     """Those of the characters that the server cannot convert, by halving."""
     if not characters:
         return set()

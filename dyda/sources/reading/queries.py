@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg2 import sql
 
+from dyda.cursor import Cursor
 from dyda.model.relation import Column, Relation
 from dyda.sources.log.row_images import joined_bytes, stops
 
@@ -102,7 +102,7 @@ class _Quoted(sql.Composable):  # type: ignore[misc]
     def __init__(self, query: sql.Composable, columns: sql.Composable) -> None:
         super().__init__((query, columns))
 
-    def as_string(self, context: Any) -> str:
+    def as_string(self, context: Cursor) -> str:
         query, columns = self._wrapped
         call = sql.SQL("SELECT * FROM dyda.read({}) AS r ({})")
         return str(call.format(sql.Literal(query.as_string(context)), columns).as_string(context))

@@ -18,11 +18,11 @@ import contextlib
 import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import psycopg2
 from psycopg2 import sql
 
+from dyda.cursor import Cursor, Row
 from dyda.errors import DydaError, MissingRights, SourceBusy
 from dyda.model.relation import Relation, RelationName
 from dyda.sources import catalog
@@ -71,7 +71,7 @@ class ReaderRole:
     harmless: bool
 
     @classmethod
-    def find(cls, cursor: Any) -> ReaderRole:
+    def find(cls, cursor: Cursor) -> ReaderRole:
         give = "SET" if cursor.connection.server_version >= 160000 else "MEMBER"
         cursor.execute(load_sql("reader_role"), {"prefix": PREFIX, "give": give, "body": BODY})
         name, oid, me, mine, may_create, superuser, faults, members, there, may_call, harmless = cursor.fetchone()
@@ -95,7 +95,7 @@ class ReaderRole:
             return self.may_create
         return not self.faults and (self.there or self.mine) and (self.superuser or not self.members)
 
-    def statements(self, cursor: Any) -> str:
+    def statements(self, cursor: Cursor) -> str:
         """What makes it usable, as an administrator would run it."""
         if self.oid is None:
             return f"CREATE ROLE {self.name} NOLOGIN;\nGRANT {self.name} TO {quoted(self.me)};"
@@ -136,7 +136,7 @@ class Access:
 
 
 def find_access(
-    cursor: Any,
+    cursor: Cursor,
     settings: SourceSettings,
     tables: Sequence[int],
     *,
@@ -205,12 +205,12 @@ class Accesses:
             return find_access(cursor, self._sessions.settings, tables)
 
 
-def _attached_by_this_version(cursor: Any) -> bool:
+def _attached_by_this_version(cursor: Cursor) -> bool:
     cursor.execute("SELECT to_regprocedure('dyda.let_read(oid, boolean)') IS NOT NULL")
     return bool(cursor.fetchone()[0])
 
 
-def _reader_lacks(role: ReaderRole, rows: Iterable[Any], planned: bool, new: bool) -> list[str]:
+def _reader_lacks(role: ReaderRole, rows: Iterable[Row], planned: bool, new: bool) -> list[str]:
     """The statements that let the reader role read these tables. `planned`: without those that attach runs itself."""
     statements = []
     for schema, table, *_, usage, select, restricted, may_grant, owns in rows:
@@ -223,7 +223,7 @@ def _reader_lacks(role: ReaderRole, rows: Iterable[Any], planned: bool, new: boo
     return list(dict.fromkeys(statements))
 
 
-def install_reader(cursor: Any, source: str) -> None:
+def install_reader(cursor: Cursor, source: str) -> None:
     """The role and dyda.read, where this session can have both; in one transaction, for the function must be its own.
 
     A superuser ends memberships: they are of use only to make the function, and let others replace it. Who loses one
@@ -258,7 +258,7 @@ def install_reader(cursor: Any, source: str) -> None:
         raise SourceBusy(source, f"role {role.name} came or went this very moment") from None
 
 
-def _create_function(cursor: Any, role: ReaderRole) -> None:
+def _create_function(cursor: Cursor, role: ReaderRole) -> None:
     """Whoever is given a function must be allowed to create it: for that moment only."""
     name = sql.Identifier(role.name)
     cursor.execute("DROP FUNCTION IF EXISTS dyda.read(text)")
@@ -268,7 +268,7 @@ def _create_function(cursor: Any, role: ReaderRole) -> None:
     cursor.execute(sql.SQL("REVOKE ALL ON SCHEMA dyda FROM {}").format(name))
 
 
-def grant_reading(cursor: Any, tables: Collection[int]) -> None:
+def grant_reading(cursor: Cursor, tables: Collection[int]) -> None:
     """Let the reader role read these tables, as far as this session may."""
     cursor.execute("SELECT dyda.let_read(relid, true) FROM unnest(%s::oid[]) AS relid", (sorted(tables),))
     role = ReaderRole.find(cursor)
@@ -276,7 +276,7 @@ def grant_reading(cursor: Any, tables: Collection[int]) -> None:
         cursor.execute(sql.SQL("ALTER ROLE {} BYPASSRLS").format(sql.Identifier(role.name)))
 
 
-def give_up_reader_role(cursor: Any) -> None:
+def give_up_reader_role(cursor: Cursor) -> None:
     """What it may do here, and itself if we created it."""
     role = ReaderRole.find(cursor)
     if role.oid is None or not (role.superuser or role.mine):

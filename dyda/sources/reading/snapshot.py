@@ -13,14 +13,15 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from types import TracebackType
-from typing import Any
 
 import pyarrow as pa
 from psycopg2 import sql
 
 from dyda import faults
+from dyda.cursor import Cursor
 from dyda.errors import BrokenUnit, RelationRefused, SourceBusy
 from dyda.model.bag import COUNT, Bag
 from dyda.model.message import UpdateMessage
@@ -40,6 +41,7 @@ from dyda.sources.reading.queries import distinct_keys, lookup_query, page_queri
 from dyda.sources.reading.rights import Accesses
 from dyda.sources.reading.table_locks import TableLocks
 from dyda.sources.settings import Consumer, SourceIdentity
+from dyda.sources.stalled_server import PatientConnection
 
 __all__ = ["SourceSnapshot"]
 
@@ -81,7 +83,7 @@ class SourceSnapshot:
         self._oids = dict(relations) if isinstance(relations, Mapping) else {}
         self._by_oid = isinstance(relations, Mapping)
         self._access = Accesses(sessions, consumer)
-        self._holder: Any = None
+        self._holder: PatientConnection | None = None
         self._received = received
         self._locks = TableLocks(sessions, {name: self._oids.get(name) for name in lock}, lock_limit) if lock else None
         try:
@@ -455,6 +457,7 @@ class SourceSnapshot:
     def _require_held(self) -> None:
         """The source has not crashed since the snapshot was taken: every session ends with its server. What the
         snapshot showed may have been lost in a crash, and the names of exported ones are given again (P2, R1)."""
+        assert self._holder is not None, "the snapshot is closed"
         with translate(self.source), self._holder.cursor() as cursor:
             cursor.execute("SELECT 1")
 
@@ -479,7 +482,7 @@ class SourceSnapshot:
         except KeyError:
             raise RelationRefused(f"{name} is not captured", "Run: dyda apply") from None
 
-    def _read(self, relations: Collection[RelationName] = ()) -> Any:
+    def _read(self, relations: Collection[RelationName] = ()) -> AbstractContextManager[Cursor]:
         """A short transaction under the shared snapshot; a part of one where the tables are locked."""
         if self._locks is not None and self._locks.on(relations):
             return self._locks.reading(relations)
@@ -490,7 +493,7 @@ class SourceSnapshot:
         access = self._access.to(relation, self._before[relation.name].members)
         return with_few_rights(query, columns) if access.through_reader else query
 
-    def _read_log(self, relations: Collection[RelationName] = ()) -> Any:
+    def _read_log(self, relations: Collection[RelationName] = ()) -> AbstractContextManager[Cursor]:
         """The same for the log, which nobody at the source waits for: however long it is, it must be read."""
         return self._sessions.transaction(self._under_snapshot, relations)
 

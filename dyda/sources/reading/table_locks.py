@@ -21,16 +21,17 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from psycopg2 import sql
 
+from dyda.cursor import Cursor
 from dyda.errors import BrokenUnit, SourceBusy
 from dyda.model.relation import RelationName
 from dyda.rows import copy_out
 from dyda.sources import catalog
 from dyda.sources.connection import FRESH, WRITING, Sessions, translate
 from dyda.sources.reading.copy import keep_rows
+from dyda.sources.stalled_server import PatientConnection
 
 __all__ = ["TableLocks"]
 
@@ -45,11 +46,11 @@ class TableLocks:
     def __init__(self, sessions: Sessions, relations: Mapping[RelationName, int | None], limit: float) -> None:
         self._sessions = sessions
         self._relations = relations
-        self._holder: Any = None
-        self._reader: Any = None
+        self._holder: PatientConnection | None = None
+        self._reader: PatientConnection | None = None
         self._turn = threading.Lock()
         self._until = 0.0
-        self._files: Any = None
+        self._files: tempfile.TemporaryDirectory[str] | None = None
         deadline = time.monotonic() + limit
         pause = 0.02
         while self._holder is None:
@@ -81,7 +82,7 @@ class TableLocks:
             cursor.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{self._left()}ms'")
 
     @contextlib.contextmanager
-    def reading(self, relations: Collection[RelationName]) -> Iterator[Any]:
+    def reading(self, relations: Collection[RelationName]) -> Iterator[Cursor]:
         """A cursor for one question under the locks and the snapshot; one at a time, and none beyond the limit."""
         with self._asking(relations) as cursor:
             longest = min(self._left(), int(self._sessions.settings.statement_timeout * 1000) or self._left())
@@ -116,7 +117,7 @@ class TableLocks:
         return file.name
 
     @contextlib.contextmanager
-    def _asking(self, relations: Collection[RelationName]) -> Iterator[Any]:
+    def _asking(self, relations: Collection[RelationName]) -> Iterator[Cursor]:
         with self._turn, translate(self._sessions.settings.name, relations):
             if self._reader is None:
                 raise SourceBusy(self._sessions.settings.name, "the locks on its tables have ended")
@@ -128,7 +129,7 @@ class TableLocks:
                 self._give_back(reader)
                 raise
 
-    def _give_back(self, session: Any) -> None:
+    def _give_back(self, session: PatientConnection) -> None:
         """One that reads tables does nothing else, ever (`Sessions`)."""
         (self._sessions if session is self._holder else self._sessions.tables).give_back(session)
 
@@ -161,7 +162,7 @@ class TableLocks:
         self._holder, self._reader = holder, reader
         self._until = time.monotonic() + limit
 
-    def _present(self, cursor: Any) -> dict[int, tuple[str, str]]:
+    def _present(self, cursor: Cursor) -> dict[int, tuple[str, str]]:
         """The relations by oid with the names they have now."""
         unknown = [name for name, oid in self._relations.items() if oid is None]
         under = catalog.stand_under(cursor, [(name.schema, name.table) for name in unknown])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from dyda.cursor import Cursor
 from dyda.errors import UnknownView
 from dyda.warehouse.catalog.codec import view_columns_from_json
 from dyda.warehouse.catalog.records import ViewColumn
@@ -26,7 +26,7 @@ class KnownView:
     states: tuple[StoredState, ...] = ()
 
 
-def known_views(cursor: Any, views: Iterable[str]) -> dict[str, KnownView]:
+def known_views(cursor: Cursor, views: Iterable[str]) -> dict[str, KnownView]:
     """Those of the views that there are."""
     cursor.execute(load("known_views.sql"), (list(views),))
     found = {}
@@ -39,7 +39,7 @@ def known_views(cursor: Any, views: Iterable[str]) -> dict[str, KnownView]:
     return found
 
 
-def known_extent(cursor: Any, view: str) -> tuple[KnownView, Extent]:
+def known_extent(cursor: Cursor, view: str) -> tuple[KnownView, Extent]:
     """A view that has rows, and where they are."""
     known = known_views(cursor, [view]).get(view)
     if known is None or known.extent is None:
@@ -47,7 +47,7 @@ def known_extent(cursor: Any, view: str) -> tuple[KnownView, Extent]:
     return known, known.extent
 
 
-def known_state(cursor: Any, view: str, number: int) -> StoredState:
+def known_state(cursor: Cursor, view: str, number: int) -> StoredState:
     """State `number` (from 0) of the view's current version."""
     states = known_extent(cursor, view)[0].states
     if not 0 <= number < len(states):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from importlib import resources
-from typing import Any
 
 import alembic.command
 import alembic.config
@@ -121,5 +120,5 @@ def _is_current(connection: Connection) -> bool:
 def _create_schema(connection: Connection, schema: str) -> None:
     """CREATE SCHEMA IF NOT EXISTS asks for the right to create even where there is nothing to do."""
     if connection.execute(text("SELECT to_regnamespace(quote_ident(:s)) IS NULL"), {"s": schema}).scalar_one():
-        cursor: Any = connection.connection.cursor()
+        cursor = connection.connection.cursor()
         cursor.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))

@@ -11,7 +11,7 @@ import sys
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import psycopg2
 import pyarrow as pa
@@ -19,6 +19,9 @@ import pyarrow.csv
 from psycopg2 import sql
 
 from dyda import handshake
+
+if TYPE_CHECKING:
+    from dyda.cursor import Cursor
 
 __all__ = ["StagingSink", "copy_batches"]
 
@@ -38,7 +41,7 @@ class StagingSink:
     table: str
     width: int
 
-    def __call__(self, batches: Iterable[Any], task: str | None = None) -> int:
+    def __call__(self, batches: Iterable[pa.RecordBatch], task: str | None = None) -> int:
         """`task` names what is written, for callers outside of Spark that may write it again."""
         connection = handshake.connect(self.url, {}, application_name="dyda staging")
         try:
@@ -54,7 +57,7 @@ class StagingSink:
         finally:
             connection.close()
 
-    def _mark(self, cursor: Any, task: str, rows: int) -> int | None:
+    def _mark(self, cursor: Cursor, task: str, rows: int) -> int | None:
         """Marks this task as written; the count of an earlier attempt if there was one (then ours must go)."""
         marks = sql.Identifier(self.schema, self.table + "_task")
         cursor.execute(
@@ -76,7 +79,7 @@ def _spark_task() -> str | None:
 
 
 def copy_batches(
-    cursor: Any, table: sql.Composable, width: int, batches: Iterable[Any], more: Sequence[str] = ()
+    cursor: Cursor, table: sql.Composable, width: int, batches: Iterable[pa.RecordBatch], more: Sequence[str] = ()
 ) -> int:
     """COPY batches (c1 … cn string, n int64, and what is in `more`) into `table`; returns the number of entries."""
     stream = _CsvStream(batches, width, len(more))
@@ -99,12 +102,12 @@ class _CsvStream:
     pyarrow quotes every text and never a NULL, which is how PostgreSQL's CSV tells '' from NULL.
     """
 
-    def __init__(self, batches: Iterable[Any], width: int, more: int) -> None:
+    def __init__(self, batches: Iterable[pa.RecordBatch], width: int, more: int) -> None:
         self.rows = 0
         self.failure: Exception | None = None
         self._width = width
         self._more = more
-        self._batches: Iterator[Any] = iter(batches)
+        self._batches: Iterator[pa.RecordBatch] = iter(batches)
         self._buffer = memoryview(b"")
 
     def read(self, size: int = -1) -> bytes:
@@ -124,7 +127,7 @@ class _CsvStream:
         chunk, self._buffer = self._buffer[:end], self._buffer[end:]
         return bytes(chunk)
 
-    def _encode(self, batch: Any) -> bytes:
+    def _encode(self, batch: pa.RecordBatch) -> bytes:
         if batch.num_columns != self._width + 1 + self._more:
             raise ValueError(f"{self._width} columns and a count were expected, not {batch.schema.names}")
         if batch.num_rows == 0:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 from psycopg2 import sql
 
+from dyda.cursor import Cursor
 from dyda.warehouse.extents.copy_in import copy_batches
 from dyda.warehouse.extents.staging import Staging
 
@@ -14,7 +13,7 @@ __all__ = ["brought", "temporary_entries"]
 
 
 def brought(
-    cursor: Any,
+    cursor: Cursor,
     what: str,
     width: int,
     place: str,
@@ -42,7 +41,7 @@ def brought(
     return sql.SQL("({}) AS parts").format(sql.SQL(" UNION ALL ").join(each))
 
 
-def temporary_entries(cursor: Any, width: int, place: str, entries: pa.Table) -> sql.Composable:
+def temporary_entries(cursor: Cursor, width: int, place: str, entries: pa.Table) -> sql.Composable:
     """Entries in a temporary table of the session."""
     # One per width and place: made once in a session, emptied at each commit. No catalog rows come and go.
     table = sql.Identifier("pg_temp", f"dyda_delta_{width}_{place}")

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from psycopg2 import sql
 
+from dyda.cursor import Cursor
 from dyda.model.operator_state import State
 from dyda.warehouse.catalog.stored_views import known_extent, known_state
 from dyda.warehouse.connection import connect, translated
@@ -33,7 +33,7 @@ class HeldExtent:
     snapshot: str
     extent: Extent
     pages: int
-    _cursor: Any = field(repr=False)
+    _cursor: Cursor = field(repr=False)
 
     def pieces(self, places: Sequence[int]) -> list[str]:
         """Queries that together deliver every row as often as it is there; the columns at `places`."""
@@ -62,7 +62,7 @@ class HeldState:
     table: sql.Identifier
     count: str
     pages: int
-    _cursor: Any = field(repr=False)
+    _cursor: Cursor = field(repr=False)
 
     def pieces(self, columns: Sequence[str]) -> list[str]:
         """Queries that together deliver every row as often as its rule says; `columns` are names of delivered ones."""
@@ -78,7 +78,7 @@ class HeldWarehouse:
 
     url: str = field(repr=False)
     snapshot: str
-    _cursor: Any = field(repr=False)
+    _cursor: Cursor = field(repr=False)
 
     def extent(self, view: str) -> HeldExtent:
         _, extent = known_extent(self._cursor, view)

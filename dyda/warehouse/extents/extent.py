@@ -18,6 +18,7 @@ from typing import Any
 import psycopg2
 from psycopg2 import sql
 
+from dyda.cursor import Cursor
 from dyda.errors import DydaError, EvaluationFailed, InvariantViolated
 from dyda.warehouse.catalog.codec import view_columns_from_json
 from dyda.warehouse.catalog.tables import SCHEMA
@@ -78,12 +79,12 @@ class Extent:
         kept = tuple(place if self.places is None else self.places[place] for place in places)
         return Extent(number, self.view, tuple(self.types[place] for place in places), kept)
 
-    def rename(self, cursor: Any, number: int) -> None:
+    def rename(self, cursor: Cursor, number: int) -> None:
         cursor.execute(
             sql.SQL("ALTER TABLE {} RENAME TO {}").format(self.identifier, sql.Identifier(f"extent_{number}"))
         )
 
-    def create(self, cursor: Any, collation: str | None = None) -> None:
+    def create(self, cursor: Cursor, collation: str | None = None) -> None:
         """The table, without its key: that is added when the first rows are in. `collation` is for what has one."""
         columns = sql.SQL(", ").join(
             sql.SQL("{} {}{}").format(sql.Identifier(f"c{i}"), sql.SQL(type_), _collated(cursor, type_, collation))
@@ -97,7 +98,7 @@ class Extent:
             ).format(self.identifier, columns)
         )
 
-    def fill(self, cursor: Any, entries: sql.Composable | None) -> int:
+    def fill(self, cursor: Cursor, entries: sql.Composable | None) -> int:
         """The first rows of a new extent, then the key, then statistics; returns the rows."""
         rows = 0
         if entries is not None:
@@ -108,14 +109,14 @@ class Extent:
         cursor.execute(sql.SQL("ANALYZE {}").format(self.identifier))
         return int(rows)
 
-    def merge(self, cursor: Any, entries: sql.Composable) -> int:
+    def merge(self, cursor: Cursor, entries: sql.Composable) -> int:
         """Adds a signed bag; costs what the bag costs, whatever the extent's size. Returns the change in rows."""
         # A temporary table has no statistics: left alone, the planner may read the whole extent for ten entries.
         change = self._merge(cursor, "found_for_delta.sql", entries, first=BY_INDEX)
         cursor.execute(AS_ALWAYS)
         return change
 
-    def replace(self, cursor: Any, entries: sql.Composable) -> int:
+    def replace(self, cursor: Cursor, entries: sql.Composable) -> int:
         """Makes the extent equal to the bag by writing only what differs. Returns the rows that there are then."""
         # A row that somebody changed by hand has another row's digest, by which it would be taken for that one.
         forged = self._forged(len(self.types))
@@ -124,7 +125,7 @@ class Extent:
         cursor.execute(sql.SQL("SELECT coalesce(sum(count), 0)::bigint FROM {}").format(self.identifier))
         return int(cursor.fetchone()[0])
 
-    def forged(self, cursor: Any) -> int:
+    def forged(self, cursor: Cursor) -> int:
         """How many rows do not have their own digest: changed by hand."""
         width = len(self.types)
         if self.places is not None:
@@ -141,7 +142,7 @@ class Extent:
         columns = sql.SQL(", ").join(sql.SQL("e.{}").format(sql.Identifier(f"c{i + 1}")) for i in range(width))
         return sql.SQL("e.hash <> sha256(convert_to(ROW({})::text, 'UTF8'))").format(columns)
 
-    def compare(self, cursor: Any, entries: sql.Composable, samples: int) -> Comparison:
+    def compare(self, cursor: Cursor, entries: sql.Composable, samples: int) -> Comparison:
         """How the extent differs from the bag it should be."""
         # format() prints by the type's output function; a cast to text would turn 't' into 'true' and cut blanks.
         shown = sql.SQL(", ").join(
@@ -174,7 +175,7 @@ class Extent:
         column = self.column(place)
         return sql.SQL("CASE WHEN e.{0} IS NOT NULL THEN format('%s', e.{0}) END").format(column)
 
-    def drop(self, cursor: Any) -> None:
+    def drop(self, cursor: Cursor) -> None:
         cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(self.identifier))
 
     @cached_property
@@ -193,7 +194,7 @@ class Extent:
             entries=entries,
         )
 
-    def _merge(self, cursor: Any, found: str, entries: sql.Composable, first: str = "") -> int:
+    def _merge(self, cursor: Cursor, found: str, entries: sql.Composable, first: str = "") -> int:
         assert self.places is None, "a narrowed extent has no digests to find rows by"
         part = load(found).format(entry_columns=self._each("entry.{0}"), extent=self.identifier)
         self._execute(cursor, load("merge.sql"), entries, first, found=part)
@@ -204,7 +205,7 @@ class Extent:
         return int(change)
 
     def _execute(
-        self, cursor: Any, template: sql.SQL, entries: sql.Composable, first: str = "", **parts: sql.Composable
+        self, cursor: Cursor, template: sql.SQL, entries: sql.Composable, first: str = "", **parts: sql.Composable
     ) -> None:
         """The statement, and what is to be said `first`, in one go."""
         statement = sql.SQL(first) + template.format(
@@ -222,7 +223,7 @@ class Extent:
             raise EvaluationFailed(f"view {self.view}: the warehouse cannot hold a value: {short(error)}") from None
 
 
-def _collated(cursor: Any, type_: str, collation: str | None) -> sql.Composable:
+def _collated(cursor: Cursor, type_: str, collation: str | None) -> sql.Composable:
     if collation is None:
         return sql.SQL("")
     cursor.execute("SELECT typcollation <> 0 FROM pg_type WHERE oid = to_regtype(%s)", (type_,))
@@ -236,7 +237,7 @@ def stored_extent(view: str, number: int, columns: Iterable[dict[str, Any]], pla
     return Extent(number, view, types, None if places is None else tuple(places))
 
 
-def check_types(cursor: Any, view: str, types: Sequence[str]) -> None:
+def check_types(cursor: Cursor, view: str, types: Sequence[str]) -> None:
     """Refuses what is not the name of a type; the names are used in DDL as they are."""
     for type_ in types:
         try:
@@ -257,7 +258,7 @@ def check_types(cursor: Any, view: str, types: Sequence[str]) -> None:
         )
 
 
-def _reads_xml(cursor: Any) -> bool:
+def _reads_xml(cursor: Cursor) -> bool:
     """The type is there in any case; only a value shows whether it can be used."""
     cursor.execute("SAVEPOINT trying")
     try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import psycopg2
 
+from dyda.cursor import Connection
 from dyda.model.operator_state import State
 from dyda.warehouse.connection import connect, translated
 from dyda.warehouse.extents.staging import Staging, create_staging, drop_staging
@@ -19,7 +19,7 @@ __all__ = ["Stagings", "own_stagings"]
 class Stagings:
     """Made by `Warehouse.stagings()`; one session guards all of its tables."""
 
-    def __init__(self, connection: Any, url: str) -> None:
+    def __init__(self, connection: Connection, url: str) -> None:
         self._connection = connection
         self._url = url
         self.made: list[Staging] = []

@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import psycopg2
 from psycopg2 import sql
 
+from dyda.cursor import Cursor, Row
 from dyda.errors import ConfigurationError, InstallBlocked, NotInstallable, StoodOn
 from dyda.warehouse.connection import load, short
 from dyda.warehouse.extents.extent import Extent
@@ -39,7 +39,7 @@ class Publication:
     previous: Extent | None
 
 
-def publish(cursor: Any, publications: Sequence[Publication], patience: float) -> None:
+def publish(cursor: Cursor, publications: Sequence[Publication], patience: float) -> None:
     """Lets readers see new extents. All locks are taken together, when the rows are ready: readers wait briefly."""
     there = [publication for publication in publications if publication.reader.exists(cursor)]
     for publication in there:
@@ -58,7 +58,7 @@ def publish(cursor: Any, publications: Sequence[Publication], patience: float) -
         publication.reader.show(cursor, extent, publication.names)
 
 
-def lock(cursor: Any, readers: Sequence[Reader], patience: float) -> None:
+def lock(cursor: Cursor, readers: Sequence[Reader], patience: float) -> None:
     """Exclusive locks on all of them or on none, asked for in short turns.
 
     While we queue for a lock, new readers queue behind us; and a reader that has one of the views and wants another
@@ -98,7 +98,7 @@ class Reader:
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
 
-    def exists(self, cursor: Any) -> bool:
+    def exists(self, cursor: Cursor) -> bool:
         """Whether a relation of this name is there, ours or not."""
         cursor.execute(
             "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
@@ -108,12 +108,12 @@ class Reader:
         (found,) = cursor.fetchone()
         return bool(found)
 
-    def extents(self, cursor: Any) -> set[int]:
+    def extents(self, cursor: Cursor) -> set[int]:
         """The extents that the relation of this name reads: what makes it ours, also after a dump and restore."""
         cursor.execute(load("reader_extents.sql"), (self.schema, self.name))
         return {number for (number,) in cursor.fetchall()}
 
-    def shows(self, cursor: Any, extent: Extent, names: Sequence[str]) -> bool:
+    def shows(self, cursor: Cursor, extent: Extent, names: Sequence[str]) -> bool:
         """Whether readers see the extent under these names, exactly as `show` would let them."""
         cursor.execute(load("reader_definition.sql"), (self.schema, self.name))
         row = cursor.fetchone()
@@ -128,12 +128,12 @@ class Reader:
         cursor.execute("ROLLBACK TO SAVEPOINT showing; RELEASE SAVEPOINT showing")
         return bool(row[0] == wanted)
 
-    def holders(self, cursor: Any) -> list[int]:
+    def holders(self, cursor: Cursor) -> list[int]:
         """The sessions that have a lock on it."""
         cursor.execute(load("lock_holders.sql"), (self.schema, self.name))
         return [pid for (pid,) in cursor.fetchall()]
 
-    def show(self, cursor: Any, extent: Extent, names: Sequence[str]) -> None:
+    def show(self, cursor: Cursor, extent: Extent, names: Sequence[str]) -> None:
         """What readers see from now on; whatever users have hung on the view stays."""
         if not self.exists(cursor):
             cursor.execute(self._definition("CREATE VIEW", extent, names))
@@ -143,13 +143,13 @@ class Reader:
             cursor.execute(self._definition("CREATE VIEW", extent, names))
             self._restore(cursor, kept, names)
 
-    def retire(self, cursor: Any, extent: Extent, patience: float) -> None:
+    def retire(self, cursor: Cursor, extent: Extent, patience: float) -> None:
         """Takes the view away, if it is there and ours."""
         if extent.number in self.extents(cursor):
             lock(cursor, [self], patience)
             self.drop(cursor)
 
-    def drop(self, cursor: Any) -> None:
+    def drop(self, cursor: Cursor) -> None:
         dependents = self.dependents(cursor)
         if dependents:
             raise StoodOn(self.name, str(self), dependents)
@@ -159,7 +159,7 @@ class Reader:
             why = f"{self} cannot be replaced or dropped: {error.diag.message_detail or short(error)}"
             raise NotInstallable(self.name, why) from None
 
-    def dependents(self, cursor: Any) -> list[str]:
+    def dependents(self, cursor: Cursor) -> list[str]:
         """Relations that users have built on the view."""
         cursor.execute(load("reader_dependents.sql"), (self.schema, self.name))
         return [name for (name,) in cursor.fetchall()]
@@ -176,7 +176,7 @@ class Reader:
             " WHERE dyda.extent_visible({})"
         ).format(created, sql.SQL(", ").join(items), extent.identifier, sql.Literal(extent.number))
 
-    def _try_replace(self, cursor: Any, extent: Extent, names: Sequence[str]) -> bool:
+    def _try_replace(self, cursor: Cursor, extent: Extent, names: Sequence[str]) -> bool:
         """CREATE OR REPLACE keeps everything that hangs on the view, but allows new columns only at the end."""
         cursor.execute("SAVEPOINT replacing")
         try:
@@ -187,11 +187,11 @@ class Reader:
         cursor.execute("RELEASE SAVEPOINT replacing")
         return True
 
-    def _kept(self, cursor: Any) -> list[tuple[Any, ...]]:
+    def _kept(self, cursor: Cursor) -> list[Row]:
         cursor.execute(load("reader_rights.sql"), {"schema": self.schema, "name": self.name})
-        return list(cursor.fetchall())
+        return cursor.fetchall()
 
-    def _restore(self, cursor: Any, kept: list[tuple[Any, ...]], names: Sequence[str]) -> None:
+    def _restore(self, cursor: Cursor, kept: list[Row], names: Sequence[str]) -> None:
         """Rights and comments as they were; default privileges must not widen what a user had narrowed."""
         for kind, _column, role, _text, _grantable in self._kept(cursor):
             if kind == "right":

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from psycopg2 import sql
 
+from dyda.cursor import Cursor
 from dyda.warehouse.connection import load
 from dyda.warehouse.extents.staging import Staging
 
@@ -25,7 +25,7 @@ class SetComparison:
 
 
 def compare_sets(
-    cursor: Any, left: Staging, right: Staging, *, sides: tuple[bool, bool] = (True, True), samples: int = 10
+    cursor: Cursor, left: Staging, right: Staging, *, sides: tuple[bool, bool] = (True, True), samples: int = 10
 ) -> SetComparison:
     """`sides`: whether rows that only the left, only the right side has are wanted as samples."""
     if left.width != right.width:

@@ -7,11 +7,11 @@ Each is guarded by an advisory lock of the session that made it, so that nobody 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import psycopg2
 from psycopg2 import sql
 
+from dyda.cursor import Connection, Cursor
 from dyda.warehouse.catalog.tables import SCHEMA
 from dyda.warehouse.connection import STAGING_CLASS
 from dyda.warehouse.extents.copy_in import StagingSink
@@ -40,7 +40,7 @@ class Staging:
         return StagingSink(self.url, SCHEMA, self.table, self.width)
 
 
-def create_staging(cursor: Any, url: str, width: int) -> Staging:
+def create_staging(cursor: Cursor, url: str, width: int) -> Staging:
     """A new, empty staging table; the caller commits, so that others see it."""
     cursor.execute("SELECT nextval('dyda.staging_number')")
     staging = Staging(cursor.fetchone()[0], width, url)
@@ -55,7 +55,7 @@ def create_staging(cursor: Any, url: str, width: int) -> Staging:
     return staging
 
 
-def drop_staging(connection: Any, number: int) -> bool:
+def drop_staging(connection: Connection, number: int) -> bool:
     """Drops it unless a task that nobody waits for still writes there; such a one goes at the next collection."""
     try:
         with connection.cursor() as cursor:
@@ -70,7 +70,7 @@ def drop_staging(connection: Any, number: int) -> bool:
     return True
 
 
-def collect_garbage(connection: Any) -> int:
+def collect_garbage(connection: Connection) -> int:
     """Drops the staging tables that no living session guards; returns how many."""
     with connection.cursor() as cursor:
         cursor.execute(

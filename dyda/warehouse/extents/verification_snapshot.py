@@ -11,11 +11,11 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import psycopg2
 from psycopg2 import sql
 
+from dyda.cursor import Cursor
 from dyda.errors import DydaError
 from dyda.model.position import Position
 from dyda.warehouse.catalog.stored_views import known_extent, known_state
@@ -43,7 +43,7 @@ def frozen(url: str) -> Iterator[FrozenWarehouse]:
 class FrozenWarehouse:
     """Made by `Warehouse.frozen()`."""
 
-    def __init__(self, cursor: Any, url: str) -> None:
+    def __init__(self, cursor: Cursor, url: str) -> None:
         self._cursor = cursor
         self._url = url
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import assert_never
 
 import psycopg2
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg2 import sql
 
+from dyda.cursor import Cursor
 from dyda.errors import EvaluationFailed, InvariantViolated
 from dyda.model.operator_state import Counted, Grouped, Kept, State
 from dyda.warehouse.connection import load, short
@@ -48,7 +49,7 @@ class Combined:
     stale: pa.Table
 
 
-def combine(cursor: Any, stored: StoredState, entries: pa.Table) -> Combined:
+def combine(cursor: Cursor, stored: StoredState, entries: pa.Table) -> Combined:
     """The change that entries make to a stored state; the caller's transaction ends afterwards."""
     state = stored.state
     table = _bring(cursor, len(state.entries), entries)
@@ -66,7 +67,7 @@ def combine(cursor: Any, stored: StoredState, entries: pa.Table) -> Combined:
                 assert_never(state)
 
 
-def recombine(cursor: Any, stored: StoredState, entries: pa.Table, groups: pa.Table) -> Combined:
+def recombine(cursor: Cursor, stored: StoredState, entries: pa.Table, groups: pa.Table) -> Combined:
     """Groups that were read again: `entries` are all there is of `groups` (k1 … km) now; others' entries are ignored.
 
     The tag of the change is 1.
@@ -91,7 +92,7 @@ def recombine(cursor: Any, stored: StoredState, entries: pa.Table, groups: pa.Ta
     return _grouped_result(state, grouping, found, _no_stale(state))
 
 
-def combine_staging(cursor: Any, view: str, state: State, entries: Staging, target: Staging) -> None:
+def combine_staging(cursor: Cursor, view: str, state: State, entries: Staging, target: Staging) -> None:
     """All entries of a step as its state rows, into `target`. See Writer.combine_staging for the layout."""
     width = len(state.entries) + two_sided(state)
     if (entries.width, target.width) != (width, len(state.columns)):
@@ -109,14 +110,14 @@ def combine_staging(cursor: Any, view: str, state: State, entries: Staging, targ
 
 
 @contextmanager
-def lookups_only(cursor: Any) -> Iterator[None]:
+def lookups_only(cursor: Cursor) -> Iterator[None]:
     """The planner looks rows up by index, whatever it thinks: temporary tables have no statistics."""
     cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off")
     yield
     cursor.execute("SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on")
 
 
-def _bring(cursor: Any, width: int, entries: pa.Table, what: str = "entries") -> sql.Identifier:
+def _bring(cursor: Cursor, width: int, entries: pa.Table, what: str = "entries") -> sql.Identifier:
     """Entries in a temporary table (c1 …, n, side, t), made once in a session and emptied at each commit."""
     table = sql.Identifier("pg_temp", f"dyda_{what}_{width}")
     columns = sql.SQL("").join(sql.SQL("{} text, ").format(sql.Identifier(f"c{i}")) for i in range(1, width + 1))
@@ -159,7 +160,7 @@ def _below(number: int, sample: str) -> str:
 # --- set operations
 
 
-def _combine_counted(cursor: Any, stored: StoredState, state: Counted, entries: sql.Identifier) -> Combined:
+def _combine_counted(cursor: Cursor, stored: StoredState, state: Counted, entries: sql.Identifier) -> Combined:
     names = [f"p{place}" for place in range(1, len(state.types) + 1)]
     rule = MULTIPLICITIES[state.rule]
     query = load("combine_counted.sql").format(
@@ -193,7 +194,7 @@ def _combine_counted(cursor: Any, stored: StoredState, state: Counted, entries: 
 # --- groups
 
 
-def _combine_grouped(cursor: Any, stored: StoredState, state: Grouped, entries: sql.Identifier) -> Combined:
+def _combine_grouped(cursor: Cursor, stored: StoredState, state: Grouped, entries: sql.Identifier) -> Combined:
     grouping = Grouping(state)
     group = ["key", *grouping.keys]
     names = [*group, "t", "stale", "negative", "existed", "remains", *grouping.befores, *grouping.afters]
@@ -230,7 +231,7 @@ def _marks(state: Grouped, groups: pa.Table) -> pa.Table:
 # --- kept bags
 
 
-def _combine_kept(cursor: Any, stored: StoredState, state: Kept, entries: sql.Identifier) -> Combined:
+def _combine_kept(cursor: Cursor, stored: StoredState, state: Kept, entries: sql.Identifier) -> Combined:
     names = [f"p{place}" for place in range(1, len(state.types) + 1)]
     query = load("combine_kept.sql").format(
         prints=listed(texts("p", state.types, 1, by_value=False)),

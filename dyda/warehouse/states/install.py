@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from psycopg2 import sql
 
+from dyda.cursor import Cursor
 from dyda.errors import DydaError
 from dyda.warehouse.catalog.records import StateTable
 from dyda.warehouse.extents.entries import brought
@@ -39,7 +39,7 @@ class StateChange:
 class StateInstaller:
     """The states of one view, for one installation. `place` tells it from the other views of the installation."""
 
-    cursor: Any
+    cursor: Cursor
     view: str
     mode: str
     changes: Sequence[StateChange]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg2 import sql
 
+from dyda.cursor import Cursor
 from dyda.model.bag import COUNT, Bag
 from dyda.warehouse.connection import load
 from dyda.warehouse.extents.copy_in import copy_batches
@@ -23,7 +23,9 @@ WIDEST = {"smallint": "bigint", "integer": "bigint", "character varying": "text"
 """What a key's text is cast to: the widest type of its family, so that no key is out of range."""
 
 
-def state_rows(cursor: Any, stored: StoredState, columns: Sequence[str], key: Sequence[str], values: pa.Table) -> Bag:
+def state_rows(
+    cursor: Cursor, stored: StoredState, columns: Sequence[str], key: Sequence[str], values: pa.Table
+) -> Bag:
     """The delivered rows whose `key` columns equal a tuple of `values` (columns of these names, texts).
 
     Tuples with a NULL equal nothing (R5). Without key columns every row is meant.
@@ -53,12 +55,12 @@ def state_rows(cursor: Any, stored: StoredState, columns: Sequence[str], key: Se
     return _fetch(cursor, query, columns)
 
 
-def _fetch(cursor: Any, query: sql.Composable, columns: Sequence[str]) -> Bag:
+def _fetch(cursor: Cursor, query: sql.Composable, columns: Sequence[str]) -> Bag:
     found = fetch_texts(cursor, query, [*columns, COUNT])
     return Bag(found.set_column(len(columns), COUNT, pc.cast(found[COUNT], pa.int64())))
 
 
-def _bring(cursor: Any, values: pa.Table) -> sql.Identifier:
+def _bring(cursor: Cursor, values: pa.Table) -> sql.Identifier:
     width = values.num_columns
     table = sql.Identifier("pg_temp", f"dyda_values_{width}")
     columns = sql.SQL(", ").join(sql.SQL("{} text").format(sql.Identifier(name)) for name in values.column_names)

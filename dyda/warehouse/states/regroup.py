@@ -8,10 +8,10 @@ What adding cannot keep up (an aggregate of PostgreSQL's own) is taken over wher
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from psycopg2 import sql
 
+from dyda.cursor import Cursor
 from dyda.model.operator_state import Accumulator, Counted, Grouped, State
 from dyda.warehouse.connection import load
 from dyda.warehouse.extents.extent import check_types
@@ -23,7 +23,7 @@ from dyda.warehouse.states.tables import StoredState
 __all__ = ["regroup"]
 
 
-def regroup(cursor: Any, stored: StoredState, state: State, places: Sequence[int], target: Staging) -> None:
+def regroup(cursor: Cursor, stored: StoredState, state: State, places: Sequence[int], target: Staging) -> None:
     """The rows of `state` into `target`. `places`: for each of its columns but the digest, the place (from 0) of the
     stored state's column that it is made from."""
     keys, numbers = _parts(state)

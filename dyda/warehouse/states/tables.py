@@ -13,6 +13,7 @@ from typing import Any, assert_never
 
 from psycopg2 import sql
 
+from dyda.cursor import Cursor
 from dyda.model.operator_state import Counted, Grouped, Kept, State
 from dyda.warehouse.catalog.codec import states_from_json
 from dyda.warehouse.catalog.records import StateTable
@@ -60,13 +61,13 @@ class StoredState:
     def extent(self) -> Extent:
         return Extent(self.number, self.view, tuple(type_ for _, type_ in self.state.columns))
 
-    def create(self, cursor: Any, entries: sql.Composable) -> None:
+    def create(self, cursor: Cursor, entries: sql.Composable) -> None:
         """The table, filled, with its indexes."""
         self.extent.create(cursor, COLLATION)
         self.extent.fill(cursor, entries)
         self.index(cursor)
 
-    def index(self, cursor: Any) -> None:
+    def index(self, cursor: Cursor) -> None:
         """The indexes that are not there yet."""
         names = [name for name, _ in self.state.columns]
         if not isinstance(self.state, Kept):
@@ -77,7 +78,7 @@ class StoredState:
                 # A value may be longer than a B-tree takes.
                 self._index(cursor, f"c{place + 1}", "hash")
 
-    def _index(self, cursor: Any, column: str, method: str) -> None:
+    def _index(self, cursor: Cursor, column: str, method: str) -> None:
         cursor.execute(
             sql.SQL("CREATE INDEX IF NOT EXISTS {} ON {} USING {} ({})").format(
                 sql.Identifier(f"extent_{self.number}_{column}_idx"),
@@ -87,7 +88,7 @@ class StoredState:
             )
         )
 
-    def drop(self, cursor: Any) -> None:
+    def drop(self, cursor: Cursor) -> None:
         self.extent.drop(cursor)
         cursor.execute("DELETE FROM dyda.extent WHERE id = %s", (self.number,))
 
@@ -112,7 +113,7 @@ def multiplicity(state: State, row: str, count: str = "count") -> sql.Composable
             assert_never(state)
 
 
-def _hashable(cursor: Any, type_: str) -> bool:
+def _hashable(cursor: Cursor, type_: str) -> bool:
     """Whether PostgreSQL can compare the type in a hash index."""
     cursor.execute(load("hashable.sql"), (type_,))
     (hashable,) = cursor.fetchone()

@@ -66,6 +66,7 @@ def test_everything_that_is_wrong_is_told_at_once_and_before_the_question(crm: T
         number = maintainer.opened.warehouse.submit("check", {})
         assert Requests(crm.folder, maintainer, lambda text: None).serve()
         answer = maintainer.opened.warehouse.request(number)
+        assert answer.error is not None
         assert (answer.state, answer.error["what"], answer.error["remedy"]) == ("failed", error.what, error.remedy)
         with pytest.raises(Exception, match="7 errors") as failed:
             maintainer.opened.warehouse.wait(number)

@@ -64,11 +64,16 @@ def test_a_second_folder_is_refused_before_it_drops_anything(town: Town, tmp_pat
 
     # Somebody else's: new, and without an id as one writes it by hand or an older version made it.
     asked: list[ApplyPlan] = []
+
+    def refuse(plan: ApplyPlan) -> bool:
+        asked.append(plan)
+        return False
+
     for identity in ("second-1", None):
         second = Folder(town, tmp_path / f"second {identity}", identity)
         second.view("names", "SELECT c.name FROM crm.customer c")
         for attempt in (
-            lambda folder=second: commands.apply(folder.path, lambda plan: bool(asked.append(plan))),
+            lambda folder=second: commands.apply(folder.path, refuse),
             lambda folder=second: commands.status(folder.path),
             lambda folder=second: commands.stop(folder.path),
             lambda folder=second: commands.run_daemon(folder.path, True, print),

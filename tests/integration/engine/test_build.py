@@ -71,7 +71,7 @@ def test_no_task_is_given_a_large_relation_as_a_whole(
     joined: str,
 ) -> None:
     """Spark takes what tasks read for next to nothing, whatever it is: left alone, it would broadcast all of it."""
-    plans = []
+    plans: list[str] = []
 
     def sql(session: SparkSession, text: str) -> DataFrame:
         frame = ask(session, text)

@@ -450,9 +450,9 @@ def test_a_held_view_owes_a_build_too(two: Town, log: str) -> None:
         two.execute("one", "TRUNCATE dyda.log")
     two.settle()
     two.execute("one", "DELETE FROM r WHERE k = 5000")
-    (message, *_) = [entry for entry in commands.pending(two.folder) if entry["state"] == "quarantined"] or [None]
-    if message is not None:
-        commands.pending_retry(two.folder, message["id"])
+    quarantined = [entry for entry in commands.pending(two.folder) if entry["state"] == "quarantined"]
+    if quarantined:
+        commands.pending_retry(two.folder, quarantined[0]["id"])
     else:
         commands.views_resync(two.folder, "ratio", engine=two.engine)
     two.settle()

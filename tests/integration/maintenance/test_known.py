@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
 from dyda import commands
+from dyda.engine import Engine
 from dyda.maintenance import Outcome
 from dyda.maintenance.catalog_state import CatalogState, load
 from tests.town import Town
@@ -26,7 +29,9 @@ def told(known: CatalogState) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("consistency", ["strong", "complete"])
-def test_what_is_known_is_what_is_written(tmp_path, database, engine, consistency):
+def test_what_is_known_is_what_is_written(
+    tmp_path: Path, database: Callable[..., str], engine: Engine, consistency: str
+) -> None:
     town = Town(tmp_path, database, engine, f'consistency = "{consistency}"')
     town.source("crm", "CREATE TABLE customer (id int PRIMARY KEY, name text)")
     town.source("shop", "CREATE TABLE sale (customer int, amount int)")
@@ -46,7 +51,9 @@ def test_what_is_known_is_what_is_written(tmp_path, database, engine, consistenc
             assert told(maintainer.known) == told(load(maintainer.opened))
 
 
-def test_rows_alone_do_not_make_the_catalog_be_read_again(tmp_path, database, engine):
+def test_rows_alone_do_not_make_the_catalog_be_read_again(
+    tmp_path: Path, database: Callable[..., str], engine: Engine
+) -> None:
     town = Town(tmp_path, database, engine)
     town.source("crm", "CREATE TABLE customer (id int PRIMARY KEY, name text)")
     town.view("names", "SELECT name FROM crm.customer")
@@ -65,7 +72,9 @@ def test_rows_alone_do_not_make_the_catalog_be_read_again(tmp_path, database, en
         assert maintainer.known.relations is not relations
 
 
-def test_status_tells_where_the_time_of_a_unit_goes(tmp_path, database, engine):
+def test_status_tells_where_the_time_of_a_unit_goes(
+    tmp_path: Path, database: Callable[..., str], engine: Engine
+) -> None:
     town = Town(tmp_path, database, engine)
     town.source("crm", "CREATE TABLE customer (id int PRIMARY KEY, name text)")
     town.view("names", "SELECT upper(name) AS name FROM crm.customer")

@@ -131,6 +131,7 @@ def test_W6_a_thousand_transactions_are_a_thousand_states_in_few_jobs(new_town: 
     try:
         for _ in range(TRANSACTIONS):
             writer.commit()
+        assert town.engine is not None
         jobs = town.engine.jobs
         with town.maintainer() as maintainer, faults.on("install.committed", witness.look):
             while maintainer.cycle() is not Outcome.IDLE:

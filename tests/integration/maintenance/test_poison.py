@@ -12,6 +12,7 @@ from dyda import commands
 from dyda.cli.main import cli
 from dyda.engine.typed_columns import LARGEST_VALUE
 from dyda.errors import ValueTooLarge
+from dyda.maintenance import Outcome
 from tests.town import Town
 
 
@@ -184,8 +185,8 @@ def test_every_poison_is_set_aside_shown_and_overcome(poisoned: Town) -> None:
         assert sum(town.extent(poison.name).values()) == 1, "its last correct rows are served"
 
     # To the operator's terminal it is a text, whatever it says.
-    for words in (["status"], ["views"], ["pending"], ["pending", "show", str(messages["grouped"]["id"])]):
-        said = CliRunner().invoke(cli, ["-C", str(town.folder), *words], catch_exceptions=False).output
+    for command in (["status"], ["views"], ["pending"], ["pending", "show", str(messages["grouped"]["id"])]):
+        said = CliRunner().invoke(cli, ["-C", str(town.folder), *command], catch_exceptions=False).output
         assert r"t = 2.5\x1b[2J\nall is well" in said
         assert "\x1b" not in said
         assert not [line for line in said.splitlines() if line.startswith("all is well")]
@@ -207,7 +208,9 @@ def test_every_poison_is_set_aside_shown_and_overcome(poisoned: Town) -> None:
     assert not [message for message in commands.pending(town.folder) if message["state"] != "waiting"]
 
 
-def test_a_row_that_is_skipped_and_still_there_is_named_and_overcome_by_itself(town: Town) -> None:
+def test_a_row_that_is_skipped_and_still_there_is_named_and_overcome_by_itself(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The view cannot be rebuilt over it. It says so, goes on saying so, and is rebuilt when its rows allow it."""
     town.source("one", "CREATE TABLE p (k int, t text)", "INSERT INTO p VALUES (1, '1')", "CREATE TABLE a (k int)")
     town.view("casting", "SELECT p.k, CAST(p.t AS INT) AS n FROM one.p")
@@ -232,9 +235,14 @@ def test_a_row_that_is_skipped_and_still_there_is_named_and_overcome_by_itself(t
     assert sum(town.extent("casting").values()) == 1, "its last correct rows are served"
 
     with town.maintainer() as maintainer:
-        built = []
+        built: list[list[str]] = []
         build = maintainer._build
-        maintainer._build = lambda polled, builds, *more: (built.append([*builds]), build(polled, builds, *more))[1]  # type: ignore[method-assign]
+
+        def counted(polled: Any, builds: Any, *more: Any) -> Outcome:
+            built.append([*builds])
+            return build(polled, builds, *more)
+
+        monkeypatch.setattr(maintainer, "_build", counted)
 
         def cycles() -> list[list[str]]:
             built.clear()

@@ -119,7 +119,12 @@ def test_a_view_that_stays_broken_is_judged_once_and_not_at_every_poll(
     with joined.maintainer() as maintainer:
         describe: Callable[..., object] = maintainer.opened.describe
         asked: list[object] = []
-        monkeypatch.setattr(maintainer.opened, "describe", lambda *name: asked.append(name) or describe(*name))
+
+        def counted(*name: object) -> object:
+            asked.append(name)
+            return describe(*name)
+
+        monkeypatch.setattr(maintainer.opened, "describe", counted)
         maintainer.cycle()
         first = len(asked)
         for _ in range(3):

@@ -103,9 +103,10 @@ class Life:
     def run(self, *arguments: str, code: int | None = 0, program: tuple[str, ...] = ("-m", "dyda")) -> str:
         command = self.command(*program, "-C", str(self.folder), *arguments)
         done = subprocess.run(**command, capture_output=True, timeout=180, check=False)
-        self.said.append(done.stdout + done.stderr)
+        said: str = done.stdout + done.stderr
+        self.said.append(said)
         assert code is None or done.returncode == code, (arguments, done.stdout, done.stderr)
-        return done.stdout + done.stderr
+        return said
 
     @contextlib.contextmanager
     def daemon(self) -> Iterator[Path]:

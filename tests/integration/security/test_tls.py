@@ -122,9 +122,9 @@ def test_a_whole_life_over_verified_tls(
 
 
 def mistrustful(url: str, right: Authority, wrong: Authority) -> str:
-    quoted = [urllib.parse.quote_plus(str(one.file)) for one in (right, wrong)]
-    assert quoted[0] in url
-    return url.replace(*quoted)
+    trusted, other = (urllib.parse.quote_plus(str(one.file)) for one in (right, wrong))
+    assert trusted in url
+    return url.replace(trusted, other)
 
 
 def attempts(warehouse: str, source: str) -> dict[str, Callable[[], object]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -494,7 +495,8 @@ def test_C7_a_second_project_is_refused(ground: Ground) -> None:
     ground.run("INSERT INTO t VALUES (1)")
     other = PostgresSource(SourceSettings("crm", ground.url), "another project")
     try:
-        for attempt in (lambda: other.attach(relations), other.detach):
+        attempts: list[Callable[[], object]] = [lambda: other.attach(relations), other.detach]
+        for attempt in attempts:
             with pytest.raises(SourceInUse, match="another project"):
                 attempt()
         with ground.open() as snapshot, pytest.raises(SourceInUse):

@@ -96,7 +96,9 @@ def test_a_session_that_was_ended_costs_one_full_reading(ground: Ground) -> None
     ground.watch("t")
     ground.run("INSERT INTO t VALUES (1)")
     _, _, first = polled(ground, None)
-    backend = ground.source._received._session.info.backend_pid
+    session = ground.source._received._session
+    assert session is not None
+    backend = session.info.backend_pid
     ground.run(f"SELECT pg_terminate_backend({backend}, 10000)")
     messages, _, rows = polled(ground, None)
     assert (len(messages), rows) == (1, first)

@@ -202,7 +202,7 @@ def test_P2_what_was_not_made_durable_is_lost(new_server: Callable[..., Any], gr
 
 def _after_a_crash(
     new_server: Callable[..., Any], grounds: Callable[..., Ground], durable: bool
-) -> tuple[Counter[tuple[str, ...]], Counter[tuple[str, ...]]]:
+) -> tuple[Counter[tuple[str | None, ...]], Counter[tuple[str | None, ...]]]:
     """kill -9 of a server with synchronous_commit = off: the table and the log afterwards. If the visible transaction
     is lost, its number may be given to another one, which a position that claims it would skip for ever."""
     server = new_server(

@@ -254,7 +254,7 @@ def test_an_extreme_that_may_be_gone_makes_the_group_stale(
 ) -> None:
     build(writer, EXTREMES, entries(("g", "3", "x", 1), ("g", "3", "y", 1), ("g", "5", "y", 1), ("g", None, None, 1)))
     combined = writer.combine(VIEW, 0, EXTREMES, entries(*batch, ("h", "1", "b", 1)))
-    moved = Counter({("g", "4", "3", "y", 1): -1})
+    moved: Counter[tuple[Any, ...]] = Counter({("g", "4", "3", "y", 1): -1})
     if expected is None:
         assert combined.stale.drop_columns(["key"]).to_pylist() == [{"k1": "g"}]
         moved = Counter()

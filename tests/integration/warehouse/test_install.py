@@ -104,12 +104,12 @@ def test_a_build_with_a_negative_count_creates_nothing(warehouse: Warehouse, wri
 
 def test_a_replacement_writes_only_what_differs(warehouse: Warehouse, writer: Writer, query: Query) -> None:
     create(writer, "people", version(("name", "text")), entries(("Ann", 2), ("Bob", 1), ("Cid", 1)))
-    before = dict(query("SELECT c1, xmin::text FROM dyda.extent_1"))
+    before: dict[str, str] = dict(query("SELECT c1, xmin::text FROM dyda.extent_1"))
     staging = writer.staging(1)
     staging.sink()(entries(("Ann", 2), ("Bob", 3), ("Dan", 1)).to_batches())
     change = ViewChange("people", staging=staging, mode="replace", positions={"crm": (START, NEXT)})
     writer.install(Installation((change,)))
-    after = dict(query("SELECT c1, xmin::text FROM dyda.extent_1"))
+    after: dict[str, str] = dict(query("SELECT c1, xmin::text FROM dyda.extent_1"))
     assert Counter(query("SELECT * FROM people")) == Counter({("Ann",): 2, ("Bob",): 3, ("Dan",): 1})
     assert after["Ann"] == before["Ann"]
     assert after["Bob"] != before["Bob"]

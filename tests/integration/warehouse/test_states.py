@@ -220,7 +220,7 @@ ONE, TWO = Counted(("text",), "distinct"), Kept(("integer",))
 
 
 def test_the_catalog_tells_the_states(warehouse: Warehouse, writer: Writer) -> None:
-    states = (SUMS, FLOATS, ONE, TWO, Counted((), "except all"))
+    states: tuple[State, ...] = (SUMS, FLOATS, ONE, TWO, Counted((), "except all"))
     writer.create_view(VIEW)
     assert warehouse.view(VIEW).states == ()
     changes = [whole(writer, number, state, nothing(entry_width(state))) for number, state in enumerate(states)]

@@ -105,7 +105,7 @@ def test_values_come_back_as_the_same_text(settled: str, writer: Writer, pinned:
         add(writer, type_, entries(*((text, -1) for text in texts)))
         assert dict(pinned(shown)) == {text: i for i, text in enumerate(texts) if i}, type_
         add(writer, type_, entries((texts[0], 7)), NEXT, START)
-        assert dict(pinned(shown))[texts[0]] == 7, type_
+        assert (texts[0], 7) in pinned(shown), type_
 
 
 def test_texts_that_mean_one_value_are_one_row(writer: Writer, query: Query) -> None:

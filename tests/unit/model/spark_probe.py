@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 import sys
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from dyda.engine.session import Sessions
 from dyda.settings import SparkSettings
@@ -31,13 +34,15 @@ def main() -> None:
     print(json.dumps({"readings": answers, "functions": functions(spark), "queries": queries}))
 
 
-def evaluate(spark, tables, queries):
+def evaluate(
+    spark: SparkSession, tables: dict[str, tuple[dict[str, str], list[Any]]], queries: list[str]
+) -> dict[str, list[Any]]:
     """By each query its columns, their types and its rows as a sorted list, or its error."""
     for table, (columns, rows) in tables.items():
         raw = spark.createDataFrame(rows, ", ".join(f"`{name}` STRING" for name in columns)).coalesce(1)
         typed = [f"CAST(`{name}` AS {kind}) AS `{name}`" for name, kind in columns.items()]
         raw.selectExpr(*typed).cache().createOrReplaceTempView(table)
-    found = {}
+    found: dict[str, list[Any]] = {}
     for query in queries:
         try:
             frame = spark.sql(query)
@@ -48,13 +53,14 @@ def evaluate(spark, tables, queries):
     return found
 
 
-def functions(spark):
+def functions(spark: SparkSession) -> dict[str, str]:
     """Every builtin function and what it is, by its class on the JVM."""
     expressions = "org.apache.spark.sql.catalyst.expressions."
-    load = spark._jvm.java.lang.Class.forName
+    jvm: Any = spark._jvm
+    load = jvm.java.lang.Class.forName
     bases = {base: load(expressions + base) for base in ("Nondeterministic", "Generator", "WindowFunction")}
     found = {}
-    for info in spark._jvm.org.apache.spark.sql.api.python.PythonSQLUtils.listBuiltinFunctionInfos():
+    for info in jvm.org.apache.spark.sql.api.python.PythonSQLUtils.listBuiltinFunctionInfos():
         name, class_name = info.getName(), info.getClassName()
         kinds = [base for base, parent in bases.items() if parent.isAssignableFrom(load(class_name))]
         kinds += ["aggregate"] if f"{expressions}aggregate." in class_name else []
@@ -63,7 +69,7 @@ def functions(spark):
     return found
 
 
-def ask(spark, texts, table):
+def ask(spark: SparkSession, texts: list[str], table: str) -> list[list[str]]:
     """For each text its type and its values; all in one query if none fails, else one by one."""
     try:
         items = ",\n".join(f"({text}\n) AS result{index}" for index, text in enumerate(texts))

@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from dyda.model.sql.functions import AGGREGATES, CHANGING, GENERATORS, WINDOWS
 from dyda.model.sql.parse import parse_view
 from dyda.model.sql.render import render_view
 from dyda.model.types import PgType
+from tests.projection import projection
 from tests.unit.model.conftest import catalog
 from tests.unit.model.rows import plain, spark_tables
 from tests.unit.model.test_parse_operators import ADULTS, trees
@@ -223,7 +225,7 @@ def queries_twice() -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def answers() -> dict[str, dict[str, object]]:
+def answers() -> dict[str, dict[str, Any]]:
     relation = Relation(
         RelationName("crm", "public", "t"),
         1,
@@ -233,7 +235,7 @@ def answers() -> dict[str, dict[str, object]]:
     pairs = []
     for text in expressions(EXPRESSIONS) + expressions(FAILING):
         view = parse_view("v", f"SELECT {text} AS result FROM crm.t a", lambda *_: relation)
-        expression = view.tree.items[0].expression
+        expression = projection(view).items[0].expression
         rendered = expression.rendered(lambda ref: f"`other`.`{names[ref.column]}`")
         pairs.append((text, expression.rendered(str), rendered))
         assert expression.rendered(str) == expression.sql
@@ -252,29 +254,29 @@ def answers() -> dict[str, dict[str, object]]:
     )
     answer = subprocess.run([sys.executable, probe], input=question, capture_output=True, text=True, timeout=600)
     assert answer.returncode == 0, answer.stderr[-4000:]
-    found: dict[str, dict[str, object]] = json.loads(answer.stdout.splitlines()[-1])
+    found: dict[str, dict[str, Any]] = json.loads(answer.stdout.splitlines()[-1])
     return found
 
 
-def test_expressions_mean_on_spark_what_their_author_wrote(answers):
+def test_expressions_mean_on_spark_what_their_author_wrote(answers: dict[str, dict[str, Any]]) -> None:
     read = {text: answers["readings"][text] for text in expressions(EXPRESSIONS)}
     assert {text: found for text, found in read.items() if not found[0] == found[1] == found[2]} == {}
     assert {text: found for text, found in read.items() if found[0][0] == "error"} == {}
 
 
-def test_expressions_fail_on_spark_as_their_author_wrote_them(answers):
+def test_expressions_fail_on_spark_as_their_author_wrote_them(answers: dict[str, dict[str, Any]]) -> None:
     read = {text: answers["readings"][text] for text in expressions(FAILING)}
     assert {text: found for text, found in read.items() if not found[0] == found[1] == found[2]} == {}
     assert {text: found for text, found in read.items() if found[0][0] != "error"} == {}
 
 
-def test_queries_mean_on_spark_what_their_author_wrote(answers):
+def test_queries_mean_on_spark_what_their_author_wrote(answers: dict[str, dict[str, Any]]) -> None:
     found = [(answers["queries"][written], answers["queries"][rendered]) for written, rendered in queries_twice()]
     assert [pair for pair in found if pair[0] != pair[1] or pair[0][0] == "error"] == []
     assert len([pair for pair in found if pair[0][2]]) > 25, "most have rows"
 
 
-def test_every_function_of_spark_that_is_no_plain_function_is_refused(answers):
+def test_every_function_of_spark_that_is_no_plain_function_is_refused(answers: dict[str, dict[str, Any]]) -> None:
     kinds = answers["functions"]
     assert len(kinds) > 500
     refused = AGGREGATES | CHANGING | GENERATORS | WINDOWS

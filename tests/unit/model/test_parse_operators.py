@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dyda.errors import UnsupportedSql
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.preferences import Preference
-from dyda.model.sql.parse import parse_view, referenced_tables, referenced_views
+from dyda.model.sql.parse import Views, parse_view, referenced_tables, referenced_views
+from tests.unit.model.conftest import Resolve
 from tests.unit.model.summary import summary
 
 ADULTS = "SELECT c.id, c.name, c.mood FROM crm.customer c WHERE c.age > 17"
@@ -18,8 +20,8 @@ ADULTS = "SELECT c.id, c.name, c.mood FROM crm.customer c WHERE c.age > 17"
 FOLDER = Path(__file__).parents[3] / "fixtures" / "trees"
 
 
-def trees(which: str = "*") -> list[object]:
-    found: list[object] = []
+def trees(which: str = "*") -> list[Any]:
+    found: list[Any] = []
     for path in sorted(FOLDER.glob(f"{which}.sql")):
         cases = re.findall(r"^([^-\n](?:.|\n)*?);\n--> (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
         found += [pytest.param(text, tree, id=f"{path.stem}: {text}") for text, tree in cases]
@@ -28,7 +30,7 @@ def trees(which: str = "*") -> list[object]:
 
 
 @pytest.fixture
-def views(resolve):
+def views(resolve: Resolve) -> Views:
     def look(name: str) -> ViewDefinition:
         return parse_view(name, {"adults": ADULTS}[name], resolve)
 
@@ -36,11 +38,11 @@ def views(resolve):
 
 
 @pytest.mark.parametrize(("text", "tree"), trees())
-def test_the_tree_of_a_text(text, tree, resolve, views):
+def test_the_tree_of_a_text(text: str, tree: str, resolve: Resolve, views: Views) -> None:
     assert summary(parse_view("v", text, resolve, views=views).tree) == tree
 
 
-def test_a_view_over_a_view_needs_to_know_it(resolve, views):
+def test_a_view_over_a_view_needs_to_know_it(resolve: Resolve, views: Views) -> None:
     with pytest.raises(UnsupportedSql, match="line 2: the relation adults does not say"):
         parse_view("v", "SELECT a.name\nFROM adults a", resolve)
     with pytest.raises(UnsupportedSql, match="adolescents is neither a common table expression here nor another view"):
@@ -49,12 +51,12 @@ def test_a_view_over_a_view_needs_to_know_it(resolve, views):
         parse_view("v", "SELECT a.name FROM v a", resolve, views=views)
 
 
-def test_a_lower_view_s_column_keeps_its_type(resolve, views):
+def test_a_lower_view_s_column_keeps_its_type(resolve: Resolve, views: Views) -> None:
     with pytest.raises(Exception, match="is of type mood, which Spark cannot compute with exactly"):
         parse_view("v", "SELECT upper(a.mood) AS m FROM adults a", resolve, views=views)
 
 
-def test_tables_and_views_are_found_without_a_catalog():
+def test_tables_and_views_are_found_without_a_catalog() -> None:
     text = """WITH t AS (SELECT a.x FROM s.a a JOIN lower l ON true)
 SELECT * FROM t JOIN s.b USING (x)
 WHERE x IN (SELECT x FROM s.c UNION ALL SELECT x FROM other) AND EXISTS (SELECT 1 FROM t)"""
@@ -62,7 +64,7 @@ WHERE x IN (SELECT x FROM s.c UNION ALL SELECT x FROM other) AND EXISTS (SELECT 
     assert referenced_views("v", text) == [("lower", 1), ("other", 3)]
 
 
-def test_preferences_inside_subqueries(resolve):
+def test_preferences_inside_subqueries(resolve: Resolve) -> None:
     text = """WITH t AS (
   SELECT c.name /* replaceable */, c.age
   FROM crm.customer c -- replaceable
@@ -85,12 +87,12 @@ WHERE a.name = b.name"""
     )
 
 
-def test_a_preference_of_a_grouping_expression_is_refused(resolve):
+def test_a_preference_of_a_grouping_expression_is_refused(resolve: Resolve) -> None:
     with pytest.raises(UnsupportedSql, match="follows no select item"):
         parse_view("v", "SELECT c.name FROM crm.customer c GROUP BY c.name /* dispensable */", resolve)
 
 
-def test_a_preference_after_exists_or_in_is_about_its_conditions(resolve):
+def test_a_preference_after_exists_or_in_is_about_its_conditions(resolve: Resolve) -> None:
     text = """SELECT c.name FROM crm.customer c
 WHERE EXISTS (SELECT 1 FROM booking.seat s /* replaceable */ WHERE s.name = c.name /* replaceable */) -- dispensable
   AND c.age IN (SELECT f.age FROM booking.flight_res f) /* dispensable */

@@ -12,6 +12,7 @@ import pytest
 
 from dyda.errors import DydaError
 from dyda.model.sql.parse import parse_view, referenced_tables
+from tests.unit.model.conftest import Resolve
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "refusals"
 
@@ -29,14 +30,14 @@ def cases() -> list[object]:
 
 
 @pytest.mark.parametrize(("view", "message"), cases())
-def test_refused_with_construct_line_and_alternative(view, message, resolve):
+def test_refused_with_construct_line_and_alternative(view: str, message: str, resolve: Resolve) -> None:
     with pytest.raises(DydaError) as refused:
         parse_view("v", view, resolve)
     assert str(refused.value) == message
 
 
 @pytest.mark.parametrize("name", ["clauses", "joins", "statements"])
-def test_the_outline_alone_refuses_constructs_without_asking_a_source(name):
+def test_the_outline_alone_refuses_constructs_without_asking_a_source(name: str) -> None:
     text = (FOLDER / f"{name}.sql").read_text(encoding="utf-8")
     if name == "joins":
         text = text.partition("--# ON sees only")[0]  # from there on columns decide
@@ -67,11 +68,11 @@ SPARK = [
 
 
 @pytest.mark.parametrize("written", SPARK)
-def test_what_spark_reads_is_not_taken_for_postgresql(written, resolve):
+def test_what_spark_reads_is_not_taken_for_postgresql(written: str, resolve: Resolve) -> None:
     definition = parse_view("v", f"SELECT c.name FROM crm.customer c WHERE {written}", resolve)
     assert definition.tree is not None
 
 
-def test_an_aggregate_called_any_is_not_a_comparison_with_a_list(resolve):
+def test_an_aggregate_called_any_is_not_a_comparison_with_a_list(resolve: Resolve) -> None:
     text = "SELECT c.name, any(c.active) AS a FROM crm.customer c GROUP BY c.name HAVING true = any(c.active)"
     assert list(parse_view("v", text, resolve).names) == ["name", "a"]

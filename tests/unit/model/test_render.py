@@ -10,6 +10,7 @@ from dyda.model.algebra.nodes import Project, conjuncts, scans
 from dyda.model.relation import Relation
 from dyda.model.sql.parse import parse_view
 from dyda.model.sql.render import render_view
+from tests.projection import projection
 
 VIEWS = [
     "SELECT c.name FROM crm.customer c",
@@ -28,10 +29,12 @@ def test_rendered_and_read_again_it_is_the_same(text: str, resolve: Callable[...
     view = parse_view("v", text, resolve)
     again = parse_view("v", render_view(view.tree, view.preferences), resolve)
     assert not again.star
-    assert [item.name for item in again.tree.items] == [item.name for item in view.tree.items]
-    assert [item.expression.sql for item in again.tree.items] == [item.expression.sql for item in view.tree.items]
+    assert [item.name for item in projection(again).items] == [item.name for item in projection(view).items]
+    assert [item.expression.sql for item in projection(again).items] == [
+        item.expression.sql for item in projection(view).items
+    ]
     assert list(scans(again.tree)) == list(scans(view.tree))
-    assert _conditions(again.tree) == _conditions(view.tree)
+    assert _conditions(projection(again)) == _conditions(projection(view))
     assert again.preferences.extent == view.preferences.extent
     assert again.preferences.new_columns == view.preferences.new_columns
     assert set(again.preferences.items) == set(view.preferences.items)

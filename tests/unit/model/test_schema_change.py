@@ -72,11 +72,11 @@ def test_a_step_survives_the_catalog(step: Step) -> None:
 
 def test_S4_what_a_change_concerns() -> None:
     assert SchemaChange(NAME, "ALTER TABLE").columns is None, "unknown: every reader"
-    assert SchemaChange(NAME, "ALTER TABLE", steps=(DropColumn("b"), AddColumn(A))).columns == {"b", "a"}
+    assert SchemaChange(NAME, "ALTER TABLE", steps=(DropColumn("b"), AddColumn(A))).columns == frozenset({"b", "a"})
     assert SchemaChange(NAME, "ALTER TABLE", steps=(DropColumn("b"), Rewrite())).columns is None
     assert SchemaChange(NAME, "ALTER TABLE", steps=(ChangeType("a", INT, TEXT),)).columns is None
     assert SchemaChange(NAME, "ALTER TABLE", steps=(Harmless("sets a default"),)).columns == frozenset()
-    assert SchemaChange(NAME, "ALTER TABLE", steps=(RenameColumn("a", "x"),)).columns == {"a", "x"}
+    assert SchemaChange(NAME, "ALTER TABLE", steps=(RenameColumn("a", "x"),)).columns == frozenset({"a", "x"})
     assert not SchemaChange(NAME, "ALTER TABLE", steps=(RenameColumn("a", "x"),)).moves_rows
 
 

@@ -101,11 +101,13 @@ def test_S3_a_relation_that_no_view_names_is_watched_once_it_broke_a_unit() -> N
 def test_S3_what_was_observed_before_a_restart_orders_as_what_breaks_now() -> None:
     queue = [data(1, "a.r"), schema(2, "b.s", "DROP k")]
     orders = []
-    for recall in (None, Schedule.broken, Schedule.observe):
+    for recall in ("nothing", "broken", "observed"):
         schedule = Schedule([view("v", "a.r(x)", "b.s(x)")], effect=effect)
         schedule.add(queue)
-        if recall is not None:
-            recall(schedule, (1,) if recall is Schedule.broken else 1, {relation("b.s")})
+        if recall == "broken":
+            schedule.broken((1,), {relation("b.s")})
+        elif recall == "observed":
+            schedule.observe(1, {relation("b.s")})
         orders.append([unit.numbers for unit in drained(schedule)])
     assert orders == [[(1,), (2,)], [(2,), (1,)], [(2,), (1,)]]
 

@@ -43,6 +43,6 @@ def test_every_section_has_a_mutant_and_every_mutant_its_own_name() -> None:
 
 def test_only_a_violation_counts_as_caught() -> None:
     mutant = MUTANTS[0]
-    outcomes = {verdict(mutant, Played({mutant.scenario: rules}, "", 1.0)).split()[0] for rules in ([], None)}
-    assert outcomes == {"SURVIVED"}
+    assert verdict(mutant, Played({mutant.scenario: []}, "", 1.0)).split()[0] == "SURVIVED"
+    assert verdict(mutant, Played({mutant.scenario: None}, "", 1.0)).split()[0] == "SURVIVED"
     assert verdict(mutant, Played({mutant.scenario: ["strong", "strong"]}, "", 1.0)) == "caught (strong)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.schema_change import DropColumn, DropRelation, Rewrite
 from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
-from va import EXTENT, Adaptation, FromExtent, MetadataOnly, Recompute, adapt
+from va import EXTENT, Adaptation, FromExtent, MetadataOnly, Reaggregate, Recompute, adapt
 
 INT, TEXT, FLOAT = PgType("integer", "integer"), PgType("text", "text"), PgType("double precision", "double precision")
 
@@ -36,8 +37,8 @@ def view(sql: str, *relations: Relation) -> ViewDefinition:
 JOINED = view("SELECT c.name, c.city, f.id FROM crm.customer c JOIN booking.flight f ON c.name = f.name")
 
 
-def plan(after: str, before: ViewDefinition = JOINED, **more: object) -> Adaptation:
-    return adapt(before, view(after), (), **more)  # type: ignore[arg-type]
+def plan(after: str, before: ViewDefinition = JOINED, **more: Any) -> Adaptation | Reaggregate:
+    return adapt(before, view(after), (), **more)
 
 
 def test_relations_of_two_sources_with_the_same_oid_are_not_the_same() -> None:
@@ -173,8 +174,8 @@ def test_rows_that_moved_unseen_under_what_stays_rule_the_extent_out(change: Sch
 def test_what_happened_to_a_relation_that_is_replaced_does_not_matter() -> None:
     before = view("SELECT c.name, f.id FROM crm.customer c JOIN booking.flight f ON c.name = f.name")
     after = view("SELECT t.person AS name, f.id FROM tours.tour t JOIN booking.flight f ON t.person = f.name")
-    changes = [Truncation(CUSTOMER.name), SchemaChange(CUSTOMER.name, "DROP TABLE", steps=(DropRelation(),))]
-    chosen = adapt(before, after, changes)
+    dropped = SchemaChange(CUSTOMER.name, "DROP TABLE", steps=(DropRelation(),))
+    chosen = adapt(before, after, [Truncation(CUSTOMER.name), dropped])
     assert isinstance(chosen, FromExtent)
     assert chosen.kind == "delta"
 

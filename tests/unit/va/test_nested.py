@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 
 import pytest
 
@@ -29,7 +30,7 @@ def relations() -> dict[RelationName, Relation]:
         if source != "knowledge.toml":
             schemas = Schemas({})
             tables = re.findall(r"CREATE TABLE (\w+) ", statements)
-            apply_ddl(_without_rows(statements), schemas, lambda parts, source=source: _named(source, parts))
+            apply_ddl(_without_rows(statements), schemas, partial(_named, source))
             for name in (_named(source, (table,)) for table in tables):
                 relation = schemas.relation(name)
                 assert relation is not None
@@ -45,7 +46,7 @@ def test_plan(case: Case) -> None:
     for source, statements in case.transactions:
         ddl = _without_rows(statements)
         if ddl.strip():
-            apply_ddl(ddl, schemas, lambda parts, source=source: _named(source, parts))
+            apply_ddl(ddl, schemas, partial(_named, source))
             changed = re.findall(r"(?:INSERT INTO|DELETE FROM|UPDATE) (\w+)", statements)
             updated |= {_named(source, (table,)) for table in changed}
     old = _view(case.view, before)

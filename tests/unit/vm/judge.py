@@ -46,8 +46,8 @@ class Condition:
         return f"{self.left} {self.comparison} {self.right}"
 
     def holds(self, combination: Combination) -> bool:
-        values = [self._value(side, combination) for side in (self.left, self.right)]
-        return None not in values and bool(OPERATORS[self.comparison](*values))
+        left, right = (self._value(side, combination) for side in (self.left, self.right))
+        return left is not None and right is not None and bool(OPERATORS[self.comparison](left, right))
 
     @staticmethod
     def _value(side: str, combination: Combination) -> int | None:

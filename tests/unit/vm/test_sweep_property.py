@@ -21,7 +21,7 @@ from vm.worlds import NEW, OLD, Whole, Worlds
 
 COLUMNS = ("x", "y")
 values = st.sampled_from(["1", "2", "3", None])
-tables = st.dictionaries(st.tuples(values, values), st.integers(1, 2), max_size=4)
+tables: st.SearchStrategy[Rows] = st.dictionaries(st.tuples(values, values), st.integers(1, 2), max_size=4)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def test_demand_gives_exactly_the_combinations_with_the_keys_that_are_asked_for(
     carried = {occurrence.alias: occurrence.columns for occurrence in block.occurrences}
     event("scanned" if isinstance(worlds[alias], Whole) else "looked up")
     kept = [Among(f"{alias}.{key}", frozenset(wanted))]
-    restricted = [*case.conditions, *(kept if isinstance(worlds[alias], Whole) else [])]
+    restricted: list[Condition | Among] = [*case.conditions, *(kept if isinstance(worlds[alias], Whole) else [])]
     complete = {other: completed(world, memory, other) for other, world in worlds.items()}
     full = dict.fromkeys(case.of, COLUMNS)
     states = [

@@ -46,7 +46,7 @@ def test_W1_one_update_costs_n_minus_1_queries_and_a_batch_at_most_twice_that(
 ) -> None:
     block = block_of(n, edges)
     plan = plan_sweep(block)
-    delta = {("1", "2"): 1}
+    delta: Rows = {("1", "2"): 1}
     for changed in block.by_alias:
         memory = everywhere(block, {("1", "1"): 1, **delta})
         sweep(plan, {changed: projected(block.by_alias[changed], delta)}, {}, memory.ask)
@@ -97,8 +97,9 @@ def test_W1_several_equalities_between_two_occurrences_are_one_composite_key() -
 def test_W1_one_column_equal_to_two_of_the_other_side_is_one_key_column() -> None:
     r, s = relation("r", ["x"]), relation("s", ["x", "y"])
     block = flatten(view("v", {"r": r, "s": s}, ["r.x = s.x", "r.x = s.y"], {"o": "r.x"}))
-    memory = Memory(block.by_alias, {"r": {("1",): 1}, "s": {("1", "1"): 1}})
-    for changed, rows in (("r", {("1",): 1}), ("s", {("1", "1"): 1})):
+    given: dict[str, Rows] = {"r": {("1",): 1}, "s": {("1", "1"): 1}}
+    memory = Memory(block.by_alias, given)
+    for changed, rows in given.items():
         sweep(plan_sweep(block), {changed: projected(block.by_alias[changed], rows)}, {}, memory.ask)
     assert [(alias, key) for alias, key, _ in memory.asked] == [("s", ("x",)), ("r", ("x",))]
 

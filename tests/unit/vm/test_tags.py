@@ -59,7 +59,7 @@ def test_W6_the_key_of_such_a_row_covers_changes_of_other_transactions() -> None
 
 def test_W6_nothing_is_condensed_across_tags_and_everything_within_one() -> None:
     read: dict[str, Rows] = {"r": {("1",): 1}, "s": {("1", "5"): 1}}
-    within = {("1",): 0}
+    within: Rows = {("1",): 0}
     worlds, memory, found = swept(read, {"r": [within, {("1",): 1}, {("1",): -1}]})
     assert found == {2: {("1", "5"): 1}, 3: {("1", "5"): -1}}
     worlds, memory, found = swept(read, {"r": [within]})

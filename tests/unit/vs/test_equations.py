@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dyda.model.algebra.nodes import conjuncts, scans
+from tests.projection import projection
 from tests.unit.vs.case import TRAVEL, judge
 from vs import Rewritten
 
@@ -40,7 +41,7 @@ def rewritten(change: str) -> Rewritten:
 
 
 def select(judgement: Rewritten) -> dict[str, str]:
-    return {item.name: item.expression.sql for item in judgement.definition.tree.items}
+    return {item.name: item.expression.sql for item in projection(judgement.definition).items}
 
 
 def tables(judgement: Rewritten) -> list[tuple[str, str]]:

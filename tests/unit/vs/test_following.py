@@ -9,6 +9,7 @@ from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
+from tests.projection import projection
 from vs import Broken, Holds, Judgement, World, synchronize
 
 NAME = RelationName("crm", "public", "customer")
@@ -48,7 +49,7 @@ def test_nothing_moved() -> None:
 def test_a_renamed_column_is_followed_everywhere_and_the_output_name_stays() -> None:
     judgement = follow(JOINED, {NAME: renamed(CUSTOMER, name="full_name", city="town")})
     assert isinstance(judgement, Holds)
-    assert [item.name for item in judgement.definition.tree.items] == ["name", "town", "dest"]
+    assert [item.name for item in projection(judgement.definition).items] == ["name", "town", "dest"]
     assert "`c`.`full_name` AS `name`" in judgement.definition.sql
     assert "upper(`c`.`town`) AS `town`" in judgement.definition.sql
     assert "`c`.`full_name` = `f`.`name`" in judgement.definition.sql

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dyda.model.algebra.nodes import ColumnRef, Expression, conjuncts
+from tests.projection import projection
 from tests.unit.vs.case import Schemas, view
 from vs.proof.implication import follows, not_null, same
 
@@ -12,7 +13,7 @@ SCHEMAS = Schemas({}).execute("CREATE TABLE a.r (x integer, y integer, s text); 
 
 
 def condition(text: str) -> Expression:
-    (found,) = conjuncts(view(f"SELECT r.x FROM a.r r CROSS JOIN b.t t WHERE {text}", SCHEMAS).tree.input)
+    (found,) = conjuncts(projection(view(f"SELECT r.x FROM a.r r CROSS JOIN b.t t WHERE {text}", SCHEMAS)).input)
     return found
 
 
