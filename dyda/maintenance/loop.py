@@ -64,7 +64,7 @@ class Maintainer:
         self.catalog = Catalog(opened, writer)
         self._resting = Resting(opened)
         self._barred = Barred(opened, writer, lambda text: self.log(text))
-        self._units = Units(
+        self.units = Units(
             opened, writer, self.catalog, self.planner, self.approval, self.recovery, self._resting, self._say
         )
 
@@ -146,8 +146,8 @@ class Maintainer:
 
     def _processed(self, polled: Poll, due: Due, cycle: Cycle, phases: Phases) -> Outcome:
         if due.builds:
-            return self._units.build(polled, due, cycle, phases)
-        outcome = self._units.work(polled, due, cycle, phases)
+            return self.units.build(polled, due, cycle, phases)
+        outcome = self.units.work(polled, due, cycle, phases)
         if outcome is not Outcome.IDLE:
             return outcome
         read = {source for view in self.known.views.values() for source in view.record.sources}

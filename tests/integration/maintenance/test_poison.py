@@ -13,6 +13,8 @@ from dyda.cli.main import cli
 from dyda.engine.typed_columns import LARGEST_VALUE
 from dyda.errors import ValueTooLarge
 from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Due
+from dyda.maintenance.observe.poll import Poll
 from tests.town import Town
 
 
@@ -236,13 +238,13 @@ def test_a_row_that_is_skipped_and_still_there_is_named_and_overcome_by_itself(
 
     with town.maintainer() as maintainer:
         built: list[list[str]] = []
-        build = maintainer._build
+        build = maintainer.units.build
 
-        def counted(polled: Any, builds: Any, *more: Any) -> Outcome:
-            built.append([*builds])
-            return build(polled, builds, *more)
+        def counted(polled: Poll, due: Due, *more: Any) -> Outcome:
+            built.append([*due.builds])
+            return build(polled, due, *more)
 
-        monkeypatch.setattr(maintainer, "_build", counted)
+        monkeypatch.setattr(maintainer.units, "build", counted)
 
         def cycles() -> list[list[str]]:
             built.clear()

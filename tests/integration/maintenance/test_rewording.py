@@ -12,6 +12,7 @@ import pytest
 
 from dyda import commands, errors, wording
 from dyda.errors import DydaError
+from dyda.maintenance import Outcome
 from tests.town import Town
 
 MARK = "§"
@@ -142,7 +143,7 @@ def test_what_cannot_be_computed_is_retried_or_skipped(town: Town, reworded: boo
     town.check()
 
 
-def test_what_is_held_or_gone_comes_back(town: Town, reworded: bool) -> None:
+def test_what_is_held_or_gone_comes_back(town: Town, reworded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     town.source("one", "CREATE TABLE r (k int, a int)", "INSERT INTO r VALUES (1, 2)")
     town.source("two", "CREATE TABLE s (k int)", "INSERT INTO s VALUES (1)")
     town.view("keys", "SELECT r.k FROM one.r")
@@ -172,7 +173,8 @@ def test_what_is_held_or_gone_comes_back(town: Town, reworded: bool) -> None:
     # An operator holds a message, and lets it go.
     town.execute("two", "INSERT INTO s VALUES (2)")
     with town.maintainer() as maintainer:
-        maintainer._build = maintainer._work = lambda *polled: None  # type: ignore[method-assign, assignment, return-value]
+        for verb in ("build", "work"):
+            monkeypatch.setattr(maintainer.units, verb, lambda *polled: Outcome.WORKED)
         maintainer.cycle()
     (message,) = commands.pending(town.folder)
     answer = commands.pending_hold(town.folder, message["id"])
