@@ -29,9 +29,9 @@ from dyda.model.schema_change import (
 )
 from dyda.model.types import PgType
 
-__all__ = ["Schemas", "Unforeseeable"]
+__all__ = ["CORRECT", "Schemas", "Unforeseeable"]
 
-AGAIN = "Correct the statement, or leave out what has happened already."
+CORRECT = "Correct the text, or leave out what is no DDL of the source or has happened already."
 
 
 class Unforeseeable(DydaError):
@@ -183,7 +183,7 @@ class Schemas:
         if table is None:
             return
         if column in (found.name for found in table.columns):
-            raise DydaError(f"{name} already has a column {column!r}", AGAIN)
+            raise DydaError(f"{name} already has a column {column!r}", CORRECT)
         table.columns_ever += 1
         added = Column(column, type_, table.columns_ever, not_null, generated)
         table.put([*table.columns, added])
@@ -208,7 +208,7 @@ class Schemas:
         for old, new in renamed.items():
             table.relation.column(old)
             if new in table.relation.by_name and new not in renamed:
-                raise DydaError(f"{name} already has a column {new!r}", AGAIN)
+                raise DydaError(f"{name} already has a column {new!r}", CORRECT)
         keys = [tuple(renamed.get(part, part) for part in key) for key in table.relation.keys]
         table.put([replace(c, name=renamed.get(c.name, c.name)) for c in table.columns], keys)
         table.steps += [RenameColumn(old, new) for old, new in renamed.items()]
@@ -281,7 +281,7 @@ class Schemas:
 
     def rename(self, name: RelationName, new: RelationName) -> None:
         if new in self._tables:
-            raise DydaError(f"there already is a table {new}", AGAIN)
+            raise DydaError(f"there already is a table {new}", CORRECT)
         table = self._tables.pop(name, None)
         if table is None:
             self.unknown[name] = None
@@ -302,7 +302,7 @@ class Schemas:
     def create(self, name: RelationName, columns: Sequence[Column] | None, keys: Sequence[tuple[str, ...]]) -> None:
         """A new table; `columns` None: it is made of something that the catalog does not know."""
         if name in self._tables:
-            raise DydaError(f"there already is a table {name}", AGAIN)
+            raise DydaError(f"there already is a table {name}", CORRECT)
         self._created += 1
         relation = None
         if columns is not None:

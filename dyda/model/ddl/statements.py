@@ -9,19 +9,17 @@ wrong.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import postgast
-from google.protobuf.message import DecodeError
 from postgast import pg_query_pb2 as pg
 
-from dyda.errors import ConfigurationError, DydaError
+from dyda.errors import ConfigurationError
 from dyda.model.ddl.schemas import Schemas
 from dyda.model.ddl.tables import alter_table, key_of, read_column
+from dyda.model.ddl.text import DdlText, UnreadableDdl
 from dyda.model.ddl.words import LISTS, OWN_TRIGGERS, WORDS, Unreadable, functions, text_of
 from dyda.model.relation import Column, RelationName
 from dyda.model.schema_change import Harmless
@@ -31,82 +29,20 @@ __all__ = ["UnreadableDdl", "apply_ddl"]
 Named = Callable[[tuple[str, ...]], RelationName]
 """What a table is by the parts of its written name."""
 
-WAY_BACK = re.compile(r"^--\s*(migrate:down|\+(goose|migrate) Down)", re.MULTILINE)
 LIKE_GENERATED, LIKE_INDEXES = 1 << 4, 1 << 6
 TRANSACTIONS = {pg.TRANS_STMT_BEGIN, pg.TRANS_STMT_START, pg.TRANS_STMT_COMMIT, pg.TRANS_STMT_SAVEPOINT}
 TRANSACTIONS |= {pg.TRANS_STMT_RELEASE}
 
 
-class UnreadableDdl(DydaError):
-    """A statement that cannot be read exactly."""
-
-
 def apply_ddl(text: str, schemas: Schemas, named: Named, file: str = "") -> int:
     """Let every statement of the text happen to `schemas`; how many there were. Errors name `file` and the line."""
-    written = _Text(text, file)
+    written = DdlText(text, file)
     session = _Session(schemas, named)
     statements = written.statements()
     for statement in statements:
         with written.place_of(statement):
             session.apply(statement.stmt)
     return len(statements)
-
-
-class _Text:
-    """The text, its statements and their places. PostgreSQL counts in bytes."""
-
-    def __init__(self, text: str, file: str) -> None:
-        self.text = text
-        self.bytes = text.encode("utf-8", "replace")
-        self.file = file
-
-    def statements(self) -> Sequence[Any]:
-        back = WAY_BACK.search(self.text)
-        if back is not None:
-            position = len(self.text[: back.start()].encode("utf-8", "replace"))
-            raise self._syntax_error("here a migration's way back begins", position)
-        if "\0" in self.text or self.bytes.decode() != self.text:
-            raise self._syntax_error("it has a character that PostgreSQL does not take", 0)
-        try:
-            return list(postgast.parse(self.text).stmts)
-        except postgast.PgQueryError as error:
-            position = min(max(error.cursorpos - 1, 0), len(self.bytes.rstrip()))
-            psql = re.match(rb"\\\S*", self.bytes[position:])
-            why = f"{psql[0].decode()} is a command of psql's, not SQL" if psql else error.message
-            raise self._syntax_error(why, position) from None
-        except DecodeError:
-            raise self._syntax_error("an expression in the text is nested too deeply", 0) from None
-
-    @contextmanager
-    def place_of(self, statement: Any) -> Iterator[None]:
-        """Add the statement's place to errors raised inside."""
-        start, end = statement.stmt_location, statement.stmt_location + statement.stmt_len
-        try:
-            yield
-        except Unreadable as error:
-            shown = self.bytes[start : end if statement.stmt_len else None].decode()
-            raise self._refusal(start, shown, str(error)) from None
-        except DydaError as error:
-            error.what = f"{self._place(start)}: {error.what}"
-            raise
-
-    def _place(self, position: int) -> str:
-        return (f"{self.file}, " if self.file else "") + f"line {self._line(position)}"
-
-    def _line(self, position: int) -> int:
-        return self.bytes[:position].count(b"\n") + 1
-
-    def _syntax_error(self, why: str, position: int) -> UnreadableDdl:
-        shown = self.bytes.split(b"\n")[self._line(position) - 1].decode()
-        return self._refusal(position, shown, why)
-
-    def _refusal(self, position: int, statement: str, why: str) -> UnreadableDdl:
-        shown = " ".join(statement.split())
-        shown = shown if len(shown) <= 200 else shown[:200] + "…"
-        return UnreadableDdl(
-            f"{self._place(position)}: this statement cannot be read exactly: {shown}: {why}",
-            "Only the source could tell what it does. Judge the other statements without it.",
-        )
 
 
 class _Session:
