@@ -21,6 +21,7 @@ and progress go through callbacks, so that a program can answer them too.
     verify             one view recomputed and compared
     history            a view's versions, and what changed between two
     impact             what some DDL would do to every view
+    migrations         migration files in the order in which their tool runs them
     pending            the queue, its order and its picture
     pending_decisions  hold, release, approve, reject, retry, skip
     demo/              the travel example

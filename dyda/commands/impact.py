@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dyda.commands.migrations import Migration, read_migrations
 from dyda.engine import Engine
 from dyda.errors import ConfigurationError, DydaError
 from dyda.maintenance.catalog_state import load
 from dyda.maintenance.plan.impact import foresee
 from dyda.model.ddl.schemas import Schemas
-from dyda.model.ddl.statements import apply_ddl
 from dyda.model.relation import RelationName
 from dyda.open_project import OpenProject
 
 __all__ = ["impact"]
 
 
-def impact(folder: Path, ddl: str, source: str | None = None, engine: Engine | None = None) -> dict[str, Any]:
-    """Judge every view as if the statements of `ddl` had happened, all of them in one transaction.
+def impact(
+    folder: Path, ddl: str = "", source: str | None = None, engine: Engine | None = None, files: Sequence[Path] = ()
+) -> dict[str, Any]:
+    """Judge every view as if the statements of `ddl` and of `files` had happened, all of them in one transaction.
 
     `source` is whose DDL it is where its table names say no source. Spark starts only if types have to be judged.
     """
+    # PostgreSQL's grammar takes a moment to load, and no other command needs it.
+    from dyda.model.ddl.statements import apply_ddl
+
+    migrations, notes = read_migrations(files)
+    migrations.insert(0, Migration(ddl))
     with OpenProject.open(folder, engine) as opened:
         if source is not None:
             opened.source(source)
         known = load(opened)
         schemas = Schemas({name: record.relation for name, record in known.relations.items()})
         named = _Names(opened, source, {name.schema for name in known.relations if name.source == source})
-        if apply_ddl(ddl, schemas, named) == 0:
+        counts = [apply_ddl(migration.text, schemas, named, migration.file) for migration in migrations]
+        if not any(counts):
             raise DydaError("there is no statement to judge", "Write it as an argument, in a file, or to -.")
-        notes = [f"no view and no constraint uses {name}" for name in schemas.unknown]
+        notes += [note for migration in migrations for note in migration.notes]
+        notes += [f"no view and no constraint uses {name}" for name in schemas.unknown]
+        notes += [f"rows of {name} change, too: views take them in as always" for name in schemas.written]
         waiting = [record.id for record in opened.warehouse.messages() if record.message.schema_changes]
         if waiting:
             told = ", ".join(map(str, waiting))

@@ -9,6 +9,7 @@ and the sources' WAL is on disk (P2); positions and extents move together or not
     units          units under one poll: planned, executed, checked, installed, acknowledged
     cycle          what a cycle was asked for, and how it ended
     catalog_state  the catalog as one round knows it, and the views with their definitions resolved
+    programs       programs of views as the catalog knows them
     error_causes   what an error means for the view or the message that it concerns
     observe/       what the sources show: polls, drift, who is out of reach, what comes back
     plan/          which messages make the next unit, and what it means for relations, views and knowledge

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from dyda.engine import OutputType
 from dyda.errors import DydaError, UnknownRelation
-from dyda.maintenance.plan.programs import known_program
+from dyda.maintenance.programs import known_program
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.cause import BuildReason, Cause, ToBeBuilt
 from dyda.model.knowledge.constraints import Knowledge

@@ -10,9 +10,9 @@ from typing import Any
 from dyda.maintenance.catalog_state import BuildPlan, BuildRequest, CatalogState
 from dyda.maintenance.execute.deltas import Refresh
 from dyda.maintenance.observe.poll import Poll
-from dyda.maintenance.plan.programs import fingerprint_of, state_tables
 from dyda.maintenance.plan.unit_plan import Adapt, Rebuild, RelationFacts
 from dyda.maintenance.plan.version_details import story
+from dyda.maintenance.programs import fingerprint_of, state_tables
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.sql.render import render_view
 from dyda.open_project import OpenProject

@@ -13,7 +13,6 @@ Always true here: the order is legal (rules S1 to S4); a schema change that some
     relations_after  what relations are once a unit is processed
     knowledge_after  the knowledge follows the schemas
     left_behind      views whose texts follow a unit and whose rows do not
-    programs         programs of views as the catalog knows them
     version_details  what a view's history tells of a version
     impact           what each view would become after some schema changes
 """

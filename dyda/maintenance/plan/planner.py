@@ -21,7 +21,6 @@ from dyda.maintenance.plan.analysis import Analysis
 from dyda.maintenance.plan.knowledge_after import evolved_knowledge, relations_after
 from dyda.maintenance.plan.left_behind import left_behind
 from dyda.maintenance.plan.positions import Destinations
-from dyda.maintenance.plan.programs import fingerprint_of, recorded, state_tables
 from dyda.maintenance.plan.relations_after import RelationsAfter
 from dyda.maintenance.plan.stored_state import obstacle
 from dyda.maintenance.plan.unit_plan import (
@@ -35,6 +34,7 @@ from dyda.maintenance.plan.unit_plan import (
     ViewPlan,
 )
 from dyda.maintenance.plan.version_details import Moved, because, story
+from dyda.maintenance.programs import fingerprint_of, recorded, state_tables
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.cause import BuildReason, Following, NotBuilt, SourceAway, ToBeBuilt
 from dyda.model.message import Change, DataUpdate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dyda.maintenance.catalog_state import MaintainedView
-from dyda.maintenance.plan.programs import state_tables
+from dyda.maintenance.programs import state_tables
 from dyda.model.algebra.nodes import Group, Node
 from dyda.model.operator_state import Counted, Grouped
 from va import FromExtent, Reaggregate

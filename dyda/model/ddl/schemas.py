@@ -7,6 +7,7 @@ at the end, the name is meant, otherwise the table is followed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
@@ -28,7 +29,9 @@ from dyda.model.schema_change import (
 )
 from dyda.model.types import PgType
 
-__all__ = ["Schemas", "Unforeseeable"]
+__all__ = ["CORRECT", "Schemas", "Unforeseeable"]
+
+CORRECT = "Correct the text, or leave out what is no DDL of the source or has happened already."
 
 
 class Unforeseeable(DydaError):
@@ -69,6 +72,8 @@ class Schemas:
         }
         self._dropped: list[_Table] = []
         self._truncated: dict[RelationName, None] = {}
+        self.written: dict[RelationName, None] = {}
+        """Tables that the catalog knows and whose rows the text itself changes."""
         self._created = 0
 
     # --- the outcome
@@ -178,7 +183,7 @@ class Schemas:
         if table is None:
             return
         if column in (found.name for found in table.columns):
-            raise DydaError(f"{name} already has a column {column!r}", "Correct the statement.")
+            raise DydaError(f"{name} already has a column {column!r}", CORRECT)
         table.columns_ever += 1
         added = Column(column, type_, table.columns_ever, not_null, generated)
         table.put([*table.columns, added])
@@ -203,7 +208,7 @@ class Schemas:
         for old, new in renamed.items():
             table.relation.column(old)
             if new in table.relation.by_name and new not in renamed:
-                raise DydaError(f"{name} already has a column {new!r}", "Correct the statement.")
+                raise DydaError(f"{name} already has a column {new!r}", CORRECT)
         keys = [tuple(renamed.get(part, part) for part in key) for key in table.relation.keys]
         table.put([replace(c, name=renamed.get(c.name, c.name)) for c in table.columns], keys)
         table.steps += [RenameColumn(old, new) for old, new in renamed.items()]
@@ -227,25 +232,37 @@ class Schemas:
         table.put([replace(c, not_null=not_null) if c.name == column else c for c in table.columns], keys)
         table.steps.append(Harmless(f"column {column} {'may not be' if not_null else 'may be'} NULL now"))
 
-    def add_key(self, name: RelationName, columns: Sequence[str], *, primary: bool) -> None:
+    def drop_expression(self, name: RelationName, column: str) -> None:
+        """A generated column becomes a plain one."""
         table = self._described(name)
         if table is None:
             return
         assert table.relation is not None
-        for column in columns:
-            table.relation.column(column)
-            if primary:
-                self.set_not_null(name, column, True)
-        if all(table.relation.column(column).not_null for column in columns):  # NULLs repeat in a unique column
+        type_ = table.relation.column(column).type
+        table.put([replace(c, generated="") if c.name == column else c for c in table.columns])
+        table.steps.append(ChangeType(column, type_, type_))
+
+    def add_key(self, name: RelationName, columns: Sequence[str]) -> None:
+        table = self._described(name)
+        if table is None:
+            return
+        assert table.relation is not None
+        nullable = [column for column in columns if not table.relation.column(column).not_null]
+        if not nullable:  # NULLs repeat in a unique column
             table.put(table.columns, [*table.relation.keys, tuple(columns)])
         table.steps.append(Harmless(f"makes {', '.join(columns)} a key"))
 
-    def drop_keys(self, name: RelationName) -> None:
-        """A constraint goes, and the catalog does not know which key it was: none is relied on."""
+    def drop_constraint(self, name: RelationName, constraint: str) -> None:
+        """Which key or NOT NULL it was only its name may tell: what might be gone is not relied on."""
         table = self._described(name)
-        if table is not None:
-            table.put(table.columns, [])
-            table.steps.append(Harmless("drops a constraint"))
+        if table is None:
+            return
+        is_key = re.fullmatch(r".*_(pkey|key\d*|fkey\d*|check\d*|excl\d*)", constraint)
+        every = {column.name for column in table.columns}
+        told = {column for column in every if constraint.endswith(f"_{column}_not_null")}
+        nullable = set() if is_key else told or every
+        table.put([replace(c, not_null=c.not_null and c.name not in nullable) for c in table.columns], [])
+        table.steps.append(Harmless("drops a constraint"))
 
     def note(self, name: RelationName, step: Rewrite | Harmless) -> None:
         table = self._described(name)
@@ -257,9 +274,14 @@ class Schemas:
         if table is not None and table.known_as is not None:
             self._truncated[table.known_as] = None
 
+    def write_rows(self, name: RelationName) -> None:
+        table = self._described(name)
+        if table is not None and table.known_as is not None:
+            self.written[table.known_as] = None
+
     def rename(self, name: RelationName, new: RelationName) -> None:
         if new in self._tables:
-            raise DydaError(f"there already is a table {new}", "Correct the statement.")
+            raise DydaError(f"there already is a table {new}", CORRECT)
         table = self._tables.pop(name, None)
         if table is None:
             self.unknown[name] = None
@@ -280,7 +302,7 @@ class Schemas:
     def create(self, name: RelationName, columns: Sequence[Column] | None, keys: Sequence[tuple[str, ...]]) -> None:
         """A new table; `columns` None: it is made of something that the catalog does not know."""
         if name in self._tables:
-            raise DydaError(f"there already is a table {name}", "Correct the statement.")
+            raise DydaError(f"there already is a table {name}", CORRECT)
         self._created += 1
         relation = None
         if columns is not None:

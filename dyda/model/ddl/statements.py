@@ -1,406 +1,263 @@
-"""PostgreSQL's DDL as a source team writes it, read exactly or refused by name; nothing is executed.
+"""PostgreSQL's DDL as a source team writes it, read by PostgreSQL's own grammar; nothing is executed.
 
-    text ─ sqlglot's words ─ one statement after the other ─▶ Schemas: the tables as they would be
+    text ─ postgast (libpg_query) ─ one statement after the other ─▶ Schemas: the tables as they would be
 
-Names that are not quoted are folded to lower case, as PostgreSQL does it. What is refused may well be harmless, but
-only the source could tell: an answer that is only nearly right is wrong.
+Every statement is read exactly, or cannot change a captured table's columns, or is refused with its line and the
+reason. What is refused may well be harmless, but only the source could tell: an answer that is only nearly right is
+wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from typing import Any
 
+import postgast
+from postgast import pg_query_pb2 as pg
+
+from dyda.errors import ConfigurationError
 from dyda.model.ddl.schemas import Schemas
-from dyda.model.ddl.types import read_type
-from dyda.model.ddl.words import UnreadableDdl, Word, Words, once, statements_of
+from dyda.model.ddl.tables import alter_table, key_of, read_column
+from dyda.model.ddl.text import DdlText, UnreadableDdl
+from dyda.model.ddl.words import LISTS, OWN_TRIGGERS, WORDS, Unreadable, functions, text_of
 from dyda.model.relation import Column, RelationName
-from dyda.model.schema_change import Harmless, Rewrite
-from dyda.model.types import PgType
+from dyda.model.schema_change import Harmless
 
 __all__ = ["UnreadableDdl", "apply_ddl"]
 
 Named = Callable[[tuple[str, ...]], RelationName]
 """What a table is by the parts of its written name."""
 
-HARMLESS = (
-    "ANALYZE",
-    "BEGIN",
-    "COMMENT ON",
-    "COMMIT",
-    "CREATE EXTENSION",
-    "CREATE INDEX",
-    "CREATE MATERIALIZED VIEW",
-    "CREATE OR REPLACE FUNCTION",
-    "CREATE OR REPLACE VIEW",
-    "CREATE FUNCTION",
-    "CREATE ROLE",
-    "CREATE SCHEMA",
-    "CREATE SEQUENCE",
-    "CREATE TYPE",
-    "CREATE UNIQUE INDEX",
-    "CREATE VIEW",
-    "DELETE FROM",
-    "DROP FUNCTION",
-    "DROP INDEX",
-    "DROP MATERIALIZED VIEW",
-    "DROP SEQUENCE",
-    "DROP VIEW",
-    "END",
-    "GRANT",
-    "INSERT INTO",
-    "RESET",
-    "REVOKE",
-    "SET",
-    "START TRANSACTION",
-    "UPDATE",
-    "VACUUM",
-)
-"""Statements that change no table's columns; those that change rows are maintained as ever."""
-
-HARMLESS_ACTIONS = (
-    "CLUSTER ON",
-    "DISABLE ROW LEVEL SECURITY",
-    "NO FORCE ROW LEVEL SECURITY",
-    "OWNER TO",
-    "RENAME CONSTRAINT",
-    "REPLICA IDENTITY",
-    "RESET (",
-    "SET (",
-    "SET TABLESPACE",
-    "SET WITHOUT CLUSTER",
-    "VALIDATE CONSTRAINT",
-)
-
-HARMLESS_COLUMN_ACTIONS = (
-    "ADD GENERATED",
-    "DROP DEFAULT",
-    "DROP IDENTITY",
-    "RESET (",
-    "RESTART",
-    "SET (",
-    "SET COMPRESSION",
-    "SET DEFAULT",
-    "SET GENERATED",
-    "SET STATISTICS",
-    "SET STORAGE",
-)
-
-COLUMN_CONSTRAINTS = (
-    "CHECK",
-    "COLLATE",
-    "COMPRESSION",
-    "CONSTRAINT",
-    "DEFAULT",
-    "GENERATED",
-    "NOT",
-    "NULL",
-    "PRIMARY",
-    "REFERENCES",
-    "STORAGE",
-    "UNIQUE",
-)
-TABLE_CONSTRAINTS = ("CHECK", "CONSTRAINT", "EXCLUDE", "FOREIGN", "PRIMARY", "UNIQUE")
+LIKE_GENERATED, LIKE_INDEXES = 1 << 4, 1 << 6
+TRANSACTIONS = {pg.TRANS_STMT_BEGIN, pg.TRANS_STMT_START, pg.TRANS_STMT_COMMIT, pg.TRANS_STMT_SAVEPOINT}
+TRANSACTIONS |= {pg.TRANS_STMT_RELEASE}
 
 
-def apply_ddl(text: str, schemas: Schemas, named: Named) -> int:
-    """Let every statement of the text happen to `schemas`; how many there were."""
-    statements = statements_of(text)
-    for words in statements:
-        _Statement(text, words, schemas, named).apply()
+def apply_ddl(text: str, schemas: Schemas, named: Named, file: str = "") -> int:
+    """Let every statement of the text happen to `schemas`; how many there were. Errors name `file` and the line."""
+    written = DdlText(text, file)
+    session = _Session(schemas, named)
+    statements = written.statements()
+    for statement in statements:
+        with written.place_of(statement):
+            session.apply(statement.stmt)
     return len(statements)
 
 
-class _Statement(Words):
-    """Reads one statement from left to right and lets it happen."""
+class _Session:
+    """What the statements do, one after the other, as a session of the source's would do it."""
 
-    def __init__(self, text: str, words: Sequence[Word], schemas: Schemas, named: Named) -> None:
-        super().__init__(text, words)
+    def __init__(self, schemas: Schemas, named: Named) -> None:
         self.schemas = schemas
         self.named = named
+        self.search_path: list[str] | None = None
+        self.temporary: set[str] = set()
 
-    def apply(self) -> None:
-        if self.taken("ALTER TABLE"):
-            self.alter_table()
-        elif self.taken("DROP TABLE"):
-            self.drop_table()
-        elif self.taken("CREATE TABLE"):
-            self.create_table()
-        elif self.taken("TRUNCATE"):
-            self.truncate()
-        elif not any(self.begins(harmless) for harmless in HARMLESS):
-            raise self.refusal("it is not a statement that can be judged here")
+    def apply(self, node: Any) -> None:
+        kind = str(node.WhichOneof("node")).removesuffix("_stmt")
+        match kind:
+            case "alter_table":
+                self.alter_table(node.alter_table_stmt)
+            case "rename":
+                self.rename(node.rename_stmt)
+            case "alter_object_schema":
+                self.set_schema(node.alter_object_schema_stmt)
+            case "drop":
+                self.drop(node.drop_stmt)
+            case "create":
+                self.create_table(node.create_stmt)
+            case "create_foreign_table":
+                foreign = node.create_foreign_table_stmt.base_stmt
+                self.create(foreign.relation, foreign.if_not_exists)
+            case "create_table_as" if node.create_table_as_stmt.objtype == pg.OBJECT_TABLE:
+                self.create(node.create_table_as_stmt.into.rel, node.create_table_as_stmt.if_not_exists)
+            case "truncate":
+                for relation in node.truncate_stmt.relations:
+                    self.schemas.truncate(self.table(relation.range_var))
+            case "variable_set":
+                self.set_variable(node.variable_set_stmt)
+            case "select":
+                self.select(node.select_stmt)
+            case "insert" | "update" | "delete" | "merge":
+                self.write_rows(node)
+            case "copy" if node.copy_stmt.is_from:
+                self.touch(node.copy_stmt.relation)
+            case "copy" if node.copy_stmt.HasField("query"):
+                self.apply(node.copy_stmt.query)
+            case "explain" if any(option.def_elem.defname == "analyze" for option in node.explain_stmt.options):
+                self.apply(node.explain_stmt.query)
+            case "alter_enum" if node.alter_enum_stmt.old_val:
+                raise Unreadable("only the source knows which columns hold the value that it renames")
+            case "create_schema" if node.create_schema_stmt.schema_elts:
+                raise Unreadable("write what is made in the schema as statements of their own")
+            case "transaction" if node.transaction_stmt.kind not in TRANSACTIONS:
+                raise Unreadable("what it takes back, or leaves to others, is not judged as having happened")
+            case _ if kind not in LISTS["harmless_statements"]:
+                raise Unreadable(WORDS["refused_statements"].get(kind, "only the source knows what it does"))
 
-    def table(self) -> RelationName:
-        return self.named(self.dotted())
+    # --- names
 
-    def type(self) -> PgType:
-        words = self.skip(until=[*COLUMN_CONSTRAINTS, "USING"])
-        text = "".join(self.written[word.start : word.end] + " " for word in once(words))
-        found = read_type(text)
-        if found is None:
-            raise self.refusal(f"{text.strip()!r} is not a type that can be read")
+    def table(self, written: Any, *, new: bool = False) -> RelationName:
+        """What a RangeVar means, or a name in a list."""
+        if isinstance(written, pg.RangeVar):
+            parts = tuple(part for part in (written.catalogname, written.schemaname, written.relname) if part)
+            if new and written.relpersistence == "t":
+                self.temporary.add(written.relname)
+        else:
+            parts = tuple(text_of(written.list.items))
+        name = self.named(parts)
+        if len(parts) == 1 and name.table in self.temporary:
+            return replace(name, schema="pg_temp")
+        if len(parts) > 1 or self.search_path is None:
+            return name
+        found = replace(name, schema=(*self.search_path, "")[0])
+        if not found.schema or not (new or len(self.search_path) == 1 or self.schemas.has(found)):
+            path = ", ".join(self.search_path) or "empty"
+            raise Unreadable(f"the search_path is {path}, so only the source knows which table {name.table} is")
         return found
 
-    # --- statements
+    def existing(self, written: Any, if_exists: bool) -> RelationName | None:
+        name = self.table(written)
+        return None if if_exists and not self.schemas.has(name) else name
 
-    def drop_table(self) -> None:
-        optional = self.taken("IF EXISTS")
-        names = [self.table()]
-        while self.taken(","):
-            names.append(self.table())
-        self.either("CASCADE", "RESTRICT")
-        self.finish()
-        for name in names:
-            if not (optional and not self.schemas.has(name)):
-                self.schemas.drop(name)
+    def known(self, written: Any) -> RelationName | None:
+        """The table if the catalog knows it, in statements that need not say whose table it is."""
+        try:
+            return self.existing(written, if_exists=True)
+        except (ConfigurationError, Unreadable):
+            return None
 
-    def truncate(self) -> None:
-        self.taken("TABLE")
-        while True:
-            self.taken("ONLY")
-            name = self.table()
-            self.taken("*")
-            self.schemas.truncate(name)
-            if not self.taken(","):
-                break
-        self.either("RESTART IDENTITY", "CONTINUE IDENTITY")
-        self.either("CASCADE", "RESTRICT")
-        self.finish()
+    # --- tables
 
-    def create_table(self) -> None:
-        optional = self.taken("IF NOT EXISTS")
-        name = self.table()
-        if optional and self.schemas.has(name):
+    def alter_table(self, statement: Any) -> None:
+        match _kind(statement.objtype):
+            case "TABLE" | "FOREIGN_TABLE":
+                table = self.existing(statement.relation, statement.missing_ok)
+                if table is not None:
+                    alter_table(table, statement.cmds, self.schemas)
+            case "TYPE":
+                raise Unreadable("only the source knows which columns hold values of this type")
+
+    def rename(self, statement: Any) -> None:
+        kind = _kind(statement.rename_type)
+        if kind in LISTS["unknown_members"] or (kind == "TRIGGER" and statement.subname.startswith(OWN_TRIGGERS)):
+            raise Unreadable("only the source knows what goes by this name")
+        of_table = _kind(statement.relation_type if kind == "COLUMN" else statement.rename_type)
+        if of_table in ("TABLE", "FOREIGN_TABLE", "TABCONSTRAINT"):
+            table = self.existing(statement.relation, statement.missing_ok)
+        else:  # ALTER INDEX and ALTER VIEW take a table's name, too
+            table = self.known(statement.relation) if kind in ("COLUMN", "INDEX") else None
+        if table is None:
             return
-        if not self.taken("("):
-            self.schemas.create(name, None, ())  # AS SELECT, PARTITION OF: its columns come from elsewhere
-            return
-        columns: list[Column] | None = []
+        if kind == "COLUMN":
+            self.schemas.rename_columns(table, {statement.subname: statement.newname})
+        elif kind == "TABCONSTRAINT":
+            self.schemas.note(table, Harmless("renames a constraint"))
+        else:
+            self.schemas.rename(table, replace(table, table=statement.newname))
+
+    def set_schema(self, statement: Any) -> None:
+        kind = _kind(statement.object_type)
+        if kind in LISTS["unknown_members"]:
+            raise Unreadable("only the source knows which columns it concerns")
+        table = self.existing(statement.relation, statement.missing_ok) if kind.endswith("TABLE") else None
+        if table is not None:
+            self.schemas.rename(table, replace(table, schema=statement.newschema))
+
+    def drop(self, statement: Any) -> None:
+        kind = _kind(statement.remove_type)
+        if kind in ("TABLE", "FOREIGN_TABLE"):
+            for written in statement.objects:
+                table = self.existing(written, statement.missing_ok)
+                if table is not None:
+                    self.schemas.drop(table)
+        elif kind in ("EXTENSION", "EVENT_TRIGGER") or (
+            kind in LISTS["cascading"] and statement.behavior == pg.DROP_CASCADE
+        ):
+            raise Unreadable("only the source knows what goes with it")
+        elif kind == "TRIGGER" and text_of(statement.objects[0].list.items)[-1].startswith(OWN_TRIGGERS):
+            raise Unreadable("it is a trigger of DyDa's")
+
+    def create_table(self, statement: Any) -> None:
+        known = not (statement.inh_relations or statement.HasField("of_typename"))
+        if statement.HasField("partbound"):
+            parent = self.known(statement.inh_relations[0].range_var)
+            if parent is not None:
+                self.schemas.note(parent, Harmless(f"gets the empty part {statement.relation.relname}"))
+        columns: list[Column] = []
         keys: list[tuple[str, ...]] = []
-        primary: set[str] = set()
-        while not self.taken(")"):
-            if self.taken("LIKE"):
-                like = self.schemas.relation(self.table())
-                options = {word.upper for word in self.skip()}
-                computed = "INCLUDING" in options and bool(options & {"ALL", "GENERATED"})
-                if like is None or columns is None or "EXCLUDING" in options:
-                    columns = None
-                else:
-                    columns += [c if computed else replace(c, generated="") for c in like.columns]
-            elif self.words[self.at].upper in TABLE_CONSTRAINTS:
-                key, is_primary = self.table_constraint()
-                keys += [key] if key else []
-                primary |= set(key) if is_primary else set()
+        filled: set[str] = set()
+        for element in statement.table_elts:
+            if element.HasField("column_def"):
+                defined = read_column(element.column_def)
+                columns.append(defined.column)
+                keys += [(defined.column.name,)] if defined.key else []
+            elif element.HasField("constraint"):
+                keys += key_of(element.constraint)
+                if element.constraint.contype in (pg.CONSTR_PRIMARY, pg.CONSTR_NOTNULL):
+                    filled.update(text_of(element.constraint.keys))
             else:
-                column, is_key, _ = self.column(len(columns or ()) + 1)
-                keys += [(column.name,)] if is_key else []
-                columns = None if columns is None else [*columns, column]
-            if not self.begins(")"):
-                self.need(",")
-        if self.begins("INHERITS") or self.begins("AS"):
-            columns = None
-        if columns is not None:
-            columns = [
-                replace(column, number=number, not_null=column.not_null or column.name in primary)
-                for number, column in enumerate(columns, 1)
-            ]
-        self.schemas.create(name, columns, keys)
+                options = element.table_like_clause.options
+                like = self.schemas.relation(self.table(element.table_like_clause.relation))
+                known = known and like is not None
+                if like is not None:
+                    columns += [c if options & LIKE_GENERATED else replace(c, generated="") for c in like.columns]
+                    keys += like.keys if options & LIKE_INDEXES else ()
+        known = known and statement.relation.relpersistence != "u"  # which cannot be captured
+        columns = [replace(c, number=n, not_null=c.not_null or c.name in filled) for n, c in enumerate(columns, 1)]
+        self.create(statement.relation, statement.if_not_exists, columns if known else None, keys)
 
-    def table_constraint(self) -> tuple[tuple[str, ...], bool]:
-        """The key that a table constraint makes, if it does, and whether it is the primary one."""
-        if self.taken("CONSTRAINT"):
-            self.name()
-        key: tuple[str, ...] = ()
-        primary = self.taken("PRIMARY KEY")
-        if primary or self.taken("UNIQUE"):
-            if self.taken("USING"):
-                raise self.refusal("which columns the index has is not in the catalog")
-            self.either("NULLS NOT DISTINCT", "NULLS DISTINCT")
-            key = tuple(self.names())
-        self.skip()
-        return key, primary
+    def create(
+        self,
+        relation: Any,
+        if_not_exists: bool,
+        columns: list[Column] | None = None,
+        keys: Sequence[tuple[str, ...]] = (),
+    ) -> None:
+        table = self.table(relation, new=True)
+        if not (if_not_exists and self.schemas.has(table)):
+            self.schemas.create(table, columns, keys)
 
-    def column(self, number: int) -> tuple[Column, bool, bool]:
-        """A column's definition, whether it is a key, and whether rows that are there already must be written anew."""
-        name = self.name()
-        type_ = self.type()
-        not_null, key, generated, rewrites = False, False, "", type_.name.endswith("serial")
-        while not self.over and self.words[self.at].upper not in (",", ")"):
-            if self.taken("NOT NULL"):
-                not_null = True
-            elif self.taken("PRIMARY KEY"):
-                not_null, key = True, True
-            elif self.taken("UNIQUE"):
-                self.either("NULLS NOT DISTINCT", "NULLS DISTINCT")
-                key = True
-            elif self.taken("DEFAULT"):
-                rewrites |= not _constant(self.skip(until=[c for c in COLUMN_CONSTRAINTS if c != "NULL"]))
-            elif self.taken("GENERATED"):
-                generated = self.generated()
-                rewrites, not_null = True, not_null or generated == ""
-            elif self.taken("CONSTRAINT"):
-                self.name()
-            elif self.taken("COLLATE"):
-                self.dotted()
-            elif self.taken("NULL"):
-                pass
-            elif self.words[self.at].upper in ("CHECK", "REFERENCES", "STORAGE", "COMPRESSION"):
-                self.at += 1
-                self.skip(until=COLUMN_CONSTRAINTS)
-            else:
-                raise self.refusal(f"{self.words[self.at].text!r} is not expected in a column's definition")
-        if type_.name.endswith("serial"):
-            base = {"smallserial": "smallint", "bigserial": "bigint"}.get(type_.name, "integer")
-            type_, not_null = PgType(base, base), True
-        return Column(name, type_, number, not_null, generated), key, rewrites
+    # --- the session's settings, and rows
 
-    def generated(self) -> str:
-        """'' for an identity, else whether the computed values are stored (s) or virtual (v)."""
-        self.either("ALWAYS", "BY DEFAULT")
-        self.need("AS")
-        if self.taken("IDENTITY"):
-            if self.begins("("):
-                self.parenthesis()
-            return ""
-        self.parenthesis()
-        if self.taken("STORED"):
-            return "s"
-        self.taken("VIRTUAL")
-        return "v"
+    def set_variable(self, statement: Any) -> None:
+        values = [argument.a_const.sval.sval for argument in statement.args]
+        if statement.name == "search_path" or statement.kind == pg.VAR_RESET_ALL:
+            self.search_path = _searched(values) if statement.kind == pg.VAR_SET_VALUE else None
+        elif statement.name == "standard_conforming_strings" and values not in ([], ["on"], ["true"]):
+            raise Unreadable("the text after it is read in another way then")
 
-    def parenthesis(self) -> None:
-        self.need("(")
-        while not self.begins(")"):
-            if self.over:
-                raise self.refusal(") is expected at its end")
-            self.skip()
-            self.taken(",")
-        self.need(")")
+    def select(self, statement: Any) -> None:
+        unknown = [name for name in functions(statement) if name not in LISTS["quiet_functions"]]
+        if unknown:
+            raise Unreadable(f"what the function {unknown[0]} does only the source knows")
+        for _, node in postgast.walk(statement):
+            if isinstance(node, pg.FuncCall) and text_of(node.funcname)[-1] == "set_config":
+                name, value, *_ = (*(argument.a_const.sval.sval for argument in node.args), "", "")
+                if name.lower() in ("search_path", ""):  # '': it is computed, and so may be anything
+                    parts = [part.strip() for part in value.split(",")]
+                    self.search_path = _searched([p.strip('"') if p[:1] == '"' else p.lower() for p in parts])
+        if statement.HasField("into_clause"):
+            self.create(statement.into_clause.rel, False)
+        self.write_rows(statement)
 
-    # --- ALTER TABLE
+    def write_rows(self, statement: Any) -> None:
+        """Rows are no schema, and are maintained as ever. WITH may hold such statements, too."""
+        for _, node in postgast.walk(statement):
+            if isinstance(node, pg.InsertStmt | pg.UpdateStmt | pg.DeleteStmt | pg.MergeStmt):
+                self.touch(node.relation)
 
-    def alter_table(self) -> None:
-        optional = self.taken("IF EXISTS")
-        self.taken("ONLY")
-        table = self.table()
-        self.taken("*")
-        if optional and not self.schemas.has(table):
-            return
-        while True:
-            table = self.action(table)
-            if not self.taken(","):
-                break
-        self.finish()
-
-    def action(self, table: RelationName) -> RelationName:
-        """One action; what the table is called after it."""
-        if self.taken("ADD"):
-            self.add(table)
-        elif self.taken("DROP CONSTRAINT"):
-            self.skip()
-            self.schemas.drop_keys(table)
-        elif self.taken("DROP"):
-            self.drop_column(table)
-        elif self.taken("ALTER"):
-            self.alter_column(table)
-        elif any(self.begins(harmless) for harmless in HARMLESS_ACTIONS):
-            self.skip()
-            self.schemas.note(table, Harmless("changes something that no row shows"))
-        elif self.taken("RENAME TO"):
-            new = RelationName(table.source, table.schema, self.name())
-            self.schemas.rename(table, new)
-            return new
-        elif self.taken("RENAME"):
-            self.taken("COLUMN")
-            old = self.name()
-            self.need("TO")
-            self.schemas.rename_columns(table, {old: self.name()})
-        elif self.taken("SET SCHEMA"):
-            new = RelationName(table.source, self.name(), table.table)
-            self.schemas.rename(table, new)
-            return new
-        elif self.taken("SET ACCESS METHOD"):
-            self.name()
-            self.schemas.note(table, Rewrite("rewrites its rows for another access method"))
-        else:
-            raise self.refusal(f"the action {self.place()} is not one that can be judged here".replace("before ", ""))
-        return table
-
-    def add(self, table: RelationName) -> None:
-        if self.words[self.at : self.at + 1] and self.words[self.at].upper in TABLE_CONSTRAINTS:
-            columns, primary = self.table_constraint()
-            if columns:
-                self.schemas.add_key(table, columns, primary=primary)
-            self.schemas.note(table, Harmless("adds a constraint"))
-            return
-        self.taken("COLUMN")
-        optional = self.taken("IF NOT EXISTS")
-        column, key, rewrites = self.column(0)
-        there = self.schemas.relation(table)
-        if optional and there is not None and column.name in there.by_name:
-            return
-        self.schemas.add_column(table, column.name, column.type, not_null=column.not_null, generated=column.generated)
-        if key:
-            self.schemas.add_key(table, [column.name], primary=column.not_null)
-        if rewrites and column.generated != "v":
-            self.schemas.note(table, Rewrite("rewrites its rows to fill a column"))
-
-    def drop_column(self, table: RelationName) -> None:
-        self.taken("COLUMN")
-        optional = self.taken("IF EXISTS")
-        column = self.name()
-        self.either("CASCADE", "RESTRICT")
-        there = self.schemas.relation(table)
-        if not (optional and there is not None and column not in there.by_name):
-            self.schemas.drop_column(table, column)
-
-    def alter_column(self, table: RelationName) -> None:
-        self.taken("COLUMN")
-        column = self.name()
-        if self.taken("TYPE") or self.taken("SET DATA TYPE"):
-            type_ = self.type()
-            if not type_.builtin:
-                raise self.refusal(f"what the type {type_.name} is only the source knows")
-            self.skip()  # COLLATE, USING: the rows are read again in any case
-            self.schemas.change_type(table, column, type_)
-        elif self.taken("SET NOT NULL"):
-            self.schemas.set_not_null(table, column, True)
-        elif self.taken("DROP NOT NULL"):
-            self.schemas.set_not_null(table, column, False)
-        elif self.taken("SET EXPRESSION") or self.taken("DROP EXPRESSION"):
-            self.skip()
-            self.schemas.note(table, Rewrite(f"computes column {column} in another way"))
-        elif any(self.begins(harmless) for harmless in HARMLESS_COLUMN_ACTIONS):
-            self.skip()
-            self.schemas.note(table, Harmless(f"changes how column {column} is filled or stored"))
-        else:
-            raise self.refusal(f"what is done to column {column} is not something that can be judged here")
+    def touch(self, relation: Any) -> None:
+        table = self.known(relation)
+        if table is not None:
+            self.schemas.write_rows(table)
 
 
-def _constant(words: Sequence[Word]) -> bool:
-    """Whether PostgreSQL fills old rows with the default without writing them: it calls nothing but the clock."""
-    called = [
-        word for word, after in pairwise(words) if after.upper == "(" and (word.quoted or word.text.isidentifier())
-    ]
-    return all(word.upper in STEADY for word in called)
+def _kind(object_type: Any) -> str:
+    return str(pg.ObjectType.Name(object_type)).removeprefix("OBJECT_")
 
 
-STEADY = frozenset(
-    {"NOW", "CURRENT_TIMESTAMP", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP", "CAST"}
-    # names of types with a modifier, as in '7'::numeric(3,1)
-    | {
-        "BIT",
-        "CHAR",
-        "CHARACTER",
-        "DECIMAL",
-        "FLOAT",
-        "NUMERIC",
-        "TIME",
-        "TIMESTAMP",
-        "TIMESTAMPTZ",
-        "VARCHAR",
-        "VARYING",
-    }
-)
+def _searched(schemas: Sequence[str]) -> list[str]:
+    """Without those that hold no table of a source's team."""
+    return [name for name in schemas if name not in ("", "$user", "pg_catalog", "pg_temp")]
