@@ -1,4 +1,4 @@
-"""What follows from what is done to the regions of a nested view: everything that must go along, and the new tree.
+"""What follows from what is done to the regions of a view: everything that must go along, and the new tree.
 
     an inner item goes      ─▶ its column goes in every branch ─▶ all that reads it goes
     an aggregate, a key     ─▶ all that reads it goes
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from dyda.errors import DydaError
 from dyda.model.algebra.nodes import (
     Aggregate,
     ColumnRef,
@@ -42,8 +43,11 @@ from vs.view.regions import Anatomy, Path, Place, Region
 __all__ = ["Consequences", "Solution", "Unwritable"]
 
 
-class Unwritable(Exception):
-    """What is left is not a query; why, in words."""
+class Unwritable(DydaError):
+    """What is left is not a query."""
+
+    def __init__(self, what: str, remedy: str = "mark a column of the view replaceable, or leave it out") -> None:
+        super().__init__(what, remedy)
 
 
 @dataclass(frozen=True)
@@ -153,6 +157,10 @@ class Consequences:
     def cut(self) -> frozenset[Path]:
         return self._closed[1]
 
+    @property
+    def is_different(self) -> bool:
+        return bool(self.gone or self.cut) or any(solution.draft.is_different for solution in self.solutions)
+
     def is_cut(self, path: Path) -> bool:
         """Whether the node is in a part that is cut off."""
         return any(_within(path, cut) for cut in self.cut)
@@ -173,12 +181,14 @@ class Consequences:
         node = self.anatomy.nodes[path]
         match node:
             case Project(items=items):
-                kept = [item for number, item in enumerate(items) if not self._is_gone(path, "item", number)]
-                if not kept:
-                    raise Unwritable("no column would be left")
-                return Project(
-                    self._region((*path, 0)), tuple(OutputColumn(i.name, self.put(i.expression)) for i in kept)
+                kept = tuple(
+                    OutputColumn(item.name, self.put(item.expression))
+                    for number, item in enumerate(items)
+                    if not self._is_gone(path, "item", number)
                 )
+                if not (self._plain and any(solution.occurrences for solution in self.solutions)):
+                    self.some_of(kept)  # columns that are appended count too for a plain view
+                return Project(self._region((*path, 0)), kept)
             case Distinct():
                 return Distinct(self._query((*path, 0)))
             case SetOperation(kind, all_):
@@ -191,6 +201,17 @@ class Consequences:
                 return rest if all_ else Distinct(rest)
             case _:
                 raise AssertionError(f"{type(node).__name__} is not a query")
+
+    def some_of(self, items: tuple[OutputColumn, ...]) -> tuple[OutputColumn, ...]:
+        """The items, if there are any."""
+        if not items:
+            offer = " and add a [[function]] for it" if self._plain else ", or leave it out"
+            raise Unwritable("no column would be left", f"mark a column of the view replaceable{offer}")
+        return items
+
+    @cached_property
+    def _plain(self) -> bool:
+        return self.anatomy.definition.plain
 
     def _names(self, left: Path, right: Path) -> list[str]:
         """What the left branch, which is cut off, calls the columns that the right one keeps."""
@@ -291,7 +312,8 @@ class Consequences:
             for component in solution.kept
             if component.place is not None and component.place not in self.gone
         ]
-        node = joined(leaves, [*own, *(condition.expression for condition in solution.added)])
+        conditions = [*own, *(condition.expression for condition in solution.added)]
+        node = joined(leaves, conditions, early=not self._plain)
         for path in region.filters:
             node = self._filtered(path, node)
         return node
@@ -304,13 +326,13 @@ class Consequences:
         return frozenset((place.path, place.kind, place.number) for place in self.gone)
 
 
-def joined(leaves: Iterable[Node], conditions: Iterable[Expression]) -> Node:
-    """The leaves joined in order; each condition at the first join that has all it reads."""
+def joined(leaves: Iterable[Node], conditions: Iterable[Expression], *, early: bool) -> Node:
+    """The leaves joined in order; the conditions after them, or each at the first join that has all it reads."""
     waiting = list(conditions)
     node: Node | None = None
     for leaf in leaves:
         there = {column.alias for column in (*(node.columns if node else ()), *leaf.columns)}
-        ready = [condition for condition in waiting if condition.aliases <= there]
+        ready = [condition for condition in waiting if early and condition.aliases <= there]
         waiting = [condition for condition in waiting if condition not in ready]
         if node is None:
             node = leaf
