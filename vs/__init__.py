@@ -6,7 +6,6 @@ component only as its author allows, joins only as the view or the knowledge say
 the constraints prove. A view without a legal form is reported broken with the component in the way, never guessed at.
 
     synchronization      from a view and what happened to its relations to the view's best legal form
-    nested               the same for views of several blocks, region by region
     in_turn              changes that break a view together, one after the other
     judgement            it holds, it is rewritten, or it is broken
     reading              whether a view's text means something over the relations as they are now

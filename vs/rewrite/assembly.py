@@ -1,40 +1,27 @@
-"""From a draft to a definition: today's names, text, and the text read again over the relations as they are now."""
+"""From the consequences of a choice to a definition: today's names, the preferences that stay, text, and that read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from dyda.errors import DydaError
-from dyda.model.algebra.nodes import (
-    ColumnRef,
-    Expression,
-    Join,
-    Node,
-    OutputColumn,
-    Project,
-    Scan,
-    Select,
-    ViewDefinition,
-)
+from dyda.model.algebra.nodes import ColumnRef, Expression, OutputColumn, Project, Query, ViewDefinition, scans
 from dyda.model.preferences import Preference, Preferences
 from dyda.model.relation import Relation, RelationName
 from dyda.model.sql.parse import LONGEST_NAME, RESERVED, Resolve, parse_view
 from dyda.model.sql.render import render_view
 from vs.rewrite.current_names import Words
+from vs.rewrite.tree import Consequences
 from vs.schema_mapping import Passage
-from vs.search.draft import Draft, DraftCondition
+from vs.view.region_preferences import condition_text, item_name
+from vs.view.regions import Anatomy
 
-__all__ = ["Assembly", "NothingLeft", "assemble", "free_names", "is_ambiguous", "resolver"]
-
-
-class NothingLeft(DydaError):
-    """All columns of the view are gone."""
+__all__ = ["Assembly", "assemble", "resolver"]
 
 
 @dataclass(frozen=True)
 class Assembly:
-    """A draft's text over today's relations; what was followed and what was appended, in words."""
+    """A view's text over today's relations; what was followed and what was appended, in words."""
 
     name: str
     sql: str
@@ -47,59 +34,86 @@ class Assembly:
         return parse_view(self.name, self.sql, resolver(self.relations), plain_numeric=plain_numeric)
 
 
-def assemble(draft: Draft, passage: Passage, append: Preference | None) -> Assembly:
-    """The draft written down in today's names. `append`: with the columns that are new, and what holds for them."""
-    definition = draft.block.definition
-    followed: dict[str, None] = {}
-    relations = {occurrence.alias: _there(passage, occurrence.relation) for occurrence in draft.occurrences}
-    names = {occurrence.alias: occurrence.relation for occurrence in draft.occurrences}
-    for alias, name in names.items():
-        for ref in sorted(_used(draft, alias)):
-            followed.update(dict.fromkeys(passage.said(name, ref)))
-        if name != relations[alias].name:
-            followed.setdefault(f"{name} is {relations[alias].name} now")
+def assemble(found: Consequences, passage: Passage, append: Preference | None) -> Assembly:
+    """The rewritten tree written down in today's names. `append`: with the columns that are new, and what holds for
+    them."""
+    definition = found.anatomy.definition
+    tree = found.tree
+    names = {scan.alias: scan.relation.name for scan in scans(tree)}
+    followed = _followed(tree, names, passage, in_order=definition.plain)
     words = Words(passage, names, followed)
-    items = [OutputColumn(item.name, words.item(item.expression)) for item in draft.items]
-    conditions = [words.computed(condition.expression) for condition in draft.conditions]
-    appended = _appended(draft, passage, [item.name for item in items]) if append is not None else []
-    items += [OutputColumn(name, Expression.of(ref)) for name, ref in appended]
-    if not items:
-        raise NothingLeft(
-            "no column would be left", "mark a column of the view replaceable and add a [[function]] for it"
-        )
-    present = tuple(relations.values())
-    anew = bool(followed or appended or definition.star or is_ambiguous(present) or not _is_untouched(draft))
-    tree = Project(_joined(relations, conditions), tuple(items))
-    preferences = _preferences(draft, conditions, [(name, append) for name, _ in appended if append is not None])
-    sql = render_view(tree, preferences) if anew else definition.sql
+    present = words.query(tree)
+    appended = _appended(found, passage, present) if append is not None else []
+    if isinstance(present, Project):
+        new = (OutputColumn(name, Expression.of(ref)) for name, ref in appended)
+        present = Project(present.input, found.some_of((*present.items, *new)))
+    relations = tuple(scan.relation for scan in scans(present))
+    anew = bool(followed or appended or definition.star or found.is_different or _is_ambiguous(relations))
+    preferences = _preferences(found, present, words, {name: append for name, _ in appended if append is not None})
+    sql = render_view(present, preferences) if anew else definition.sql
     told = tuple(f"{ref.column} of {names[ref.alias]}" for _, ref in appended)
-    return Assembly(definition.name, sql, present, tuple(followed), told)
+    return Assembly(definition.name, sql, relations, tuple(followed), told)
 
 
-def _used(draft: Draft, alias: str) -> set[ColumnRef]:
-    expressions = [item.expression for item in draft.items] + [condition.expression for condition in draft.conditions]
-    return {ref for expression in expressions for ref in expression.columns if ref.alias == alias}
-
-
-def _there(passage: Passage, name: RelationName) -> Relation:
-    found = passage.after(name)
-    assert found is not None, f"{name} is gone, and the draft still reads it"
+def _followed(tree: Query, names: Mapping[str, RelationName], passage: Passage, *, in_order: bool) -> dict[str, None]:
+    """New names of relations and columns, in words; `in_order` of the relations in FROM, otherwise of the aliases."""
+    used = sorted(ref for ref in ViewDefinition("", "", tree).columns if ref.alias in names)
+    found: dict[str, None] = {}
+    for alias in [*(() if in_order else (ref.alias for ref in used)), *names]:
+        for ref in used:
+            if ref.alias == alias:
+                found.update(dict.fromkeys(passage.said(names[alias], ref)))
+        now = passage.after(names[alias])
+        if now is not None and now.name != names[alias]:
+            found.setdefault(f"{names[alias]} is {now.name} now")
     return found
 
 
-def _appended(draft: Draft, passage: Passage, taken: Iterable[str]) -> list[tuple[str, ColumnRef]]:
-    """Columns that were added to relations of the view, under names that no column has."""
-    stayed = dict(draft.block.occurrences)
+def _preferences(found: Consequences, tree: Query, words: Words, appended: Mapping[str, Preference]) -> Preferences:
+    """What the file says of all that is still there, and what new components have from those that they serve."""
+    written = found.anatomy.definition.preferences
+    conditions: dict[str, Preference] = {}
+
+    def say(condition: Expression, preference: Preference | None) -> None:
+        if preference is not None:
+            conditions[words.computed(condition).sql] = preference
+
+    for place in found.anatomy.places:
+        if place.filters and place not in found.gone and not found.is_cut(place.path):
+            say(found.put(condition_text(found.anatomy, place)), found.standing.written(place))
+    relations = dict(written.relations)
+    for solution in found.solutions:
+        for condition in solution.added:
+            say(condition.expression, condition.preference)
+        relations |= {one.alias: one.preference for one in solution.occurrences if one.preference is not None}
+    anatomy = Anatomy(ViewDefinition("", "", tree))
+    aliases = {ref.alias for node in anatomy.nodes.values() for ref in node.columns}
+    items = dict.fromkeys(item_name(anatomy, place) for place in anatomy.places if place.kind == "item")
+    return Preferences(
+        written.extent,
+        written.new_columns,
+        tuple((n, preference) for n in items if (preference := appended.get(n, written.of_item(n))) is not None),
+        tuple((alias, preference) for alias, preference in relations.items() if alias in aliases),
+        tuple(conditions.items()),
+    )
+
+
+def _appended(found: Consequences, passage: Passage, tree: Query) -> list[tuple[str, ColumnRef]]:
+    """Columns that were added to relations whose rows the view shows; a group or a set operation shows none."""
+    if not isinstance(tree, Project):
+        return []
+    shown = {ref.alias for ref in tree.input.columns}
+    stayed = {scan.alias: scan for scan in scans(found.anatomy.definition.tree)}
     added = [
-        (occurrence.alias, column.name)
-        for occurrence in draft.occurrences
-        if stayed.get(occurrence.alias) == occurrence.relation
-        for column in passage.added(occurrence.relation)
+        (scan.alias, column.name)
+        for scan in scans(found.tree)
+        if scan.alias in shown and stayed.get(scan.alias) == scan  # a stand-in shows what the one before it showed
+        for column in passage.added(scan.relation.name)
     ]
-    return list(free_names(taken, added))
+    return list(_free_names((item.name for item in tree.items), added))
 
 
-def free_names(taken: Iterable[str], added: Iterable[tuple[str, str]]) -> Iterator[tuple[str, ColumnRef]]:
+def _free_names(taken: Iterable[str], added: Iterable[tuple[str, str]]) -> Iterator[tuple[str, ColumnRef]]:
     """Each new column, by alias and name, under a name that no column has; those that have none are left out."""
     names = {name.casefold() for name in taken}
     for alias, column in added:
@@ -108,38 +122,6 @@ def free_names(taken: Iterable[str], added: Iterable[tuple[str, str]]) -> Iterat
         if carried and name.casefold() not in names and len(name.encode()) <= LONGEST_NAME:
             names.add(name.casefold())
             yield name, ColumnRef(alias, column)
-
-
-def _joined(relations: Mapping[str, Relation], conditions: Iterable[Expression]) -> Node:
-    node: Node | None = None
-    for alias, relation in relations.items():
-        scan = Scan(alias, relation)
-        node = scan if node is None else Join(node, scan)
-    assert node is not None
-    for condition in conditions:
-        node = Select(node, condition)
-    return node
-
-
-def _preferences(draft: Draft, conditions: list[Expression], appended: Iterable[tuple[str, Preference]]) -> Preferences:
-    written = draft.block.definition.preferences
-    return Preferences(
-        written.extent,
-        written.new_columns,
-        (*((item.name, item.preference) for item in draft.items if item.preference), *appended),
-        tuple((occurrence.alias, occurrence.preference) for occurrence in draft.occurrences if occurrence.preference),
-        tuple(
-            (expression.sql, condition.preference)
-            for condition, expression in zip(draft.conditions, conditions, strict=True)
-            if condition.preference
-        ),
-    )
-
-
-def _is_untouched(draft: Draft) -> bool:
-    block = draft.block
-    unchanged = [DraftCondition(c.expression, c.written) for c in block.conditions] == list(draft.conditions)
-    return unchanged and not (draft.dropped or draft.replaced or draft.departures or draft.bridges)
 
 
 def resolver(relations: Iterable[Relation]) -> Resolve:
@@ -152,7 +134,7 @@ def resolver(relations: Iterable[Relation]) -> Resolve:
     return resolve
 
 
-def is_ambiguous(relations: Iterable[Relation]) -> bool:
+def _is_ambiguous(relations: Iterable[Relation]) -> bool:
     """Whether a name without its schema may mean several of the relations; then the text must be written anew."""
     names = {relation.name for relation in relations}
     return len({(name.source, name.table) for name in names}) < len(names)

@@ -1,7 +1,7 @@
 """Choosing among legal rewritings: quality first, then cost. The order is total, and the same every time.
 
 interface   fewest columns lost, then fewest that come from elsewhere
-extent      equivalent, then superset or subset, then unknown; then fewest conditions lost
+extent      equivalent, then superset or subset, then unknown; then fewest conditions and parts lost
 cost        fewest maintenance queries per update, then fewest sources, then fewest expected rows
 text        where all else is equal
 """
@@ -10,29 +10,60 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
+from dyda.model.relation import RelationName
 from vs.proof.extent import multiplied
+from vs.proof.propagation import Moved
 from vs.rewrite.assembly import Assembly
+from vs.rewrite.tree import Consequences
 from vs.schema_mapping import Passage
 from vs.search.draft import Draft
 from vs.search.obstacles import short
+from vs.view.descriptions import inside, said
 
-__all__ = ["EXTENTS", "Candidate", "changes", "costs", "draft_changes", "joins_added", "ranked", "reason"]
+__all__ = ["Candidate", "changes", "ranked", "reason"]
 
 EXTENTS = {"equivalent": 0, "superset": 1, "subset": 1, "unknown": 2}
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A rewriting written down, with what is proven about its extent."""
+    """A choice for every region that lost something, what follows from it, and how the view's rows move."""
 
-    draft: Draft
+    found: Consequences
     assembly: Assembly
-    extent: str
+    moved: Moved
 
     @property
     def sql(self) -> str:
         return self.assembly.sql
+
+    @property
+    def cost(self) -> int:
+        """Maintenance queries for one update: every other occurrence is asked once."""
+        return len(self.assembly.relations) - 1
+
+    @cached_property
+    def lost(self) -> tuple[str, ...]:
+        """The view's columns that are not there any more."""
+        anatomy = self.found.anatomy
+        at_the_top = [p for p in self.found.gone if p.kind == "item" and anatomy.delivers(p) is None]
+        gone = {place.number for place in at_the_top}
+        return tuple(name for number, name in enumerate(anatomy.definition.names) if number in gone)
+
+    @cached_property
+    def substituted(self) -> dict[str, tuple[RelationName, ...]]:
+        """The view's columns that depend on something that comes from elsewhere."""
+        found: dict[str, dict[RelationName, None]] = {}
+        for solution in self.found.solutions:
+            for component, relations in solution.draft.replaced:
+                if component.place is None or component.place in self.found.gone:
+                    continue
+                for name in self.found.anatomy.shown(component.place):
+                    if name not in self.lost:
+                        found.setdefault(name, {}).update(dict.fromkeys(relations))
+        return {name: tuple(relations) for name, relations in found.items()}
 
 
 def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -44,13 +75,14 @@ def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _key(candidate: Candidate) -> tuple[int | str, ...]:
-    draft, relations = candidate.draft, candidate.assembly.relations
+    relations = candidate.assembly.relations
+    conditions = sum(place.filters or place.kind == "key" for place in candidate.found.gone)
     return (
-        len(draft.lost),
-        len(draft.substituted),
-        EXTENTS[candidate.extent],
-        sum(component.kind == "condition" for component in draft.dropped),
-        draft.cost,
+        len(candidate.lost),
+        len(candidate.substituted),
+        EXTENTS[candidate.moved.extent],
+        conditions + len(candidate.found.cut),
+        candidate.cost,
         len({relation.name.source for relation in relations}),
         sum(relation.estimated_rows for relation in relations),
         candidate.sql,
@@ -59,39 +91,35 @@ def _key(candidate: Candidate) -> tuple[int | str, ...]:
 
 def reason(candidate: Candidate) -> str:
     """Why this one, in words: what it keeps and loses, its extent, what it costs more."""
-    draft = candidate.draft
-    words = []
-    for component, relations in draft.replaced:
-        if component.kind == "item":
-            words.append(f"keeps {component.name} (through {', '.join(map(short, relations))})")
-    words += [f"loses {name}" for name in draft.lost]
+    words = [f"keeps {name} (through {', '.join(map(short, by))})" for name, by in candidate.substituted.items()]
+    words += [f"loses {name}" for name in candidate.lost]
     words += [f"appends {name}" for name in candidate.assembly.appended]
-    if not draft.lost and not draft.substituted and not candidate.assembly.appended:
+    if not words:
         words.append("keeps every column")
-    words.append(f"extent {candidate.extent}")
-    return ", ".join(words + costs(draft.cost - (len(draft.block.occurrences) - 1)))
-
-
-def costs(more: int) -> list[str]:
-    """What is asked more, or less, in words; nothing if it is the same."""
-    return [f"{_number(abs(more))} {'more' if more > 0 else 'less'} to ask"] if more else []
-
-
-def _number(count: int) -> str:
-    return "one relation" if count == 1 else f"{count} relations"
+    words.append(f"extent {candidate.moved.extent}")
+    before = sum(1 for node in candidate.found.anatomy.nodes.values() if not node.inputs)
+    if more := candidate.cost - (before - 1):
+        count = "one relation" if abs(more) == 1 else f"{abs(more)} relations"
+        words.append(f"{count} {'more' if more > 0 else 'less'} to ask")
+    return ", ".join(words)
 
 
 def changes(candidate: Candidate, passage: Passage) -> tuple[str, ...]:
     """What became of each component, in words."""
-    draft = candidate.draft
-    words = draft_changes(draft)
-    words += [f"{component} was dropped" for component in draft.dropped]
-    words += joins_added(draft, passage)
+    found, words = candidate.found, list[str]()
+    for solution in found.solutions:
+        words += _replacements(solution.draft)
+    for path in sorted(found.cut):
+        words.append(f"{inside(found.anatomy, (*path, 0))} was dropped")
+    gone = sorted(found.gone, key=lambda place: (place.path, place.kind, place.number))
+    words += [f"{said(found.anatomy, place)} was dropped" for place in gone]
+    for solution in found.solutions:
+        words += _joins_added(solution.draft, passage)
     words += [f"column {name} was appended" for name in candidate.assembly.appended]
     return tuple(dict.fromkeys(words))
 
 
-def draft_changes(draft: Draft) -> list[str]:
+def _replacements(draft: Draft) -> list[str]:
     """What took the place of what."""
     words = []
     for departure in draft.departures:
@@ -109,7 +137,7 @@ def draft_changes(draft: Draft) -> list[str]:
     return words
 
 
-def joins_added(draft: Draft, passage: Passage) -> list[str]:
+def _joins_added(draft: Draft, passage: Passage) -> list[str]:
     """How what is new is joined, and whether rows may repeat because of it."""
     words = []
     hops = [hop for provision in draft.provisions for hop in provision.hops] + list(draft.bridges)

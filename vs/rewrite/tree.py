@@ -1,4 +1,4 @@
-"""What follows from what is done to the regions of a nested view: everything that must go along, and the new tree.
+"""What follows from what is done to the regions of a view: everything that must go along, and the new tree.
 
     an inner item goes      ─▶ its column goes in every branch ─▶ all that reads it goes
     an aggregate, a key     ─▶ all that reads it goes
@@ -10,12 +10,12 @@ a subquery, the padded side of an outer join, a branch, a derived table. The tre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from dyda.errors import DydaError
 from dyda.model.algebra.nodes import (
-    Aggregate,
     ColumnRef,
     Derived,
     Distinct,
@@ -31,6 +31,8 @@ from dyda.model.algebra.nodes import (
     Select,
     SemiJoin,
     SetOperation,
+    Some,
+    rebuild,
 )
 from dyda.model.relation import Relation, RelationName
 from vs.search.draft import Draft, DraftCondition, DraftOccurrence
@@ -42,8 +44,11 @@ from vs.view.regions import Anatomy, Path, Place, Region
 __all__ = ["Consequences", "Solution", "Unwritable"]
 
 
-class Unwritable(Exception):
-    """What is left is not a query; why, in words."""
+class Unwritable(DydaError):
+    """What is left is not a query."""
+
+    def __init__(self, what: str, remedy: str = "mark a column of the view replaceable, or leave it out") -> None:
+        super().__init__(what, remedy)
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,10 @@ class Consequences:
     def cut(self) -> frozenset[Path]:
         return self._closed[1]
 
+    @property
+    def is_different(self) -> bool:
+        return bool(self.gone or self.cut) or any(solution.draft.is_different for solution in self.solutions)
+
     def is_cut(self, path: Path) -> bool:
         """Whether the node is in a part that is cut off."""
         return any(_within(path, cut) for cut in self.cut)
@@ -173,24 +182,33 @@ class Consequences:
         node = self.anatomy.nodes[path]
         match node:
             case Project(items=items):
-                kept = [item for number, item in enumerate(items) if not self._is_gone(path, "item", number)]
-                if not kept:
-                    raise Unwritable("no column would be left")
-                return Project(
-                    self._region((*path, 0)), tuple(OutputColumn(i.name, self.put(i.expression)) for i in kept)
-                )
+                kept = tuple(item for number, item in enumerate(items) if not self._is_gone(path, "item", number))
+                if not (self._plain and any(solution.occurrences for solution in self.solutions)):
+                    self.some_of(kept)  # columns that are appended count too for a plain view
+                return rebuild(replace(node, items=kept), [self._region((*path, 0))], self.put)
             case Distinct():
-                return Distinct(self._query((*path, 0)))
+                return rebuild(node, [self._query((*path, 0))])
             case SetOperation(kind, all_):
                 left, right = (*path, 0), (*path, 1)
                 if left in self.cut and right in self.cut:
                     raise Unwritable(f"no branch would be left of {kind.upper()}")
                 if left not in self.cut and right not in self.cut:
-                    return SetOperation(kind, all_, self._query(left), self._query(right))
+                    return rebuild(node, [self._query(left), self._query(right)])
                 rest = self._query(left) if right in self.cut else _called(self._query(right), self._names(left, right))
                 return rest if all_ else Distinct(rest)
             case _:
                 raise AssertionError(f"{type(node).__name__} is not a query")
+
+    def some_of(self, items: tuple[OutputColumn, ...]) -> tuple[OutputColumn, ...]:
+        """The items, if there are any."""
+        if not items:
+            offer = " and add a [[function]] for it" if self._plain else ", or leave it out"
+            raise Unwritable("no column would be left", f"mark a column of the view replaceable{offer}")
+        return items
+
+    @cached_property
+    def _plain(self) -> bool:
+        return self.anatomy.definition.plain
 
     def _names(self, left: Path, right: Path) -> list[str]:
         """What the left branch, which is cut off, calls the columns that the right one keeps."""
@@ -211,16 +229,16 @@ class Consequences:
             return None
         node = self.anatomy.nodes[path]
         match node:
-            case Select(condition=condition):
+            case Select():
                 below = self._rows((*path, 0))
                 gone = below is None or self._is_gone(path, "condition", 0)
-                return below if gone or below is None else Select(below, self.put(condition))
-            case Join(condition=condition):
+                return below if gone or below is None else rebuild(node, [below], self.put)
+            case Join():
                 left, right = self._rows((*path, 0)), self._rows((*path, 1))
-                kept = condition is not None and not self._is_gone(path, "condition", 0)
                 if left is None or right is None:
                     return left or right
-                return Join(left, right, self.put(condition) if kept and condition is not None else None)
+                kept = replace(node, condition=None) if self._is_gone(path, "condition", 0) else node
+                return rebuild(kept, [left, right], self.put)
             case SemiJoin():
                 rows = self._rows((*path, 0))
                 return None if rows is None else self._filtered(path, rows)
@@ -234,30 +252,23 @@ class Consequences:
         match node:
             case Scan():
                 return node
-            case Derived(alias=alias, view=view):
-                return Derived(self._query((*path, 0)), alias, view)
-            case Group(alias=alias, keys=keys, aggregates=aggregates):
-                kept_keys = [
-                    OutputColumn(key.name, self.put(key.expression))
-                    for number, key in enumerate(keys)
-                    if not self._is_gone(path, "key", number)
-                ]
-                kept = [
-                    _over(aggregate, self.put)
-                    for number, aggregate in enumerate(aggregates)
-                    if not self._is_gone(path, "aggregate", number)
-                ]
-                if not kept_keys and not kept:
+            case Derived():
+                return rebuild(node, [self._query((*path, 0))])
+            case Group():
+                keys = tuple(one for at, one in enumerate(node.keys) if not self._is_gone(path, "key", at))
+                kept = tuple(one for at, one in enumerate(node.aggregates) if not self._is_gone(path, "aggregate", at))
+                if not keys and not kept:
                     raise Unwritable("nothing would be left of the group")
-                return Group(self._region((*path, 0)), alias, tuple(kept_keys), tuple(kept))
+                return rebuild(replace(node, keys=keys, aggregates=kept), [self._region((*path, 0))], self.put)
             case OuterJoin(kind=kind, conditions=several):
                 for number in (0, 1):
                     if (*path, number) in self.cut:
                         return self._region((*path, 1 - number))
-                on = tuple(self.put(c) for number, c in enumerate(several) if not self._is_gone(path, "on", number))
+                on = tuple(c for number, c in enumerate(several) if not self._is_gone(path, "on", number))
                 if several and not on:
                     raise Unwritable(f"no condition would be left of the {kind} join")
-                return OuterJoin(self._region((*path, 0)), self._region((*path, 1)), kind, on)
+                sides = [self._region((*path, 0)), self._region((*path, 1))]
+                return rebuild(replace(node, conditions=on), sides, self.put)
             case _:
                 raise AssertionError(f"{type(node).__name__} is not a leaf")
 
@@ -266,9 +277,8 @@ class Consequences:
         assert isinstance(node, SemiJoin)
         if (*path, 1) in self.cut:
             return rows
-        several = [c for number, c in enumerate(node.conditions) if not self._is_gone(path, "matching", number)]
-        membership = node.membership and (self.put(node.membership[0]), self.put(node.membership[1]))
-        return SemiJoin(rows, self._region((*path, 1)), tuple(map(self.put, several)), node.anti, membership)
+        kept = tuple(c for number, c in enumerate(node.conditions) if not self._is_gone(path, "matching", number))
+        return rebuild(replace(node, conditions=kept), [rows, self._region((*path, 1))], self.put)
 
     def _joined_anew(self, solution: Solution) -> Node | None:
         """A region that lost something: its leaves in order, each condition where all that it reads is there."""
@@ -291,7 +301,8 @@ class Consequences:
             for component in solution.kept
             if component.place is not None and component.place not in self.gone
         ]
-        node = joined(leaves, [*own, *(condition.expression for condition in solution.added)])
+        conditions = [*own, *(condition.expression for condition in solution.added)]
+        node = joined(leaves, conditions, early=not self._plain)
         for path in region.filters:
             node = self._filtered(path, node)
         return node
@@ -304,13 +315,13 @@ class Consequences:
         return frozenset((place.path, place.kind, place.number) for place in self.gone)
 
 
-def joined(leaves: Iterable[Node], conditions: Iterable[Expression]) -> Node:
-    """The leaves joined in order; each condition at the first join that has all it reads."""
+def joined(leaves: Iterable[Node], conditions: Iterable[Expression], *, early: bool) -> Node:
+    """The leaves joined in order; the conditions after them, or each at the first join that has all it reads."""
     waiting = list(conditions)
     node: Node | None = None
     for leaf in leaves:
         there = {column.alias for column in (*(node.columns if node else ()), *leaf.columns)}
-        ready = [condition for condition in waiting if condition.aliases <= there]
+        ready = [condition for condition in waiting if early and condition.aliases <= there]
         waiting = [condition for condition in waiting if condition not in ready]
         if node is None:
             node = leaf
@@ -329,17 +340,9 @@ def _within(path: Path, node: Path) -> bool:
     return path[: len(node)] == node
 
 
-def _over(aggregate: Aggregate, put: Callable[[Expression], Expression]) -> Aggregate:
-    argument, only = (None if e is None else put(e) for e in (aggregate.argument, aggregate.only))
-    return Aggregate(aggregate.name, aggregate.function, argument, aggregate.distinct, only)
-
-
-def _called(query: Query, names: list[str]) -> Query:
+def _called(query: Some, names: list[str]) -> Some:
     """The query with its columns called like that."""
-    match query:
-        case Project(below, items):
-            return Project(below, tuple(OutputColumn(n, item.expression) for n, item in zip(names, items, strict=True)))
-        case Distinct(below):
-            return Distinct(_called(below, names))
-        case SetOperation(kind, all_, left, right):
-            return SetOperation(kind, all_, _called(left, names), right)
+    if isinstance(query, Project):
+        return replace(query, items=tuple(map(OutputColumn, names, (item.expression for item in query.items))))
+    first, *others = query.inputs
+    return rebuild(query, [_called(first, names), *others])

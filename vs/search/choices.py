@@ -65,7 +65,7 @@ class _Search:
 
     def places(self, alias: str) -> list[Place]:
         """The natural one first: what is there stays, what is gone is replaced."""
-        preference = self.block.preferences.of_relation(alias)
+        preference = self.block.preferences[alias]
         covers: list[Place] = []
         if preference.replaceable:
             found = relation_covers(self.knowledge, self.passage, self.block.relation(alias))
@@ -189,7 +189,7 @@ def _with_fates(
         used = any(True for _ in search.block.references(alias))
         if place.cover is not None and used and not any(_stands(ref, places) for ref in provided):
             return  # a stand-in of which nothing is read: without it there is a rewriting that is cheaper
-        if place.cover is None and not provided and not search.block.preferences.of_relation(alias).dispensable:
+        if place.cover is None and not provided and not search.block.preferences[alias].dispensable:
             search.obstacles.relation_has_no_cover(search.block, alias)
             return
     choices = islice(product(*(available[ref] for ref in elsewhere)), COVER_CHOICES)

@@ -14,7 +14,7 @@ from vs.search.covers import AttributeCover, RelationCover
 from vs.search.join_paths import Hop
 from vs.view.block import Block, Component
 
-__all__ = ["Departure", "Draft", "DraftCondition", "DraftItem", "DraftOccurrence", "Provision", "as_it_stands"]
+__all__ = ["Departure", "Draft", "DraftCondition", "DraftOccurrence", "Provision", "as_it_stands"]
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,6 @@ class DraftOccurrence:
 
 
 @dataclass(frozen=True)
-class DraftItem:
-    name: str
-    expression: Expression
-    preference: Preference | None
-
-
-@dataclass(frozen=True)
 class DraftCondition:
     expression: Expression
     preference: Preference | None
@@ -70,7 +63,6 @@ class Draft:
 
     block: Block
     occurrences: tuple[DraftOccurrence, ...]
-    items: tuple[DraftItem, ...]
     conditions: tuple[DraftCondition, ...]
     dropped: tuple[Component, ...] = ()
     replaced: tuple[tuple[Component, tuple[RelationName, ...]], ...] = ()
@@ -81,14 +73,8 @@ class Draft:
     """What each lost column is read as."""
 
     @property
-    def lost(self) -> tuple[str, ...]:
-        """Output columns that are not there any more."""
-        return tuple(component.name for component in self.dropped if component.kind == "item")
-
-    @property
-    def substituted(self) -> tuple[str, ...]:
-        """Output columns that come from elsewhere."""
-        return tuple(component.name for component, _ in self.replaced if component.kind == "item")
+    def is_different(self) -> bool:
+        return bool(self.dropped or self.replaced or self.departures or self.bridges)
 
     @property
     def cost(self) -> int:
@@ -97,11 +83,10 @@ class Draft:
 
 
 def as_it_stands(view: Block) -> Draft:
-    """The view itself."""
+    """The block itself."""
     written = view.definition.preferences
     return Draft(
         view,
         tuple(DraftOccurrence(alias, name, written.of_relation(alias)) for alias, name in view.occurrences),
-        tuple(DraftItem(item.name, item.expression, item.written) for item in view.items),
         tuple(DraftCondition(condition.expression, condition.written) for condition in view.conditions),
     )

@@ -23,7 +23,7 @@ from vs.proof.implication import same
 from vs.schema_mapping import Passage
 from vs.search.choices import Decision, decisions
 from vs.search.covers import AttributeCover, placed
-from vs.search.draft import Departure, Draft, DraftCondition, DraftItem, DraftOccurrence, Provision
+from vs.search.draft import Departure, Draft, DraftCondition, DraftOccurrence, Provision
 from vs.search.join_paths import Hop, Joined, JoinGraph, instantiated
 from vs.search.obstacles import Obstacles
 from vs.search.substitution import substituted
@@ -232,7 +232,6 @@ class _Search:
         def put(component: Component) -> Expression:
             return substituted(component.expression, lambda ref: substitution.get(ref) or Expression.of(ref))
 
-        items = tuple(DraftItem(c.name, put(c), c.written) for c in block.items if c not in gone)
         own = [DraftCondition(put(c), c.written) for c in block.conditions if c not in gone]
         serving = _preferences_of_hops(decision, candidate)
         added = [
@@ -254,7 +253,6 @@ class _Search:
         return Draft(
             block,
             self._occurrences(decision, candidate),
-            items,
             (*own, *added),
             decision.dropped,
             tuple((c, _read(c, decision, candidate)) for c in decision.substituted),

@@ -31,7 +31,7 @@ class Obstacles:
     passage: Passage
     natural: bool = True
     inside: str = ""
-    """The part of a nested view that is searched: told with a relation that is in the way."""
+    """The part of the view that is searched, if not all of it: told with a relation that is in the way."""
     found: list[_Obstacle] = field(default_factory=list)
 
     def relation_must_stay(self, block: Block, alias: str) -> None:

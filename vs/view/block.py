@@ -1,24 +1,23 @@
-"""A view as synchronization sees it: its components with their effective preferences.
+"""A region as its search sees it: its components with their effective preferences.
 
-One block is one SELECT of inner joins: occurrences, select items, and conditions that all commute. A nested view has
-one for each of its regions (vs/view/regions.py); their items are what the rest of the view reads of them.
+One block is one SELECT of inner joins: occurrences, select items, and conditions that all commute. A view has one for
+each of its regions (vs/view/regions.py); their items are what the rest of the view reads of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import networkx
 
-from dyda.model.algebra.nodes import ColumnRef, Expression, ViewDefinition, conjuncts, scans
+from dyda.model.algebra.nodes import ColumnRef, Expression, ViewDefinition
 from dyda.model.preferences import Preference
 from dyda.model.relation import RelationName
 from vs.schema_mapping import Passage
-from vs.view.preferences import Defaults, EffectivePreferences, effective_preferences
 from vs.view.regions import Place
 
-__all__ = ["Block", "Component", "block", "connected", "lost"]
+__all__ = ["Block", "Component", "connected", "lost"]
 
 
 @dataclass(frozen=True)
@@ -34,12 +33,12 @@ class Component:
     preference: Preference
     written: Preference | None
     said: str = ""
-    """How a sentence calls it, if not by its kind and name."""
+    """How a sentence calls it."""
     place: Place | None = None
-    """Where it stands in a nested view."""
+    """Where it stands in the view; None for what only holds an outer join's relations together."""
 
     def __str__(self) -> str:
-        return self.said or f"{'column' if self.kind == 'item' else 'condition'} {self.name}"
+        return self.said
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,10 @@ class Block:
     occurrences: tuple[tuple[str, RelationName], ...]
     items: tuple[Component, ...]
     conditions: tuple[Component, ...]
-    preferences: EffectivePreferences
-    taken: frozenset[str] = frozenset()
-    """Aliases elsewhere in the view that no new occurrence may have."""
+    preferences: Mapping[str, Preference]
+    """What is in force for each relation, by its alias."""
+    taken: frozenset[str]
+    """Aliases in the view, which no new occurrence may have."""
 
     @property
     def components(self) -> tuple[Component, ...]:
@@ -70,25 +70,6 @@ class Block:
             if isinstance(part, ColumnRef) and part.alias == alias
         )
         return iter(seen)
-
-
-def block(definition: ViewDefinition, defaults: Defaults) -> Block:
-    """The view's components."""
-    effective = effective_preferences(definition, defaults)
-    written = definition.preferences
-    return Block(
-        definition,
-        tuple((scan.alias, scan.relation.name) for scan in scans(definition.tree)),
-        tuple(
-            Component("item", item.name, item.expression, effective.of_item(item.name), written.of_item(item.name))
-            for item in definition.select.items
-        ),
-        tuple(
-            Component("condition", c.sql, c, effective.of_condition(c.sql), written.of_condition(c.sql))
-            for c in conjuncts(definition.tree)
-        ),
-        effective,
-    )
 
 
 def lost(view: Block, passage: Passage) -> list[str]:

@@ -1,4 +1,4 @@
-"""How a sentence calls the parts of a nested view: "the aggregate sum(f.price) of column total"."""
+"""How a sentence calls the parts of a view: "the aggregate sum(f.price) of column total"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The regions of a nested view as blocks, so that each is searched like a view of its own.
+"""The regions of a view as blocks, so that each is searched like a view of its own.
 
 What the rest of the view reads of a region are its items; a leaf that is no relation is an occurrence that nothing can
 happen to. Besides the drafts of the search, whole parts that the region is in may be cut off, where their author
@@ -31,7 +31,6 @@ from dyda.model.types import PgType
 from vs.schema_mapping import Passage
 from vs.view.block import Block, Component, connected
 from vs.view.descriptions import mark, said
-from vs.view.preferences import EffectivePreferences
 from vs.view.region_preferences import Standing, consistent
 from vs.view.regions import Anatomy, Path, Place, Region
 
@@ -60,7 +59,7 @@ def parts(anatomy: Anatomy) -> dict[RelationName, Relation]:
     return found
 
 
-def region_block(anatomy: Anatomy, standing: Standing, region: Region, effective: EffectivePreferences) -> Block:
+def region_block(anatomy: Anatomy, standing: Standing, region: Region) -> Block:
     """The region's relations, what reads them, and its conditions."""
     occurrences: list[tuple[str, RelationName]] = []
     links: list[Component] = []
@@ -80,17 +79,17 @@ def region_block(anatomy: Anatomy, standing: Standing, region: Region, effective
 
     items = tuple(component(place, "item") for place in anatomy.readers(region))
     conditions = tuple(component(place, "condition") for place in region.conditions)
-    relations = []
+    relations = {}
     for scan in region.scans:
         using = [c.preference for c in (*items, *conditions) if scan.alias in c.expression.aliases]
         said_of_it = anatomy.definition.preferences.of_relation(scan.alias) or standing.default
-        relations.append((scan.alias, consistent(said_of_it, using)))
+        relations[scan.alias] = consistent(said_of_it, using)
     return Block(
         anatomy.definition,
         tuple(occurrences),
         items,
         (*conditions, *links),
-        EffectivePreferences(effective.extent, effective.new_columns, (), tuple(relations), ()),
+        relations,
         taken=frozenset(n.alias for n in anatomy.nodes.values() if isinstance(n, Scan | Derived | Group)),
     )
 

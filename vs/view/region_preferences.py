@@ -1,4 +1,4 @@
-"""What its author allows for each expression of a nested view, itself or by what reads it.
+"""What its author allows for each expression of a view, itself or by what reads it.
 
     SELECT sum(f.price) AS total /* dispensable */       the aggregate may go, because all that reads it may
     SELECT d.x FROM (SELECT f.x /* replaceable */ …) d   f.x may come from elsewhere: d.x is there as before

@@ -1,11 +1,12 @@
-"""A nested view taken apart: regions of inner joins, and the places where its expressions stand.
+"""A view taken apart: regions of inner joins, and the places where its expressions stand.
 
     Project ─ Select ─ Group ─ Join ─ Scan f         two regions: what the select list and HAVING read of the group,
                                   └─ Scan c          and f, c with what the keys and aggregates read of them
 
 A region is what commutes: scans, selections, inner joins, and the left sides of EXISTS and NOT EXISTS, which only let
 rows through. Everything else (a derived table, an outer join, a group) is a leaf of its region and holds regions of its
-own. A lost column is lost in one region; what reads it from outside is what that region must still deliver.
+own. A lost column is lost in one region; what reads it from outside is what that region must still deliver. A plain
+view is one region.
 """
 
 from __future__ import annotations
@@ -133,6 +134,8 @@ class Anatomy:
                     leaves.append((path, node))
 
         gather(top)
+        if self.definition.plain:  # the outermost first: its text has them in this order, and texts must not change
+            conditions.sort(key=lambda place: place.path)
         return Region(top, tuple(leaves), tuple(conditions), tuple(filters))
 
     def is_anti(self, path: Path) -> bool:

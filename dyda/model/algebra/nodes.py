@@ -16,9 +16,9 @@ expression, a subquery, a view under a view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias, assert_never, cast
+from typing import Literal, TypeAlias, TypeVar, assert_never
 
 from dyda.model.preferences import Preferences
 from dyda.model.relation import Relation, RelationName
@@ -40,10 +40,12 @@ __all__ = [
     "Select",
     "SemiJoin",
     "SetOperation",
+    "Some",
     "ViewDefinition",
     "conjuncts",
     "expressions",
     "in_place",
+    "rebuild",
     "scans",
 ]
 
@@ -250,6 +252,11 @@ class Aggregate:
     def expressions(self) -> tuple[Expression, ...]:
         return tuple(e for e in (self.argument, self.only) if e is not None)
 
+    def put(self, put: Callable[[Expression], Expression]) -> Aggregate:
+        """The aggregate with other expressions."""
+        argument, only = (None if e is None else put(e) for e in (self.argument, self.only))
+        return replace(self, argument=argument, only=only)
+
 
 @dataclass(frozen=True)
 class Group:
@@ -327,6 +334,8 @@ class Derived:
 
 Query: TypeAlias = Project | Distinct | SetOperation
 Node: TypeAlias = Scan | Select | Join | OuterJoin | SemiJoin | Group | Derived | Query
+Some = TypeVar("Some", bound=Node)
+"""Of a function that gives the same kind of node as it takes."""
 
 
 @dataclass(frozen=True)
@@ -394,20 +403,45 @@ def conjuncts(node: Node) -> Iterator[Expression]:
         yield from conjuncts(child)
 
 
-def in_place(tree: Query) -> Query:
+def rebuild(node: Some, inputs: Sequence[Node], put: Callable[[Expression], Expression] = lambda same: same) -> Some:
+    """The node over other inputs, as many as it has, with what `put` makes of each of its expressions.
+
+    Below Derived, DISTINCT and set operations stand queries: what takes their place must be one.
+    """
+
+    def named(columns: tuple[OutputColumn, ...]) -> tuple[OutputColumn, ...]:
+        return tuple(OutputColumn(column.name, put(column.expression)) for column in columns)
+
+    changes: dict[str, object]
+    match node:
+        case Scan() | Derived() | Distinct() | SetOperation():
+            changes = {}
+        case Select():
+            changes = {"condition": put(node.condition)}
+        case Join():
+            changes = {"condition": None if node.condition is None else put(node.condition)}
+        case OuterJoin():
+            changes = {"conditions": tuple(map(put, node.conditions))}
+        case SemiJoin():
+            changes = {
+                "membership": node.membership and (put(node.membership[0]), put(node.membership[1])),
+                "conditions": tuple(map(put, node.conditions)),
+            }
+        case Group():
+            changes = {"keys": named(node.keys), "aggregates": tuple(one.put(put) for one in node.aggregates)}
+        case Project():
+            changes = {"items": named(node.items)}
+        case _:
+            assert_never(node)
+    names = ("left", "right") if len(inputs) == 2 else ("input",)
+    changes |= zip(names, inputs, strict=False)
+    return replace(node, **changes)  # type: ignore[arg-type]
+
+
+def in_place(node: Some) -> Some:
     """The tree with views under it as what they are: plain derived tables."""
-    return cast("Query", _in_place(tree))
-
-
-def _in_place(node: Node) -> Node:
-    changed = {
-        name: _in_place(child)
-        for name in ("input", "left", "right")
-        if (child := getattr(node, name, None)) is not None
-    }
-    if isinstance(node, Derived):
-        return replace(node, input=cast("Query", changed["input"]), view=None)
-    return replace(node, **changed) if changed else node  # type: ignore[arg-type]
+    found = rebuild(node, [in_place(below) for below in node.inputs])
+    return replace(found, view=None) if isinstance(found, Derived) else found
 
 
 def expressions(node: Node) -> Iterator[Expression]:
