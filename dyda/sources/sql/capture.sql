@@ -63,6 +63,7 @@ BEGIN
     BEGIN
         PERFORM pg_current_xact_id();
         PERFORM set_config('dyda.failed', dyda.seal('failed'), true);
+        PERFORM set_config('dyda.logging', repeat('.', 30), true);  -- otherwise dyda.capture does not look
     EXCEPTION WHEN OTHERS THEN
         NULL;  -- without the key this transaction may have to wait again
     END;
@@ -183,10 +184,15 @@ $body$;
 -- alias.* and not the alias: a column might be called like it.
 --
 -- What is written inside the EXCEPTION block costs a transaction id of its own, and more than 64 of those in one transaction
--- slow down every reader of the server. So only the first statements of a transaction write there; dyda.logging counts them.
--- From the first on it holds its locks on the log: nobody else can lock, drop or alter it any more. The images of later
--- statements, if they are few, are made inside the block and written outside, which takes a little longer. (Who sets
--- dyda.logging himself can only make his own statements wait or fail.)
+-- slow down every reader of the server. So only the first 30 statements of a transaction write there; dyda.logging has a dot
+-- for each, and goes with the transaction. From the first on it holds its locks on the log: nobody else can lock, drop or
+-- alter it any more. The images of later statements, if they are few (a hundred rows, a million bytes), are made inside the
+-- block and written outside, which takes a little longer. (Who sets dyda.logging himself can only make his own statements
+-- wait or fail.)
+--
+-- Most transactions have few statements, and there the cost of an expression is not to evaluate it but to prepare it, which
+-- plpgsql does again in each transaction, looking up the rights on every function and operator in it, also on those behind
+-- an AND that are never reached. Hence few expressions, and what is rarely needed in statements of its own.
 CREATE OR REPLACE FUNCTION dyda.capture() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -205,90 +211,87 @@ DECLARE
     watched_root oid;
     places text;
     was text;
+    late boolean;
     shape text;
     old_images text[];
     new_images text[];
     size bigint;
     rows integer;
-    few CONSTANT integer := 100;
-    small CONSTANT integer := 1000000;
-    xid text := pg_current_xact_id_if_assigned();
-    statements integer := 0;
-    ready boolean := false;
 BEGIN
+    <<guarded>>
     BEGIN
         -- Every expression here is one that plpgsql evaluates by itself: a query costs ten times as much.
-        IF dyda.is_copy() THEN
-            RETURN NULL;
-        END IF;
-        -- After a first failure this transaction is not made to wait again. The counter moves once more all the same.
-        IF coalesce(current_setting('dyda.failed', true), '') <> ''
-           AND current_setting('dyda.failed', true) = dyda.seal('failed') THEN
-            PERFORM dyda.mark_gap();
-            RETURN NULL;
+        was := current_setting('dyda.logging', true);
+        IF dyda.is_copy() OR octet_length(was) >= 30 THEN
+            IF dyda.is_copy() THEN
+                RETURN NULL;
+            END IF;
+            -- After a first failure (dyda.mark_gap makes it thirty dots) this transaction is not made to wait again. The
+            -- counter moves once more all the same.
+            IF current_setting('dyda.failed', true) <> '' THEN
+                IF current_setting('dyda.failed', true) = dyda.seal('failed') THEN
+                    PERFORM dyda.mark_gap();
+                    RETURN NULL;
+                END IF;
+            END IF;
+            late := true;
+        ELSE
+            was := set_config('dyda.logging', coalesce(was, '') || '.', true);
         END IF;
         IF pg_sequence_last_value('dyda.log_sequence'::regclass) >= pg_sequence_last_value('dyda.measure_at'::regclass) THEN
             PERFORM dyda.measure();
         END IF;
-        watched_root := TG_ARGV[0];
-        IF watched_root IS NULL THEN  -- an older DyDa's trigger
-            SELECT m.root INTO STRICT watched_root FROM dyda.member m WHERE m.relid = TG_RELID;
-        END IF;
         was := set_config('dyda.planned', TG_RELID::text, true);
-        IF TG_RELID <> watched_root THEN
-            places := dyda.places(TG_RELID, watched_root);
+        watched_root := TG_ARGV[0];
+        IF (TG_RELID <> watched_root) IS NOT FALSE THEN  -- null, too
+            IF watched_root IS NULL THEN  -- an older DyDa's trigger
+                SELECT m.root INTO STRICT watched_root FROM dyda.member m WHERE m.relid = TG_RELID;
+            END IF;
+            IF TG_RELID <> watched_root THEN
+                places := dyda.places(TG_RELID, watched_root);
+            END IF;
         END IF;
-        was := current_setting('dyda.logging', true);
-        IF split_part(was, ' ', 1) = xid THEN
-            statements := split_part(was, ' ', 2);
-        END IF;
-        IF statements >= 30 THEN
+        IF late THEN
             -- The shape is asked for together with the rows: only a plan that reads them is voided with the table's schema.
             IF TG_OP = 'INSERT' THEN
                 SELECT coalesce(places, dyda.places()), array_agg(n.image), sum(octet_length(n.image))
                 INTO shape, new_images, size
-                FROM (SELECT textin(record_out("dyda row".*)) FROM "dyda new" AS "dyda row" LIMIT few + 1) AS n (image);
-            ELSIF TG_OP = 'DELETE' THEN
-                SELECT coalesce(places, dyda.places()), array_agg(o.image), sum(octet_length(o.image))
-                INTO shape, old_images, size
-                FROM (SELECT textin(record_out("dyda row".*)) FROM "dyda old" AS "dyda row" LIMIT few + 1) AS o (image);
+                FROM (SELECT textin(record_out("dyda row".*)) FROM "dyda new" AS "dyda row" LIMIT 101) AS n (image);
             ELSIF TG_OP = 'UPDATE' THEN
                 SELECT coalesce(places, dyda.places()), o.images, n.images, o.size + n.size
                 INTO shape, old_images, new_images, size
                 FROM (SELECT array_agg(o.image), sum(octet_length(o.image))
                       FROM (SELECT textin(record_out("dyda row".*))
-                            FROM "dyda old" AS "dyda row" LIMIT few + 1) AS o (image)) AS o (images, size),
+                            FROM "dyda old" AS "dyda row" LIMIT 101) AS o (image)) AS o (images, size),
                      (SELECT array_agg(n.image), sum(octet_length(n.image))
                       FROM (SELECT textin(record_out("dyda row".*))
-                            FROM "dyda new" AS "dyda row" LIMIT few + 1) AS n (image)) AS n (images, size);
+                            FROM "dyda new" AS "dyda row" LIMIT 101) AS n (image)) AS n (images, size);
+            ELSIF TG_OP = 'DELETE' THEN
+                SELECT coalesce(places, dyda.places()), array_agg(o.image), sum(octet_length(o.image))
+                INTO shape, old_images, size
+                FROM (SELECT textin(record_out("dyda row".*)) FROM "dyda old" AS "dyda row" LIMIT 101) AS o (image);
             END IF;
             rows := greatest(cardinality(old_images), cardinality(new_images));
-            ready := rows IS NULL OR rows <= few AND size <= small;
+            EXIT guarded WHEN rows IS NULL OR rows <= 100 AND size <= 1000000;
         END IF;
-        IF NOT ready THEN
-            IF TG_OP = 'INSERT' THEN
-                INSERT INTO dyda.log (op, root, relid, shape, image)
-                SELECT 'I', watched_root, TG_RELID, coalesce(places, dyda.places()), textin(record_out("dyda row".*))
-                FROM "dyda new" AS "dyda row";
-            ELSIF TG_OP = 'DELETE' THEN
-                INSERT INTO dyda.log (op, root, relid, shape, image)
-                SELECT 'D', watched_root, TG_RELID, coalesce(places, dyda.places()), textin(record_out("dyda row".*))
-                FROM "dyda old" AS "dyda row";
-            ELSIF TG_OP = 'UPDATE' THEN
-                INSERT INTO dyda.log (op, root, relid, shape, image)
-                SELECT 'D'::"char", watched_root, TG_RELID, coalesce(places, dyda.places()), textin(record_out("dyda row".*))
-                FROM "dyda old" AS "dyda row"
-                UNION ALL
-                SELECT 'I'::"char", watched_root, TG_RELID, coalesce(places, dyda.places()), textin(record_out("dyda row".*))
-                FROM "dyda new" AS "dyda row";
-            ELSE
-                INSERT INTO dyda.log (op, root, relid) VALUES ('T', watched_root, TG_RELID);
-            END IF;
-            IF FOUND THEN
-                was := set_config('dyda.logging', xid || ' ' || (statements + 1)::text, true);
-            END IF;
-            RETURN NULL;
+        IF TG_OP = 'INSERT' THEN
+            INSERT INTO dyda.log (op, root, relid, shape, image)
+            SELECT 'I', watched_root, TG_RELID, coalesce(places, dyda.places()), textin(record_out("dyda row".*))
+            FROM "dyda new" AS "dyda row";
+        ELSIF TG_OP = 'UPDATE' THEN
+            INSERT INTO dyda.log (op, root, relid, shape, image)
+            SELECT r.op, watched_root, TG_RELID, coalesce(places, dyda.places()), textin(r.image)
+            FROM (SELECT 'D'::"char", record_out("dyda row".*) FROM "dyda old" AS "dyda row"
+                  UNION ALL
+                  SELECT 'I'::"char", record_out("dyda row".*) FROM "dyda new" AS "dyda row") AS r (op, image);
+        ELSIF TG_OP = 'DELETE' THEN
+            INSERT INTO dyda.log (op, root, relid, shape, image)
+            SELECT 'D', watched_root, TG_RELID, coalesce(places, dyda.places()), textin(record_out("dyda row".*))
+            FROM "dyda old" AS "dyda row";
+        ELSE
+            INSERT INTO dyda.log (op, root, relid) VALUES ('T', watched_root, TG_RELID);
         END IF;
+        RETURN NULL;
     EXCEPTION WHEN OTHERS THEN
         IF to_regprocedure('dyda.mark_gap()') IS NOT NULL THEN  -- otherwise whoever opens this source finds it missing
             PERFORM dyda.mark_gap();
