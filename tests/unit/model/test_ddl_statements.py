@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import postgast
 import pytest
@@ -56,13 +57,12 @@ def named(parts: tuple[str, ...]) -> RelationName:
 
 def judged(text: str) -> str:
     schemas = Schemas(KNOWN)
+    refused: DydaError | None = None
     try:
         apply_ddl(text, schemas, named)
         changes = schemas.changes
     except DydaError as error:
         refused = error
-    else:
-        refused = None
     if refused is not None:
         assert refused.remedy
         assert "\n" not in refused.what
@@ -90,7 +90,7 @@ def test_what_a_statement_does(text: str, expected: str) -> None:
         assert judged(text) == expected
 
 
-def parsed() -> Iterator[object]:
+def parsed() -> Iterator[Any]:
     for _, text, _ in CASES:
         try:
             yield postgast.parse(text)
