@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from dyda.model.algebra.expressions import equality
 from dyda.model.algebra.nodes import (
     ColumnRef,
     Expression,
@@ -108,9 +109,7 @@ def extent_query(comparison: Comparison, updated: Collection[RelationName]) -> E
         node = Join(node, Scan(alias + AGAIN, comparison.new[alias].relation))
         for column in key:
             one, other = place_of(ColumnRef(alias, column)), ColumnRef(alias + AGAIN, column)
-            parts = (one, " = ", other)
-            sql = "".join(map(str, parts))
-            node = Select(node, Expression(sql, frozenset({one, other}), equality=(one, other), parts=parts))
+            node = Select(node, equality(Expression.of(one), Expression.of(other)))
     for condition in comparison.added_conditions:
         node = Select(node, condition.over(place_of))
     items = tuple(

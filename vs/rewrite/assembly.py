@@ -48,9 +48,10 @@ def assemble(found: Consequences, passage: Passage, append: Preference | None) -
         new = (OutputColumn(name, Expression.of(ref)) for name, ref in appended)
         present = Project(present.input, found.some_of((*present.items, *new)))
     relations = tuple(scan.relation for scan in scans(present))
-    anew = bool(followed or appended or definition.star or found.is_different or _is_ambiguous(relations))
-    preferences = _preferences(found, present, words, {name: append for name, _ in appended if append is not None})
-    sql = render_view(present, preferences) if anew else definition.sql
+    sql = definition.sql
+    if followed or appended or definition.star or found.is_different or _is_ambiguous(relations):
+        own = {name: append for name, _ in appended if append is not None}
+        sql = render_view(present, _preferences(found, present, words, own))
     told = tuple(f"{ref.column} of {names[ref.alias]}" for _, ref in appended)
     return Assembly(definition.name, sql, relations, tuple(followed), told)
 

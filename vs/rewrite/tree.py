@@ -36,7 +36,7 @@ from dyda.model.algebra.nodes import (
 )
 from dyda.model.relation import Relation, RelationName
 from vs.search.draft import Draft, DraftCondition, DraftOccurrence
-from vs.search.substitution import substituted
+from vs.search.substitution import with_instead
 from vs.view.block import Component
 from vs.view.region_preferences import Standing
 from vs.view.regions import Anatomy, Path, Place, Region
@@ -171,7 +171,7 @@ class Consequences:
         return {ref: put for solution in self.solutions for ref, put in solution.substitution.items()}
 
     def put(self, expression: Expression) -> Expression:
-        return substituted(expression, lambda ref: self.substitution.get(ref) or Expression.of(ref))
+        return with_instead(expression, self.substitution)
 
     @cached_property
     def tree(self) -> Query:

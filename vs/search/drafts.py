@@ -26,7 +26,7 @@ from vs.search.covers import AttributeCover, placed
 from vs.search.draft import Departure, Draft, DraftCondition, DraftOccurrence, Provision
 from vs.search.join_paths import Hop, Joined, JoinGraph, instantiated
 from vs.search.obstacles import Obstacles
-from vs.search.substitution import substituted
+from vs.search.substitution import with_instead
 from vs.view.block import Block, Component, connected
 
 __all__ = ["drafts"]
@@ -167,7 +167,7 @@ class _Search:
         """With the substituted conditions, and the selections of the containments used."""
         substitution = _substitution(decision, candidate)
         conditions = [
-            substituted(component.expression, lambda ref: substitution.get(ref) or Expression.of(ref))
+            with_instead(component.expression, substitution)
             for component in decision.substituted
             if component.kind == "condition"
         ]
@@ -229,10 +229,11 @@ class _Search:
         substitution = _substitution(decision, candidate)
         gone = set(decision.dropped) | {component for component, _ in decision.absorbed}
 
-        def put(component: Component) -> Expression:
-            return substituted(component.expression, lambda ref: substitution.get(ref) or Expression.of(ref))
-
-        own = [DraftCondition(put(c), c.written) for c in block.conditions if c not in gone]
+        own = [
+            DraftCondition(with_instead(c.expression, substitution), c.written)
+            for c in block.conditions
+            if c not in gone
+        ]
         serving = _preferences_of_hops(decision, candidate)
         added = [
             DraftCondition(condition, serving.get(condition.sql, BRIDGE))

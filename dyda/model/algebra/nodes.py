@@ -97,8 +97,12 @@ class Expression:
             parts,
         )
 
-    def replaced(self, by: Callable[[ColumnRef], Expression]) -> Expression:
-        """The expression with whole expressions in the place of its columns."""
+    def replaced(
+        self,
+        by: Callable[[ColumnRef], Expression],
+        is_closed: Callable[[Expression], bool] = lambda put: put.column is not None,
+    ) -> Expression:
+        """The expression with whole expressions in the place of its columns, in parentheses unless they are closed."""
         if self.column is not None:
             return by(self.column)
         parts: list[str | ColumnRef] = []
@@ -109,7 +113,7 @@ class Expression:
                 continue
             put = by(part)
             columns |= put.columns
-            parts += put.parts if put.column is not None else ("(", *put.parts, ")")
+            parts += put.parts if is_closed(put) else ("(", *put.parts, ")")
         equality = None
         if self.equality is not None:
             one, other = (by(side).column for side in self.equality)
