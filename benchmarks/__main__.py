@@ -14,13 +14,13 @@ from benchmarks.report.report import machine, save, show
 BENCHMARKS = {
     "six": "a join view over six relations on three servers (paper 001, Section 7.1)",
     "messages": "maintenance queries of SWEEP, Nested SWEEP and batches (paper 003, Table 1)",
-    "planning": "what planning a queue takes, and its share of a drain",
+    "planning": "how long planning a queue takes, and its share of draining it",
     "dyno": "what detection and broken queries cost (paper 001, Section 7)",
-    "capture": "what we cost a source: pgbench with and without capture, and how long ALTER TABLE waits for us",
+    "capture": "what capture costs a source: pgbench with and without it, and how long ALTER TABLE waits for lookups",
     "sales": "totals per customer over 1.8 million rows (paper 004, Section 5.2), and its Table 1",
-    "growth": "the same batch while relations, views, their number, the queue or a join grows",
+    "growth": "the same batch while the relations, the view, the number of views, the queue or the join grows",
     "freshness": "from a source's commit to a reader who sees it, with and without schema changes",
-    "adaptation": "each kind of adaptation beside building the view again",
+    "adaptation": "each kind of adaptation compared with rebuilding the view",
 }
 MODULES = {"six": "six_way_join"}
 """Where the module is not called like its benchmark. Each has `run(profile) -> Report`. Profile `tiny`

@@ -212,8 +212,8 @@ def run(profile: str) -> Report:
             if rows == 1_000_000 and case.kind in ("metadata", "projection"):
                 report.bars.append(Bar(f"{case.name}, {rows:,} rows, recompute ÷ adaptation", ratio, least=20))
     report.notes.append(
-        "Built again is from what adapting left: every row is found in its place and none is written. Adapting writes"
-        " all of them where each differs, as with a replaced attribute."
+        "The rebuild starts from the adapted rows: every row is found in its place and none is written. Adapting writes"
+        " every row if every row differs, as with a replaced attribute."
     )
     report.plots = [_plot(rows, found[rows]) for rows in scale.sizes]
     report.data["seconds"] = {

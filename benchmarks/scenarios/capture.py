@@ -88,7 +88,7 @@ class Side:
 
 def run(profile: str) -> Report:
     scale = SCALES[profile]
-    report = Report("capture", "what we cost a source: median (middle half)", ["", "without", "with", "with ÷ without"])
+    report = Report("capture", "cost at the source: median (middle half)", ["", "without", "with", "with ÷ without"])
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.chmod(0o755)

@@ -132,14 +132,13 @@ def _shape_7(found: Found) -> str:
     alone = [costs for (_, name), costs in found.alone.items() if name == "pessimistic"]
     checks, plans = ([costs.share(phase) for costs in alone] for phase in ("check", "plan"))
     return (
-        "Figure 7. The paper's two curves lie on each other: without a schema change in the queue, detection looks at a"
-        " flag. So do ours, as far as noise lets them: what the bar counts is the scheduler's calls that look for"
-        f" dependencies. Phase plan ({min(plans):.1%} to {max(plans):.1%}) also keeps the queue and makes batches of"
-        " it, which is needed without detection, too. What the paper has for nothing, because a source reports a broken"
-        f" query by itself, we pay for: phase check ({min(checks):.1%} to {max(checks):.1%}) asks every source whether"
-        " the schemas which were read are still the ones that were meant, because through a snapshot a rewritten table"
-        " reads as empty and raises no error; it also makes durable what was read. Both strategies and data updates"
-        " alone need it."
+        "Figure 7. The paper's two curves coincide: without a schema change in the queue, detection only looks at a"
+        " flag. So do ours, as far as noise allows. The target counts the scheduler's calls that look for dependencies."
+        f" Phase plan ({min(plans):.1%} to {max(plans):.1%}) also maintains the queue and forms batches, which is"
+        " needed without detection too. One thing is free in the paper, because there a source reports a broken query,"
+        f" and is not free here: phase check ({min(checks):.1%} to {max(checks):.1%}) asks every source whether the"
+        " schemas that were read are still the same, because through a snapshot a rewritten table reads as empty and"
+        " raises no error; it also makes durable what was read. Both strategies and data updates alone need it."
     )
 
 
@@ -154,38 +153,38 @@ def _shape_8(found: Found) -> str:
         return f"{workload}: " + ", ".join(others)
 
     return (
-        "Figure 8. In the paper the three bars of DU/SC are alike and SC/SC's optimistic bar stands out, for redoing a"
-        f" schema change is dear. Ours, as multiples of spaced out: {told('DU/SC')}; {told('SC/SC')}. Both in the"
-        " queue, two schema changes that read each other's relations are merged and the view is computed once, not"
-        " twice, so concurrency is cheaper than spacing; and optimistic pays little more than a poll, since a unit that"
-        " would meet a schema change which its snapshots show is void before it begins (it would not fail: it would be"
-        " wrong). The paper's tall bar is the one in the middle: the second change commits when the first's unit has"
-        " read everything. No strategy foresees it, and all of the unit is lost."
+        "Figure 8. In the paper the three bars of DU/SC are alike, and SC/SC's optimistic bar is much taller because"
+        f" redoing a schema change is expensive. Ours, as multiples of spaced out: {told('DU/SC')}; {told('SC/SC')}. If"
+        " both are in the queue, two schema changes that read each other's relations are merged and the view is"
+        " computed once, not twice, so concurrency is cheaper than spacing. Optimistic pays little more than a poll: a"
+        " unit that would meet a schema change visible in its snapshots is void before it begins (it would not fail, it"
+        " would be wrong). The paper's tall bar corresponds to ours in the middle: the second change commits when the"
+        " unit of the first has read everything. No strategy foresees it, and the whole unit is lost."
     )
 
 
 SHAPES = {
     "9": (
-        "In the paper both curves rise from interval 0, peak where a new schema change comes near the end of following"
-        " the one before, and fall to plain maintenance beyond; pessimistic is below optimistic throughout."
+        "In the paper both curves rise from interval 0, peak where a new schema change arrives near the end of"
+        " processing the previous one, and then fall to plain maintenance; pessimistic is below optimistic throughout."
     ),
     "10": "In the paper both curves and both abort costs grow linearly, pessimistic below optimistic.",
-    "11": "In the paper the abort costs stay where they are, whatever the number of data updates; the totals grow.",
+    "11": "In the paper the abort costs stay constant, whatever the number of data updates; the totals grow.",
 }
 REASONS = {
     "9": (
-        "At 0 all is known before the first unit, and what depends on each other is merged into one. Up to 1, the next"
-        " change comes while a unit reads its relation and voids it, again and again until the last one has come (or"
-        " max_aborts has been reached, and locks end it): no strategy foresees that, and both pay. Only a changed"
-        " type reads for long; a rename reads nothing. Beyond 1 pessimistic aborts little, optimistic one unit for"
-        " every schema change with data updates before it; spaced as in the paper, one by one, nothing would meet at"
-        " all. An abort that is foreseen costs a poll, so the curves are nearer to each other than the paper's."
+        "At 0 everything is known before the first unit, and changes that depend on each other are merged into one. Up"
+        " to 1, the next change arrives while a unit reads its relation and voids it, again and again until the last"
+        " one has arrived (or max_aborts is reached, and locks end it). No strategy foresees that, and both pay. Only a"
+        " changed type reads for long; a rename reads nothing. Beyond 1 pessimistic aborts little, and optimistic"
+        " aborts one unit for every schema change that has data updates before it. Spaced as in the paper, one by one,"
+        " they would never meet. A foreseeable abort costs a poll, so the curves are closer together than the paper's."
     ),
     "10": (
-        "Ours is past the peak: pessimistic meets only what comes in the middle of a unit, optimistic has an abort for"
-        " every schema change that has data updates before it: a line, too, at the price of a poll each."
+        "Ours is past the peak. Pessimistic aborts only for what arrives in the middle of a unit. Optimistic aborts for"
+        " every schema change that has data updates before it, which is linear too, at the price of a poll each."
     ),
-    "11": "Data updates are batched, so more of them make the units longer by little, and none of them voids a unit.",
+    "11": "Data updates are batched, so more of them make the units only a little longer, and none voids a unit.",
 }
 
 

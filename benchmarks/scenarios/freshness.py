@@ -190,8 +190,8 @@ def run(profile: str) -> Report:
     report.notes = [
         f"Each load lasts {scale.seconds:.0f} s, with a schema change every {scale.interval:g} s or none, on"
         f" {len(SOURCES)} sources together; {len(VIEWS) + 1} views follow.",
-        "A commit is when pgbench had the answer to it; a reader sees it when its reading has returned."
-        f" Readings per second: {min(found.readings for found in runs):.0f} to"
+        "A commit counts from when pgbench got its answer; a reader has seen it when the reader's query has returned."
+        f" Reads per second: {min(found.readings for found in runs):.0f} to"
         f" {max(found.readings for found in runs):.0f}.",
         "All views were right at the end, as PostgreSQL recomputes them.",
     ]

@@ -91,10 +91,10 @@ def run(profile: str) -> Report:
     ]
     report.plots = [_plot([cost for cost in table if cost.shape == SHAPES[0]])]
     report.notes.append(
-        "Linear per update, as Table 1 says of SWEEP and Nested SWEEP, for chains, stars, trees and cycles alike. "
-        "Where updates are concurrent, Nested SWEEP and batches ask for all of them what SWEEP asks for two; Nested "
-        "SWEEP asks less where several relations meet one over the same column: it remembers answers. C-strobe's n! "
-        f"would be {math.factorial(SIZES[-1]):,} for n = {SIZES[-1]}."
+        "The cost per update is linear, as Table 1 says of SWEEP and Nested SWEEP, for chains, stars, trees and cycles "
+        "alike. If updates are concurrent, Nested SWEEP and batches need as many queries for all of them as SWEEP "
+        "needs for two. Nested SWEEP needs fewer if several relations join one over the same column, because it "
+        f"remembers answers. C-strobe's n! would be {math.factorial(SIZES[-1]):,} for n = {SIZES[-1]}."
     )
     return report
 

@@ -191,7 +191,7 @@ def report_on(scale: Scale, found: dict[int, dict[str, Sample]], phases: dict[st
     if fdw_binaries() is None:
         report.notes.append("postgres_fdw is missing here: refreshes read copies inside one database.")
     if not has_duckdb():
-        report.notes.append("duckdb is missing here: nobody recomputes in process.")
+        report.notes.append("duckdb is missing here: recomputing in process was not measured.")
     names = list(found[sizes[0]])
     report.rows = [[name, *(str(found[rows][name]) for rows in sizes)] for name in names]
     report.bars = _bars(found)

@@ -96,10 +96,10 @@ def sources_detach(name: str) -> None:
 def apply_command(yes: bool, timeout: float | None) -> None:
     """Make the warehouse match views/ and knowledge.toml.
 
-    Shows the plan and asks; then reads knowledge.toml, attaches capture at the sources, builds new views, adapts
-    changed ones from their old rows where that can be, rebuilds broken ones and drops those whose file is gone. If a
-    changed file cannot be built, the old version stays live. Capture is released where neither a view nor the knowledge
-    is left.
+    Checks all new and changed files, shows the plan and asks; then attaches capture at the sources, builds new views,
+    adapts changed ones from their old rows where possible, rebuilds broken ones and drops those whose file is gone. If
+    a changed file cannot be built, the old version stays live. Capture on a table is released when no view reads it
+    and knowledge.toml does not name it any more.
 
     Capture cannot be attached to a table while a transaction that has written to it is open. apply waits for it, says
     for whom, and lets nobody queue behind it; Ctrl-C or --timeout ends that, and nothing is created then.

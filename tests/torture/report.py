@@ -48,13 +48,13 @@ def table(summary: Summary) -> str:
     return "\n".join(f"{name:<{width}}  {value}" for name, value in found)
 
 
-PAGE = """# A long torture
+PAGE = """# Results of the torture test
 
-What `{command}` printed at its end, on {date:%Y-%m-%d};
-[Work on DyDa](how-to/develop.md#torture) says what it does. A warehouse state is one commit: each view in it must equal
-its definition over the source states that its positions name, as PostgreSQL recomputes it; positions must only move
-forward and agree; at rest nothing may be lost or there twice. A read is a statement of a concurrent reader: it must
-have seen one such state, and so must a transaction from REPEATABLE READ up.
+This is what `{command}` printed at its end, on {date:%Y-%m-%d}.
+[Develop DyDa](how-to/develop.md#torture) says what it does. A warehouse state is one commit. Each view in it must equal
+its definition over the source states that its positions name, as PostgreSQL recomputes it. Positions must only move
+forward and agree. At rest nothing may be missing or doubled. A read is a statement of a concurrent reader: it must have
+seen one such state, and so must a transaction from REPEATABLE READ up.
 
 | what | number |
 | --- | --- |

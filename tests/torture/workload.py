@@ -46,7 +46,7 @@ WIDER = {"k": ("bigint", "int"), "n": ("numeric(10,2)", "numeric(8,2)")}
 
 
 @dataclass
-class CatalogState:
+class KnownTable:
     """What the workload knows of a table: what it and its columns are called now; None: dropped."""
 
     source: str
@@ -69,7 +69,7 @@ class Drawn:
     schema: bool = False
     commit: bool = True
     isolation: str = "READ COMMITTED"
-    after: tuple[CatalogState, ...] = ()
+    after: tuple[KnownTable, ...] = ()
 
 
 class Tables:
@@ -77,7 +77,7 @@ class Tables:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.tables = {base: CatalogState(source, base, base) for base in SOURCES[source]}
+        self.tables = {base: KnownTable(source, base, base) for base in SOURCES[source]}
         self.turn = threading.Lock()
 
     def done(self, drawn: Drawn) -> None:
@@ -96,7 +96,7 @@ class Tables:
                     yield f"ALTER TABLE {base} RENAME COLUMN {name} TO {column}"
             for column in sorted(table.wide):
                 yield f"ALTER TABLE {base} ALTER COLUMN {column} TYPE {WIDER[column][1]}"
-            self.tables[base] = CatalogState(self.source, base, base)
+            self.tables[base] = KnownTable(self.source, base, base)
 
 
 class Workload:
@@ -135,10 +135,10 @@ class Workload:
         isolation = self.random.choice(["READ COMMITTED"] * 4 + ["REPEATABLE READ"])
         return Drawn(source, tuple(steps), commit=self.random.random() > 0.05, isolation=isolation)
 
-    def _table(self, source: str) -> CatalogState:
+    def _table(self, source: str) -> KnownTable:
         return self.random.choice(list(self.tables[source].tables.values()))
 
-    def _statement(self, table: CatalogState) -> str:
+    def _statement(self, table: KnownTable) -> str:
         names = table.present
         key, which = names["id"], self.random.randrange(self.rows)
         updated = sorted(set(names) - {"id"})
@@ -151,7 +151,7 @@ class Workload:
             case _:
                 return self._insert(table, self.random.randint(1, 2))
 
-    def _insert(self, table: CatalogState, count: int) -> str:
+    def _insert(self, table: KnownTable, count: int) -> str:
         names = table.present
         rows = [f"({', '.join(self._value(base) for base in names)})" for _ in range(count)]
         return f"INSERT INTO {table.name} ({', '.join(names.values())}) VALUES {', '.join(rows)}"
@@ -181,30 +181,31 @@ class Workload:
         kinds += [self._drop_or_restore] if breaking else []
         return self.random.choice(kinds)(table)
 
-    def _copy(self, table: CatalogState) -> CatalogState:
-        return CatalogState(table.source, table.base, table.name, dict(table.columns), set(table.wide))
+    def _copy(self, table: KnownTable) -> KnownTable:
+        return KnownTable(table.source, table.base, table.name, dict(table.columns), set(table.wide))
 
-    def _drawn(self, table: CatalogState, after: CatalogState, *steps: Step) -> Drawn:
+    def _drawn(self, table: KnownTable, after: KnownTable, *steps: Step) -> Drawn:
         return Drawn(table.source, steps, schema=True, after=(after,))
 
-    def _alter(self, table: CatalogState, after: CatalogState, change: str) -> Drawn:
+    def _alter(self, table: KnownTable, after: KnownTable, change: str) -> Drawn:
         return self._drawn(table, after, Change(f"ALTER TABLE {table.name} {change}", (table.name,)))
 
     def _fresh(self, base: str) -> str:
-        return f"{base}_{self.random.randrange(10_000)}"
+        """A name that no table or column has had: those that were swapped out stay where they are."""
+        return f"{base}_{self.random.randrange(10**9)}"
 
-    def _rename_column(self, table: CatalogState) -> Drawn:
+    def _rename_column(self, table: KnownTable) -> Drawn:
         after = self._copy(table)
         base = self.random.choice(sorted(table.present))
         after.columns[base] = base if table.columns[base] != base else self._fresh(base)
         return self._alter(table, after, f"RENAME COLUMN {table.columns[base]} TO {after.columns[base]}")
 
-    def _rename_table(self, table: CatalogState) -> Drawn:
+    def _rename_table(self, table: KnownTable) -> Drawn:
         after = self._copy(table)
         after.name = table.base if table.name != table.base else self._fresh(table.base)
         return self._alter(table, after, f"RENAME TO {after.name}")
 
-    def _retype(self, table: CatalogState) -> Drawn:
+    def _retype(self, table: KnownTable) -> Drawn:
         after = self._copy(table)
         base = self.random.choice(sorted(WIDER))
         column = table.columns[base]
@@ -216,7 +217,7 @@ class Workload:
         type_ = wide if base in after.wide else narrow
         return self._alter(table, after, f"ALTER COLUMN {column} TYPE {type_} USING {using}")
 
-    def _add_or_drop_extra(self, table: CatalogState) -> Drawn:
+    def _add_or_drop_extra(self, table: KnownTable) -> Drawn:
         """The column that no view reads goes, or comes back with a value for every row."""
         after = self._copy(table)
         if table.columns["spare"] is None:
@@ -225,7 +226,7 @@ class Workload:
         after.columns["spare"] = None
         return self._alter(table, after, f"DROP COLUMN {table.columns['spare']}")
 
-    def _drop_or_restore(self, table: CatalogState) -> Drawn:
+    def _drop_or_restore(self, table: KnownTable) -> Drawn:
         """A column that views read goes, or comes back under its name, filled."""
         after = self._copy(table)
         gone = sorted(base for base in ("t", "n") if table.columns[base] is None)
@@ -238,7 +239,7 @@ class Workload:
         after.wide.discard(base)
         return self._alter(table, after, f"DROP COLUMN {table.columns[base]}")
 
-    def _swap(self, table: CatalogState) -> Drawn:
+    def _swap(self, table: KnownTable) -> Drawn:
         """The table is rebuilt beside itself and takes the old one's name, as online schema changers do it."""
         new = self._fresh("fresh")
         gone = (
@@ -256,11 +257,11 @@ class Workload:
             Change(f"ALTER TABLE {new} RENAME TO {table.name}", (new,)),
         )
 
-    def _truncate(self, table: CatalogState) -> Drawn:
+    def _truncate(self, table: KnownTable) -> Drawn:
         refill = [Data(self._insert(table, 6))] if self.random.random() < 0.8 else []
         return self._drawn(table, table, Change(f"TRUNCATE {table.name}", (table.name,)), *refill)
 
-    def _mixed(self, table: CatalogState) -> Drawn:
+    def _mixed(self, table: KnownTable) -> Drawn:
         """Data before and after a rename, in one transaction."""
         renamed = self._rename_column(table)
         return self._drawn(

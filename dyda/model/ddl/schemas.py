@@ -31,7 +31,7 @@ from dyda.model.types import PgType
 
 __all__ = ["CORRECT", "Schemas", "Unforeseeable"]
 
-CORRECT = "Correct the text, or leave out what is no DDL of the source or has happened already."
+CORRECT = "Correct the text, or leave this statement out if it has already run."
 
 
 class Unforeseeable(DydaError):

@@ -142,7 +142,7 @@ class _Session:
     def rename(self, statement: Any) -> None:
         kind = _kind(statement.rename_type)
         if kind in LISTS["unknown_members"] or (kind == "TRIGGER" and statement.subname.startswith(OWN_TRIGGERS)):
-            raise Unreadable("only the source knows what goes by this name")
+            raise Unreadable("only the source knows what depends on this name")
         of_table = _kind(statement.relation_type if kind == "COLUMN" else statement.rename_type)
         if of_table in ("TABLE", "FOREIGN_TABLE", "TABCONSTRAINT"):
             table = self.existing(statement.relation, statement.missing_ok)
@@ -175,9 +175,9 @@ class _Session:
         elif kind in ("EXTENSION", "EVENT_TRIGGER") or (
             kind in LISTS["cascading"] and statement.behavior == pg.DROP_CASCADE
         ):
-            raise Unreadable("only the source knows what goes with it")
+            raise Unreadable("only the source knows what else it drops")
         elif kind == "TRIGGER" and text_of(statement.objects[0].list.items)[-1].startswith(OWN_TRIGGERS):
-            raise Unreadable("it is a trigger of DyDa's")
+            raise Unreadable("it is one of DyDa's own triggers")
 
     def create_table(self, statement: Any) -> None:
         known = not (statement.inh_relations or statement.HasField("of_typename"))
@@ -226,7 +226,7 @@ class _Session:
         if statement.name == "search_path" or statement.kind == pg.VAR_RESET_ALL:
             self.set_search_path(values if statement.kind == pg.VAR_SET_VALUE else None, statement.is_local)
         elif statement.name == "standard_conforming_strings" and values not in ([], ["on"], ["true"]):
-            raise Unreadable("the text after it is read in another way then")
+            raise Unreadable("it changes how the text after it is parsed")
 
     def select(self, statement: Any) -> None:
         unknown = [name for name in functions(statement) if name not in LISTS["quiet_functions"]]
@@ -255,7 +255,7 @@ class _Session:
 
     def transaction(self, kind: str) -> None:
         if kind not in ("BEGIN", "START", "COMMIT", "SAVEPOINT", "RELEASE"):
-            raise Unreadable("what it takes back, or leaves to others, is not judged as having happened")
+            raise Unreadable("it undoes earlier statements, or leaves the transaction to another session")
         if kind == "COMMIT":
             self.search_path = self.search_path_after_commit
 
