@@ -41,7 +41,9 @@ def impact(
             raise DydaError("there is no statement to judge", "Write it as an argument, in a file, or to -.")
         notes += [note for migration in migrations for note in migration.notes]
         notes += [f"no view and no constraint uses {name}" for name in schemas.unknown]
-        notes += [f"rows of {name} change, too: views take them in as always" for name in schemas.written]
+        notes += [
+            f"the text also changes rows of {name}; row changes are maintained as usual" for name in schemas.written
+        ]
         waiting = [record.id for record in opened.warehouse.messages() if record.message.schema_changes]
         if waiting:
             told = ", ".join(map(str, waiting))

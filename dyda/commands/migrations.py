@@ -30,7 +30,7 @@ class Migration:
     def notes(self) -> list[str]:
         place = f"{self.file}, " if self.file else ""
         return [
-            f"{place}line {number}: an operation that is not SQL is not judged: the text does not say what it does"
+            f"{place}line {number}: Django could not write this operation as SQL; it is not judged"
             for number, line in enumerate(self.text.splitlines(), 1)
             if line.startswith("--") and NOT_IN_THE_TEXT in line
         ]
@@ -48,7 +48,7 @@ def read_migrations(paths: Iterable[Path]) -> tuple[list[Migration], list[str]]:
                 raise DydaError(f"there is no .sql file to judge in {path}", "Name a file or another folder with -f.")
             notes.append(f"read {rule}: {', '.join(names)}")
             left_out = sorted(set(there) - set(names))
-            notes += [f"not read, as they are no part of the way forward: {', '.join(left_out)}"] if left_out else []
+            notes += [f"skipped (undo, baseline, callback or down files): {', '.join(left_out)}"] if left_out else []
             migrations += [Migration(_text(path / name), name) for name in names]
         else:
             migrations.append(Migration(_text(path), str(path)))

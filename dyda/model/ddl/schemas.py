@@ -31,7 +31,7 @@ from dyda.model.types import PgType
 
 __all__ = ["CORRECT", "Schemas", "Unforeseeable"]
 
-CORRECT = "Correct the text, or leave out what is no DDL of the source or has happened already."
+CORRECT = "Correct the text, or leave this statement out if it has already run."
 
 
 class Unforeseeable(DydaError):
@@ -49,14 +49,17 @@ class _Table:
     steps: list[Step] = field(default_factory=list)
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def described(self) -> Relation:
         assert self.relation is not None
-        return self.relation.columns
+        return self.relation
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.described.columns
 
     def put(self, columns: Sequence[Column], keys: Sequence[tuple[str, ...]] | None = None) -> None:
-        assert self.relation is not None
-        kept = self.relation.keys if keys is None else tuple(keys)
-        self.relation = replace(self.relation, columns=tuple(columns), keys=kept)
+        kept = self.described.keys if keys is None else tuple(keys)
+        self.relation = replace(self.described, columns=tuple(columns), keys=kept)
 
 
 class Schemas:
@@ -193,9 +196,8 @@ class Schemas:
         table = self._described(name)
         if table is None:
             return
-        assert table.relation is not None
-        table.relation.column(column)
-        keys = [key for key in table.relation.keys if column not in key]
+        table.described.column(column)
+        keys = [key for key in table.described.keys if column not in key]
         table.put([found for found in table.columns if found.name != column], keys)
         table.steps.append(DropColumn(column))
 
@@ -204,12 +206,11 @@ class Schemas:
         table = self._described(name)
         if table is None:
             return
-        assert table.relation is not None
         for old, new in renamed.items():
-            table.relation.column(old)
-            if new in table.relation.by_name and new not in renamed:
+            table.described.column(old)
+            if new in table.described.by_name and new not in renamed:
                 raise DydaError(f"{name} already has a column {new!r}", CORRECT)
-        keys = [tuple(renamed.get(part, part) for part in key) for key in table.relation.keys]
+        keys = [tuple(renamed.get(part, part) for part in key) for key in table.described.keys]
         table.put([replace(c, name=renamed.get(c.name, c.name)) for c in table.columns], keys)
         table.steps += [RenameColumn(old, new) for old, new in renamed.items()]
 
@@ -217,8 +218,7 @@ class Schemas:
         table = self._described(name)
         if table is None:
             return
-        assert table.relation is not None
-        old = table.relation.column(column).type
+        old = table.described.column(column).type
         table.put([replace(c, type=type_) if c.name == column else c for c in table.columns])
         table.steps.append(ChangeType(column, old, type_))
 
@@ -226,9 +226,8 @@ class Schemas:
         table = self._described(name)
         if table is None:
             return
-        assert table.relation is not None
-        table.relation.column(column)
-        keys = [key for key in table.relation.keys if not_null or column not in key]
+        table.described.column(column)
+        keys = [key for key in table.described.keys if not_null or column not in key]
         table.put([replace(c, not_null=not_null) if c.name == column else c for c in table.columns], keys)
         table.steps.append(Harmless(f"column {column} {'may not be' if not_null else 'may be'} NULL now"))
 
@@ -237,8 +236,7 @@ class Schemas:
         table = self._described(name)
         if table is None:
             return
-        assert table.relation is not None
-        type_ = table.relation.column(column).type
+        type_ = table.described.column(column).type
         table.put([replace(c, generated="") if c.name == column else c for c in table.columns])
         table.steps.append(ChangeType(column, type_, type_))
 
@@ -246,10 +244,9 @@ class Schemas:
         table = self._described(name)
         if table is None:
             return
-        assert table.relation is not None
-        nullable = [column for column in columns if not table.relation.column(column).not_null]
+        nullable = [column for column in columns if not table.described.column(column).not_null]
         if not nullable:  # NULLs repeat in a unique column
-            table.put(table.columns, [*table.relation.keys, tuple(columns)])
+            table.put(table.columns, [*table.described.keys, tuple(columns)])
         table.steps.append(Harmless(f"makes {', '.join(columns)} a key"))
 
     def drop_constraint(self, name: RelationName, constraint: str) -> None:

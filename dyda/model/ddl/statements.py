@@ -30,8 +30,7 @@ Named = Callable[[tuple[str, ...]], RelationName]
 """What a table is by the parts of its written name."""
 
 LIKE_GENERATED, LIKE_INDEXES = 1 << 4, 1 << 6
-TRANSACTIONS = {pg.TRANS_STMT_BEGIN, pg.TRANS_STMT_START, pg.TRANS_STMT_COMMIT, pg.TRANS_STMT_SAVEPOINT}
-TRANSACTIONS |= {pg.TRANS_STMT_RELEASE}
+"""Bits of a LIKE clause's options."""
 
 
 def apply_ddl(text: str, schemas: Schemas, named: Named, file: str = "") -> int:
@@ -52,7 +51,7 @@ class _Session:
         self.schemas = schemas
         self.named = named
         self.search_path: list[str] | None = None
-        self.temporary: set[str] = set()
+        self.search_path_after_commit: list[str] | None = None
 
     def apply(self, node: Any) -> None:
         kind = str(node.WhichOneof("node")).removesuffix("_stmt")
@@ -91,8 +90,8 @@ class _Session:
                 raise Unreadable("only the source knows which columns hold the value that it renames")
             case "create_schema" if node.create_schema_stmt.schema_elts:
                 raise Unreadable("write what is made in the schema as statements of their own")
-            case "transaction" if node.transaction_stmt.kind not in TRANSACTIONS:
-                raise Unreadable("what it takes back, or leaves to others, is not judged as having happened")
+            case "transaction":
+                self.transaction(pg.TransactionStmtKind.Name(node.transaction_stmt.kind).removeprefix("TRANS_STMT_"))
             case _ if kind not in LISTS["harmless_statements"]:
                 raise Unreadable(WORDS["refused_statements"].get(kind, "only the source knows what it does"))
 
@@ -102,14 +101,15 @@ class _Session:
         """What a RangeVar means, or a name in a list."""
         if isinstance(written, pg.RangeVar):
             parts = tuple(part for part in (written.catalogname, written.schemaname, written.relname) if part)
-            if new and written.relpersistence == "t":
-                self.temporary.add(written.relname)
         else:
             parts = tuple(text_of(written.list.items))
         name = self.named(parts)
-        if len(parts) == 1 and name.table in self.temporary:
-            return replace(name, schema="pg_temp")
-        if len(parts) > 1 or self.search_path is None:
+        if len(parts) > 1:
+            return name
+        temporary = replace(name, schema="pg_temp")  # it hides a table of the same name
+        if written.relpersistence == "t" if new else self.schemas.has(temporary):
+            return temporary
+        if self.search_path is None:
             return name
         found = replace(name, schema=(*self.search_path, "")[0])
         if not found.schema or not (new or len(self.search_path) == 1 or self.schemas.has(found)):
@@ -142,7 +142,7 @@ class _Session:
     def rename(self, statement: Any) -> None:
         kind = _kind(statement.rename_type)
         if kind in LISTS["unknown_members"] or (kind == "TRIGGER" and statement.subname.startswith(OWN_TRIGGERS)):
-            raise Unreadable("only the source knows what goes by this name")
+            raise Unreadable("only the source knows what depends on this name")
         of_table = _kind(statement.relation_type if kind == "COLUMN" else statement.rename_type)
         if of_table in ("TABLE", "FOREIGN_TABLE", "TABCONSTRAINT"):
             table = self.existing(statement.relation, statement.missing_ok)
@@ -175,9 +175,9 @@ class _Session:
         elif kind in ("EXTENSION", "EVENT_TRIGGER") or (
             kind in LISTS["cascading"] and statement.behavior == pg.DROP_CASCADE
         ):
-            raise Unreadable("only the source knows what goes with it")
+            raise Unreadable("only the source knows what else it drops")
         elif kind == "TRIGGER" and text_of(statement.objects[0].list.items)[-1].startswith(OWN_TRIGGERS):
-            raise Unreadable("it is a trigger of DyDa's")
+            raise Unreadable("it is one of DyDa's own triggers")
 
     def create_table(self, statement: Any) -> None:
         known = not (statement.inh_relations or statement.HasField("of_typename"))
@@ -224,9 +224,9 @@ class _Session:
     def set_variable(self, statement: Any) -> None:
         values = [argument.a_const.sval.sval for argument in statement.args]
         if statement.name == "search_path" or statement.kind == pg.VAR_RESET_ALL:
-            self.search_path = _searched(values) if statement.kind == pg.VAR_SET_VALUE else None
+            self.set_search_path(values if statement.kind == pg.VAR_SET_VALUE else None, statement.is_local)
         elif statement.name == "standard_conforming_strings" and values not in ([], ["on"], ["true"]):
-            raise Unreadable("the text after it is read in another way then")
+            raise Unreadable("it changes how the text after it is parsed")
 
     def select(self, statement: Any) -> None:
         unknown = [name for name in functions(statement) if name not in LISTS["quiet_functions"]]
@@ -234,13 +234,30 @@ class _Session:
             raise Unreadable(f"what the function {unknown[0]} does only the source knows")
         for _, node in postgast.walk(statement):
             if isinstance(node, pg.FuncCall) and text_of(node.funcname)[-1] == "set_config":
-                name, value, *_ = (*(argument.a_const.sval.sval for argument in node.args), "", "")
-                if name.lower() in ("search_path", ""):  # '': it is computed, and so may be anything
-                    parts = [part.strip() for part in value.split(",")]
-                    self.search_path = _searched([p.strip('"') if p[:1] == '"' else p.lower() for p in parts])
+                self.set_config([argument.a_const for argument in node.args])
         if statement.HasField("into_clause"):
             self.create(statement.into_clause.rel, False)
         self.write_rows(statement)
+
+    def set_config(self, arguments: Sequence[Any]) -> None:
+        name, value, *_ = (*(argument.sval.sval for argument in arguments), "", "")
+        if name.lower() in ("search_path", ""):  # '': it is computed, and so may be anything
+            parts = [part.strip() for part in value.split(",")]
+            schemas = [part.strip('"') if part.startswith('"') else part.lower() for part in parts]
+            self.set_search_path(schemas, local=arguments[-1].boolval.boolval if arguments else False)
+
+    def set_search_path(self, schemas: Sequence[str] | None, local: bool) -> None:
+        """`schemas` None: as the source has it. Those that hold no table of its team's are passed over."""
+        passed = ("", "$user", "pg_catalog", "pg_temp")
+        self.search_path = None if schemas is None else [name for name in schemas if name not in passed]
+        if not local:
+            self.search_path_after_commit = self.search_path
+
+    def transaction(self, kind: str) -> None:
+        if kind not in ("BEGIN", "START", "COMMIT", "SAVEPOINT", "RELEASE"):
+            raise Unreadable("it undoes earlier statements, or leaves the transaction to another session")
+        if kind == "COMMIT":
+            self.search_path = self.search_path_after_commit
 
     def write_rows(self, statement: Any) -> None:
         """Rows are no schema, and are maintained as ever. WITH may hold such statements, too."""
@@ -256,8 +273,3 @@ class _Session:
 
 def _kind(object_type: Any) -> str:
     return str(pg.ObjectType.Name(object_type)).removeprefix("OBJECT_")
-
-
-def _searched(schemas: Sequence[str]) -> list[str]:
-    """Without those that hold no table of a source's team."""
-    return [name for name in schemas if name not in ("", "$user", "pg_catalog", "pg_temp")]

@@ -107,7 +107,7 @@ def _apply(command: Any, table: RelationName, schemas: Schemas) -> None:
         case action if action in LISTS["harmless_actions"]:
             schemas.note(table, Harmless("changes something that no row shows"))
         case action:
-            raise Unreadable(f"only the source knows what {action} does to its rows or to their capture")
+            raise Unreadable(f"only the source knows what {action} does to the table's rows or to their capture")
 
 
 def _own(trigger: str) -> bool:

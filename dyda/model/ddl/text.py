@@ -37,15 +37,15 @@ class DdlText:
     def statements(self) -> Sequence[Any]:
         back = WAY_BACK.search(self.text)
         if back is not None:
-            raise self._syntax_error("here a migration's way back begins", back.start())
+            raise self._syntax_error("the part that undoes the migration starts here", back.start())
         if "\0" in self.text or self.bytes.decode() != self.text:
-            raise self._syntax_error("it has a character that PostgreSQL does not take", 0)
+            raise self._syntax_error("it contains a character that PostgreSQL does not accept", 0)
         try:
             return list(postgast.parse(self.text).stmts)
         except postgast.PgQueryError as error:
             position = min(max(error.cursorpos - 1, 0), len(self.text.rstrip()))
             psql = re.match(r"\\\S*", self.text[position:])
-            raise self._syntax_error(f"{psql[0]} is a command of psql's" if psql else error.message, position) from None
+            raise self._syntax_error(f"{psql[0]} is a psql command" if psql else error.message, position) from None
         except DecodeError:
             raise self._too_deep() from None
 

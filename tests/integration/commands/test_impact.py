@@ -207,6 +207,28 @@ def test_the_command_line(travel: Town, tmp_path: Path) -> None:
     assert "cannot be read exactly" in travel.run("impact", "DROP DATABASE crm", check=False).stderr
 
 
+def test_a_folder_of_migrations_is_judged_in_one_call(travel: Town, tmp_path: Path) -> None:
+    folder = tmp_path / "migrations"
+    folder.mkdir()
+    (folder / "V2__drop.sql").write_text("BEGIN;\nALTER TABLE customer DROP years;\nCOMMIT;\n")
+    (folder / "V1.1__rename.sql").write_text("ALTER TABLE customer RENAME age TO years; -- see V2")
+    (folder / "V10__fill.sql").write_text("UPDATE customer SET phone = ''; INSERT INTO flyway_history VALUES (1);")
+    done = travel.run("impact", "--json", "-f", str(folder), "--source", "crm", check=False)
+    assert done.returncode == 3
+    answer = json.loads(done.stdout)
+    assert {view["name"] for view in answer["views"] if view["effect"] == "broken"} == {"flights"}
+    assert answer["notes"] == [
+        "read in Flyway's order: V1.1__rename.sql, V2__drop.sql, V10__fill.sql",
+        "the text also changes rows of crm.public.customer; row changes are maintained as usual",
+    ]
+    (folder / "V11__code.sql").write_text("SELECT 1;\n\nDO $$ BEGIN END $$;")
+    refused = travel.run("impact", "-f", str(folder), "--source", "crm", check=False)
+    assert refused.returncode == 1
+    assert "V11__code.sql, line 3: this statement cannot be read exactly" in refused.stderr
+    two = [str(folder / name) for name in ("V1.1__rename.sql", "V2__drop.sql")]
+    assert travel.run("impact", "-f", two[0], "-f", two[1], "--source", "crm", check=False).returncode == 3
+
+
 def test_a_rewriting_is_foretold_as_it_happens(town: Town) -> None:
     town.source("booking", "CREATE TABLE flight_res (name text, age int)", "INSERT INTO flight_res VALUES ('A', 1)")
     town.source("tours", "CREATE TABLE tour (tour_name text, age int)", "INSERT INTO tour VALUES ('A', 1), ('B', 2)")

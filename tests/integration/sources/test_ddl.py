@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Callable
 
 import psycopg2
 import pytest
 
+from dyda.embedded import binaries
+from dyda.errors import DydaError
 from dyda.model.ddl.schemas import Schemas
 from dyda.model.ddl.statements import apply_ddl
 from dyda.model.relation import Relation, RelationName
@@ -121,3 +125,39 @@ def _in(there: list[tuple[str, str]]) -> bool:
 def _row(relation: Relation, index: int) -> tuple[object, ...]:
     column = relation.columns[index]
     return (column.name, column.type, column.number, column.not_null, column.generated)
+
+
+OBJECTS = """
+CREATE TYPE mood AS ENUM ('fine', 'sad');
+CREATE DOMAIN email AS text CHECK (VALUE <> '');
+CREATE TABLE person (id serial PRIMARY KEY, mood mood DEFAULT 'fine', email email UNIQUE, net numeric(5,2),
+    words tsvector GENERATED ALWAYS AS (to_tsvector('english', email)) STORED);
+CREATE TABLE visit (id bigint GENERATED ALWAYS AS IDENTITY, at timestamptz DEFAULT now(), PRIMARY KEY (id, at));
+CREATE VIEW names AS SELECT id FROM person;
+CREATE MATERIALIZED VIEW counted AS SELECT count(*) FROM person;
+CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN new; END $$;
+CREATE TRIGGER t BEFORE INSERT ON person FOR EACH ROW EXECUTE FUNCTION f();
+CREATE INDEX ON person (lower(email));
+CREATE STATISTICS s ON id, net FROM person;
+COMMENT ON TABLE person IS 'x; y';
+GRANT SELECT ON person TO PUBLIC;
+INSERT INTO person (email) VALUES ('it''s; \\');
+"""
+
+
+def test_a_dump_is_read(database: Callable[[str], str]) -> None:
+    """As pg_dump prints it, but for its two commands of psql's."""
+    url = database("crm")
+    with psycopg2.connect(url) as connection, connection.cursor() as cursor:
+        cursor.execute(OBJECTS)
+    dumped = subprocess.run([binaries() / "pg_dump", "--inserts", url], capture_output=True, text=True, check=True)
+    text = re.sub(r"^\\(un)?restrict .*$", "", dumped.stdout, flags=re.MULTILINE)
+    schemas = Schemas({_public("person"): Relation(_public("person"), 1, ())})
+    with pytest.raises(DydaError, match=r"^dump\.sql, line \d+: there already is a table crm\.public\.person"):
+        apply_ddl(text, schemas, lambda parts: RelationName("crm", *parts), "dump.sql")
+    schemas = Schemas({})
+    assert apply_ddl(text, schemas, lambda parts: RelationName("crm", *parts)) > 30
+    person = schemas.relation(_public("person"))
+    assert person is not None
+    assert [(column.name, column.generated) for column in person.columns][-1] == ("words", "s")
+    assert set(person.keys) == {("id",)}, "NULLs repeat in a unique column"
