@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from dyda.errors import RelationRefused, UnknownRelation
 from dyda.model.message import UpdateMessage
 from dyda.model.relation import Relation, RelationName
-from dyda.model.schema_change import ReplaceRelation
+from dyda.model.schema_change import RenameRelation, ReplaceRelation
 from dyda.open_project import OpenProject
 
 __all__ = ["TablesNow", "look_at"]
@@ -29,24 +29,29 @@ class TablesNow:
 
 
 def look_at(opened: OpenProject, relations: Iterable[Relation], messages: Iterable[UpdateMessage] = ()) -> TablesNow:
-    """These relations, and what took their places in `messages`: the tables with their oids, and those under the names
-    that any of them has or had."""
+    """These relations, and what `messages` made of them: the tables with the oids that are or were meant, and what is
+    there under every name that any of them has or had."""
     wanted: dict[str, list[Relation]] = {}
     for relation in relations:
         wanted.setdefault(relation.name.source, []).append(relation)
-    replaced: dict[RelationName, set[int]] = {}
+    oids: dict[RelationName, set[int]] = {}
+    names: dict[RelationName, set[RelationName]] = {}
     for message in messages:
         for change in message.schema_changes:
-            oids = {step.new_oid for step in change.steps if isinstance(step, ReplaceRelation)}
-            replaced.setdefault(change.relation, set()).update(oids)
+            for step in change.steps:
+                if isinstance(step, ReplaceRelation):
+                    oids.setdefault(change.relation, set()).add(step.new_oid)
+                    names.setdefault(change.relation, set()).update([step.name] if step.name is not None else [])
+                elif isinstance(step, RenameRelation):
+                    names.setdefault(change.relation, set()).add(step.new)
     by_oid: dict[tuple[str, int], Relation | None] = {}
     by_name: dict[RelationName, Relation | RelationRefused | UnknownRelation] = {}
     for source, known in wanted.items():
-        oids = {relation.oid for relation in known}.union(*(replaced.get(relation.name, ()) for relation in known))
-        found = opened.source(source).find(sorted(oids))
+        meant = {relation.oid for relation in known}.union(*(oids.get(relation.name, ()) for relation in known))
+        found = opened.source(source).find(sorted(meant))
         by_oid |= {(source, oid): relation for oid, relation in found.items()}
-        names = {relation.name for relation in [*known, *found.values()] if relation is not None}
-        by_name |= _named(opened, source, sorted(names))
+        called = {relation.name for relation in [*known, *found.values()] if relation is not None}
+        by_name |= _named(opened, source, sorted(called.union(*(names.get(relation.name, ()) for relation in known))))
     return TablesNow(by_oid, by_name)
 
 
