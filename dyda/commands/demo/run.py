@@ -154,7 +154,7 @@ def _change_and_follow(
     migration, stopped = threading.Event(), threading.Event()
     writers = [Writer(urls[name], name, chance + number, migration, stopped) for number, name in enumerate(SOURCES)]
     states: list[dict[str, Rows]] = []
-    first, told = _version(folder), False
+    told = _version(folder)
     began = time.monotonic()
     reader = psycopg2.connect(urls["warehouse"])
 
@@ -179,9 +179,8 @@ def _change_and_follow(
                 for source, ddl in SCHEMA_CHANGES.items():
                     step(f"the owners of {source} need not ask anybody: {ddl}")
                 migration.set()
-            elif migration.is_set() and not told and _version(folder) != first:
-                told = True
-                _tell_rewriting(folder, step)
+            elif migration.is_set():
+                told = _tell_rewritings(folder, told, step)
             time.sleep(0.25)
         stopped.set()
         for writer in writers:
@@ -196,8 +195,7 @@ def _change_and_follow(
     finally:
         stopped.set()
         reader.close()
-    if not told:
-        _tell_rewriting(folder, step)
+    _tell_rewritings(folder, told, step)
     return {writer.source: writer.committed for writer in writers}, len(states)
 
 
@@ -205,12 +203,18 @@ def _version(folder: Path) -> int:
     return next(int(view["version"]) for view in commands.views(folder) if view["name"] == "asia_customer")
 
 
-def _tell_rewriting(folder: Path, step: Step) -> None:
-    """What became of Asia-Customer, and why."""
-    latest = commands.views_history(folder, "asia_customer")[-1]
-    reason = (latest["rewriting"] or {}).get("reason", latest["cause"])
-    text = latest["sql"].strip().replace("\n", "\n      ")
-    step(f"asia_customer is rewritten: {reason}\n      {text}")
+def _tell_rewritings(folder: Path, told: int, step: Step) -> int:
+    """What became of Asia-Customer since version `told`, and why: in one step or in two, as the changes arrive. Returns
+    the newest version."""
+    if _version(folder) == told:
+        return told
+    for version in commands.views_history(folder, "asia_customer"):
+        if version["version"] > told:
+            reason = (version["rewriting"] or {}).get("reason", version["cause"])
+            text = version["sql"].strip().replace("\n", "\n      ")
+            step(f"asia_customer is rewritten: {reason}\n      {text}")
+            told = version["version"]
+    return told
 
 
 def _wait_for_daemon(folder: Path, process: subprocess.Popen[bytes]) -> None:
