@@ -1,6 +1,7 @@
 -- columns: a table's columns, domains resolved to their base. Parameter: relids (oid array). Reads pg_catalog.
 -- bare: without its modifier; of a type of somebody's own with a part that prints as a name (PgType.prints_names), that part.
 -- builtin: the warehouse knows the type too; an array is as builtin as its elements.
+-- attnotnull alone promises nothing: from PostgreSQL 18 on it is also true of a constraint that is not validated yet.
 -- The same text runs inside the sources' own transactions, as dyda.columns.
 WITH RECURSIVE resolved(relid, number, typid, typmod) AS (
     SELECT a.attrelid, a.attnum, a.atttypid, a.atttypmod
@@ -23,7 +24,10 @@ WITH RECURSIVE resolved(relid, number, typid, typmod) AS (
         UNION ALL SELECT g.rngsubtype FROM pg_range g WHERE t.oid IN (g.rngtypid, g.rngmultitypid)
     ) AS n (typid)
 )
-SELECT a.attrelid, a.attname::text, a.attnum::integer, a.attnotnull, a.attgenerated::text,
+SELECT a.attrelid, a.attname::text, a.attnum::integer,
+       a.attnotnull AND NOT EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = a.attrelid AND n.contype = 'n'
+                                    AND NOT n.convalidated AND n.conkey = ARRAY[a.attnum]),
+       a.attgenerated::text,
        coalesce((SELECT min(rtrim(format_type(p.typid, NULL), '[]')) FROM parts p
                  WHERE p.whole = r.typid AND p.typid < 16384 AND rtrim(format_type(p.typid, NULL), '[]') IN
                        ('aclitem', 'regclass', 'regcollation', 'regconfig', 'regdatabase', 'regdictionary', 'regnamespace',

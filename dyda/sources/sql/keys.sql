@@ -11,5 +11,6 @@ WHERE u.conrelid = ANY (%(relids)s::oid[]) AND u.contype IN ('p', 'u') AND i.ind
   AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND k.place <= i.indnkeyatts
   AND (c.relkind = 'p' OR NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid))
 GROUP BY i.indrelid, i.indexrelid, i.indisprimary
-HAVING bool_and(a.attnotnull)
+HAVING bool_and(a.attnotnull AND NOT EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = a.attrelid AND n.contype = 'n'
+                                             AND NOT n.convalidated AND n.conkey = ARRAY[a.attnum]))
 ORDER BY i.indrelid, i.indisprimary DESC, i.indexrelid

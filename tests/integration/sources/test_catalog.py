@@ -51,6 +51,23 @@ def test_an_inheritance_parents_index_is_no_key(ground: Ground) -> None:
     assert ground.source.describe([("public", "parent")])[("public", "parent")].keys == ()
 
 
+def test_a_not_null_constraint_that_is_not_validated_promises_nothing(ground: Ground) -> None:
+    if ground.connect().server_version < 180000:
+        pytest.skip("NOT NULL constraints that are not validated came with PostgreSQL 18")
+    ground.run(
+        "CREATE TABLE t (a int UNIQUE, b int NOT NULL UNIQUE)",
+        "INSERT INTO t VALUES (NULL, 1), (NULL, 2)",
+        "ALTER TABLE t ADD CONSTRAINT later NOT NULL a NOT VALID",
+    )
+    relation = ground.source.describe([("public", "t")])[("public", "t")]
+    assert [column.not_null for column in relation.columns] == [False, True]
+    assert relation.keys == (("b",),)
+    ground.run("DELETE FROM t", "ALTER TABLE t VALIDATE CONSTRAINT later")
+    relation = ground.source.describe([("public", "t")])[("public", "t")]
+    assert [column.not_null for column in relation.columns] == [True, True]
+    assert relation.keys == (("a",), ("b",))
+
+
 def test_unknown_relations_are_answered_with_near_names(ground: Ground) -> None:
     ground.run("CREATE TABLE customer (a int)", 'CREATE TABLE "Odd Name" (a int)')
     with pytest.raises(UnknownRelation, match=r"Did you mean crm\.public\.customer"):
