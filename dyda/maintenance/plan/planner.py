@@ -148,8 +148,6 @@ class _Planning:
     known_as: dict[RelationName, RelationName] = field(default_factory=dict)
     looked_at: set[RelationName] = field(default_factory=set)
     captures: dict[tuple[str, int], Relation] = field(default_factory=dict)
-    behind: set[str] = field(default_factory=set)
-    """Views whose rewriting needs a source that is out of reach: their rows follow when it is back."""
     postponed: dict[str, SourceAway] = field(default_factory=dict)
 
     def finished(
@@ -207,8 +205,8 @@ class _Planning:
                 plans.append(Freeze(view.name, judgement, because(judgement, moved, refused)))
                 continue
             if not self._readable(view, judgement.definition, world, destinations):
+                # Its rewriting needs a source that is out of reach: its text is left behind, its rows follow later.
                 self._learn(world, view.definition, view.definition)
-                self.behind.add(view.name)
                 continue
             self._learn(world, view.definition, judgement.definition)
             plans.append(self._followed(view, judgement, moved, destinations))
