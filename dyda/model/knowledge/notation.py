@@ -107,7 +107,7 @@ class _Words(SqlText):
     def __init__(self, text: str) -> None:
         super().__init__("", text)
 
-    def refusal(self, offset: int, what: str, remedy: str = "") -> UnsupportedSql:
+    def refusal_at(self, offset: int, what: str, remedy: str = "") -> UnsupportedSql:
         return _Unreadable(what, remedy)
 
     def place(self, offset: int) -> str:
@@ -135,10 +135,10 @@ def _block(words: _Words) -> Block:
     """The text around one condition or value: what is about single rows, without subqueries and aggregates."""
     outline = read_outline(words)
     for at in outline.subqueries:
-        raise words.unsupported(words.offset(at), "a subquery", "Write a condition over single rows.")
+        raise words.unsupported(at, "a subquery", "Write a condition over single rows.")
     for start, _ in aggregate_calls(words, outline, Span(0, len(words.words))):
         name = words.name(start)
-        raise words.unsupported(words.offset(start), f"the aggregate {name}()", "Write a value of single rows.")
+        raise words.unsupported(start, f"the aggregate {name}()", "Write a value of single rows.")
     block = outline.query
     if not isinstance(block, Block) or block.distinct or block.groups is not None or block.having:
         raise words.refusal(0, f"{words.text!r} cannot be read", "Write one condition or one value.")
@@ -176,10 +176,10 @@ class _Scope:
         written = ".".join(parts)
         if not found:
             there = " or ".join(str(relation.name) for relation in self.relations) or "any relation named here"
-            raise self.words.refusal(offset, f"{written} is not a column of {there}", "Write source.table.column.")
+            raise self.words.refusal_at(offset, f"{written} is not a column of {there}", "Write source.table.column.")
         if len(found) > 1:
             both = " and of ".join(str(relation.name) for relation in found)
-            raise self.words.refusal(
+            raise self.words.refusal_at(
                 offset, f"{written} may be a column of {both}", "Write source.schema.table.column."
             )
         if column not in found[0].by_name:

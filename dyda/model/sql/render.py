@@ -285,7 +285,7 @@ def _is_closed(text: str) -> bool:
     opening = 1 if words.is_name(0) and words.kind(0) is TokenType.VAR else 0
     if words.kind(opening) is not TokenType.L_PAREN:
         return False
-    return words.closing(opening) == len(words.words) - 1
+    return words.counterpart(opening) == len(words.words) - 1
 
 
 def _at_the_top(text: str, kinds: frozenset[TokenType]) -> bool:
