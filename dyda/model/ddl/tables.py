@@ -118,7 +118,7 @@ def _add_column(defined: ColumnDefinition, table: RelationName, schemas: Schemas
     column, there = defined.column, schemas.relation(table)
     if unless_there and there is not None and column.name in there.by_name:
         return
-    schemas.add_column(table, column.name, column.type, not_null=column.not_null, generated=column.generated)
+    schemas.add_column(table, column)
     if defined.key:
         schemas.add_key(table, [column.name])
     if defined.fills:
