@@ -31,7 +31,7 @@ from dyda.model.types import PgType
 
 __all__ = ["CORRECT", "Schemas", "Unforeseeable"]
 
-CORRECT = "Correct the text, or leave this statement out if it has already run."
+CORRECT = "Correct the text, or remove this statement if it has already run."
 
 
 class Unforeseeable(DydaError):
@@ -225,7 +225,7 @@ class Schemas:
         table.described.column(column)
         keys = [key for key in table.described.keys if not_null or column not in key]
         table.put([replace(c, not_null=not_null) if c.name == column else c for c in table.columns], keys)
-        table.steps.append(Harmless(f"column {column} {'may not be' if not_null else 'may be'} NULL now"))
+        table.steps.append(Harmless(f"makes column {column} {'NOT NULL' if not_null else 'nullable'}"))
 
     def add_key(self, name: RelationName, columns: Sequence[str]) -> None:
         table = self._described(name)
