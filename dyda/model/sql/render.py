@@ -35,6 +35,7 @@ from dyda.model.algebra.nodes import (
 )
 from dyda.model.algebra.renaming import aliases_of
 from dyda.model.preferences import Preference, Preferences
+from dyda.model.relation import quoted
 from dyda.model.sql.text import Span, SqlText, TokenType, kinds
 
 __all__ = ["render_view"]
@@ -77,7 +78,7 @@ class _Writer:
             case Distinct(Project() as below):
                 return self.select(below, prefix, "SELECT DISTINCT ")
             case Distinct(below):
-                return f"SELECT DISTINCT *\nFROM {_enclosed(self.query(below, prefix))} {_quoted(self.alias('rows'))}"
+                return f"SELECT DISTINCT *\nFROM {_enclosed(self.query(below, prefix))} {quoted(self.alias('rows'))}"
             case SetOperation(kind, everything, left, right):
                 sides = [(side, self.query(side, prefix)) for side in (left, right)]
                 shown = [_enclosed(text) if isinstance(side, SetOperation) else text for side, text in sides]
@@ -102,7 +103,7 @@ class _Writer:
             text = item.expression.rendered(self.name)
             column = item.expression.column
             if column is None or column in self.called or column.column != item.name:
-                text += f" AS {_quoted(item.name)}"
+                text += f" AS {quoted(item.name)}"
             items.append(text + _comment(self.preferences.of_item(prefix + item.name)))
         return items
 
@@ -140,9 +141,9 @@ class _Writer:
         match node:
             case Scan(alias, relation):
                 name = relation.name
-                self.table(".".join(map(_quoted, (name.source, name.schema, name.table))), alias, source)
+                self.table(".".join(map(quoted, (name.source, name.schema, name.table))), alias, source)
             case Derived(below, alias, view):
-                text = _quoted(view) if view is not None else _enclosed(self.query(below, f"{alias}."))
+                text = quoted(view) if view is not None else _enclosed(self.query(below, f"{alias}."))
                 self.table(text, alias, source)
             case Group(alias=alias):
                 self.table(_enclosed(self.group(node)), alias, source)
@@ -165,13 +166,13 @@ class _Writer:
                 assert_never(node)
 
     def table(self, text: str, alias: str, source: _From) -> None:
-        source.tables.append(f"{text} {_quoted(alias)}{_comment(self.preferences.of_relation(alias))}")
+        source.tables.append(f"{text} {quoted(alias)}{_comment(self.preferences.of_relation(alias))}")
 
     def group(self, group: Group) -> str:
         """GROUP BY as a query of its own, under the names that Group gives."""
         source, keys, names = self.parts(group)
         columns = zip(names, group.columns, strict=True)
-        items = [f"{text} AS {_quoted(ref.column)}" for text, ref in columns] or ["1 AS `one`"]
+        items = [f"{text} AS {quoted(ref.column)}" for text, ref in columns] or ["1 AS `one`"]
         return _block("SELECT ", items, source, keys, [] if names else ["true"])
 
     def outer(self, node: OuterJoin, source: _From) -> None:
@@ -196,7 +197,7 @@ class _Writer:
         items = [f"{self.name(ref)} AS `c{place}`" for place, ref in enumerate(wanted, start=1)] or ["1 AS `one`"]
         text = _enclosed(_block("SELECT ", items, source))
         self.called |= {ref: str(ColumnRef(alias, f"c{place}")) for place, ref in enumerate(wanted, start=1)}
-        return _From([f"{text} {_quoted(alias)}"])
+        return _From([f"{text} {quoted(alias)}"])
 
     def semi(self, node: SemiJoin) -> str:
         right = self.gathered(node.right)
@@ -275,7 +276,3 @@ _WEAKER_THAN_AND = kinds("OR XOR DAMP")
 def _comment(preference: Preference | None) -> str:
     words = [word for word in ("dispensable", "replaceable") if preference is not None and getattr(preference, word)]
     return f" /* {', '.join(words)} */" if words else ""
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

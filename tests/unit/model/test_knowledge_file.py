@@ -150,7 +150,7 @@ WRONG = {
     ),
     "one side only": (
         '[[join]]\nbetween = ["crm.customer", "booking.seat"]\non = "customer.name = \'x\'"',
-        "on says nothing about booking.public.seat",
+        "on does not mention booking.public.seat",
     ),
     "itself": (
         '[[join]]\nbetween = ["crm.customer", "crm.customer"]\non = "customer.name = customer.phone"',
