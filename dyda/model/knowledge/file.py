@@ -237,8 +237,8 @@ class _Reader:
         """The relations that columns are qualified with; one named by its table alone is in another entry."""
         sources = {(qualifier[0], qualifier[-1]) for qualifier in qualifiers if len(qualifier) > 1}
         tables = {qualifier[-1] for qualifier in qualifiers} - {table for _, table in sources}
-        names = {relation.name: relation for relation in self.found.values()}
-        return [r for name, r in names.items() if (name.source, name.table) in sources or name.table in tables]
+        found = self.found.items()
+        return [r for name, r in found if (name.source, name.table) in sources or name.table in tables]
 
 
 def _refuse_contradictions(read: Sequence[tuple[_Entry, Constraint]]) -> None:

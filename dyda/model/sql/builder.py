@@ -35,7 +35,7 @@ from dyda.model.relation import Relation
 from dyda.model.sql.aliases import Aliases
 from dyda.model.sql.expressions import Lookup, Put, condition, item
 from dyda.model.sql.grouping import Grouping, aggregate_calls
-from dyda.model.sql.outline import Block, Combined, FromItem, Joined, Nested, Occurrence, Outline, QueryOutline, With
+from dyda.model.sql.outline import Block, Combined, FromItem, Joined, Nested, Occurrence, Outline, QueryOutline
 from dyda.model.sql.scope import Around, Scope, Source
 from dyda.model.sql.subqueries import Subqueries
 from dyda.model.sql.text import Span, SqlText, TokenType
@@ -88,13 +88,9 @@ class Builder:
     def query(self, outline: QueryOutline, prefix: str, names: Sequence[str] = ()) -> Query:
         """The query's tree. `prefix` comes before the names of its items where preferences are kept; `names`, if there
         are any, become the names of its columns."""
-        match outline:
-            case With(_, body):
-                return self.query(body, prefix, names)
-            case Combined():
-                return self.combined(outline, prefix, names)
-            case Block():
-                return self.block(outline, prefix, names)
+        if isinstance(outline, Combined):
+            return self.combined(outline, prefix, names)
+        return self.block(outline, prefix, names)
 
     def combined(self, outline: Combined, prefix: str, names: Sequence[str]) -> Query:
         left = self.query(outline.left, prefix, names)

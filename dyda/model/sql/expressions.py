@@ -66,7 +66,7 @@ def item(text: SqlText, span: Span, lookup: Lookup, plain_numeric: str, puts: Pu
     tree = _tree(text, span, puts)
     expression = _expression(text, span, tree, lookup, plain_numeric, puts, passed_on=True)
     core = tree.unnest()
-    if name is None and isinstance(core, exp.Column) and not _is_put(text, core, puts):
+    if name is None and isinstance(core, exp.Column) and _put_at(text, core, puts) is None:
         name = _name(text, core.parts[-1])
     return Item(expression, name)
 
@@ -126,8 +126,8 @@ class Whole:
         found = {}
         for node in list(tree.find_all(exp.Column)):
             start, end = _place(text, span, node)
-            if _is_put(text, node, puts):
-                found[start] = (end, ("put", str(_put_at(text, start, puts).expression.sql)))
+            if put := _put_at(text, node, puts):
+                found[start] = (end, ("put", put.expression.sql))
             else:
                 reference = lookup.find([_name(text, part) for part in node.parts], start)
                 found[start] = (end, (reference.alias, reference.column))
@@ -245,8 +245,7 @@ def _expression(
     instead: dict[ColumnRef, Expression] = {}
     for node in tree.find_all(exp.Column):
         start, end = _place(text, span, node)
-        if _is_put(text, node, puts):
-            put = _put_at(text, start, puts)
+        if put := _put_at(text, node, puts):
             reference = ColumnRef(f"#{start}", "put")
             instead[reference], known[reference] = put.expression, put.facts
         else:
@@ -290,12 +289,11 @@ def _refuse_unread(text: SqlText, span: Span, tree: exp.Expr, puts: Puts) -> Non
         index += 1
 
 
-def _is_put(text: SqlText, node: exp.Column, puts: Puts) -> bool:
-    return len(node.parts) == 1 and any(text.offset(at) == node.parts[0].meta.get("start") for at in puts)
-
-
-def _put_at(text: SqlText, offset: int, puts: Puts) -> Put:
-    return next(put for at, put in puts.items() if text.offset(at) == offset)
+def _put_at(text: SqlText, node: exp.Column, puts: Puts) -> Put | None:
+    """What was put where the column is; None if it was written there."""
+    if len(node.parts) > 1:
+        return None
+    return next((put for at, put in puts.items() if text.offset(at) == node.parts[0].meta.get("start")), None)
 
 
 def _place(text: SqlText, span: Span, node: exp.Column) -> tuple[int, int]:

@@ -106,9 +106,8 @@ class Grouping:
         for span in self.block.groups or ():
             chosen = self.chosen(span, cores)
             if chosen is not None and calls[chosen]:
-                raise self.text.refusal(
-                    span.start, "GROUP BY names an item with an aggregate", "Group by columns without aggregates."
-                )
+                what = "GROUP BY names an item with an aggregate"
+                raise self.text.refusal(span.start, what, "Group by columns without aggregates.")
             spans.append(cores[chosen] if chosen is not None else span)
         return spans
 

@@ -24,7 +24,6 @@ from dyda.model.sql.outline import (
     Occurrence,
     Outline,
     QueryOutline,
-    With,
 )
 from dyda.model.sql.refusals import CLAUSES, JOINS, refuse_beginning, refuse_everywhere
 from dyda.model.sql.text import DEPTH, Span, SqlText, TokenType, kinds
@@ -73,7 +72,7 @@ class _Reader:
                 what = f"the common table expression {definition.name} is never used"
                 raise self.text.refusal(definition.at, what, "Remove it.")
         self.known = outside
-        return With(definitions, body)
+        return body
 
     def definition(self) -> Definition:
         at = self.at

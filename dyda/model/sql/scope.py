@@ -198,10 +198,8 @@ class GroupScope:
             return key
         if not self.below.has(reference):
             return reference
-        remedy = "Add it to GROUP BY, or aggregate it: min(…), max(…), sum(…)."
-        raise self.below.text.refusal_at(
-            offset, f"{'.'.join(parts)} is neither grouped nor inside an aggregate", remedy
-        )
+        what = f"{'.'.join(parts)} is neither grouped nor inside an aggregate"
+        raise self.below.text.refusal_at(offset, what, "Add it to GROUP BY, or aggregate it: min(…), max(…), sum(…).")
 
     def has(self, reference: ColumnRef) -> bool:
         return reference.alias == self.alias

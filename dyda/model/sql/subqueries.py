@@ -32,7 +32,7 @@ from dyda.model.algebra.nodes import (
 from dyda.model.algebra.renaming import aliases_of
 from dyda.model.sql.expressions import Put, condition, is_positive, split_item
 from dyda.model.sql.grouping import Grouping, aggregate_calls
-from dyda.model.sql.outline import Block, Combined, QueryOutline, With
+from dyda.model.sql.outline import Block, Combined, QueryOutline
 from dyda.model.sql.scope import Around, Scope
 from dyda.model.sql.text import DEPTH, Span, TokenType, kinds
 
@@ -157,7 +157,7 @@ class Subqueries:
 
     def opened(self, at: int, scope: Around, *, values: bool) -> _Opened:
         """The subquery at `at` as the right side of a semi join; with `values`, what it selects is needed."""
-        query = _body(self.outline.subqueries[at])
+        query = self.outline.subqueries[at]
         if isinstance(query, Combined):
             return self.enclosed(query, at)
         if query.groups is not None or query.having or self.has_aggregates(query):
@@ -197,11 +197,8 @@ class Subqueries:
         return right, outside
 
     def refuse_place(self, at: int, where: str) -> NoReturn:
-        raise self.text.unsupported(
-            at,
-            f"a reference to the query around {where}",
-            "Compare with it in a condition of its own in the subquery's WHERE.",
-        )
+        remedy = "Compare with it in a condition of its own in the subquery's WHERE."
+        raise self.text.unsupported(at, f"a reference to the query around {where}", remedy)
 
     def has_aggregates(self, block: Block) -> bool:
         return any(True for span in block.items for _ in aggregate_calls(self.text, self.outline, span))
@@ -210,8 +207,8 @@ class Subqueries:
         """A set operation, which cannot refer to the query around."""
         alias = self.builder.aliases.new("query")
         first: QueryOutline = query
-        while isinstance(first, Combined | With):
-            first = first.left if isinstance(first, Combined) else first.body
+        while isinstance(first, Combined):
+            first = first.left
         stars = any(split_item(self.text, span, self.blanks(span))[0] is not None for span in first.items)
         names = [] if stars else [f"y{place}" for place in range(1, len(first.items) + 1)]
         derived = Derived(self.builder.query(query, f"{alias}.", names), alias)
@@ -339,7 +336,7 @@ class Subqueries:
 
     def value(self, node: Node, at: int, scope: Around) -> tuple[Node, Expression, Facts]:
         """A subquery that is one value."""
-        block = _body(self.outline.subqueries[at])
+        block = self.outline.subqueries[at]
         if isinstance(block, Combined) or block.groups is not None or not self.has_aggregates(block):
             remedy = "Select one aggregate of it, such as max(…), without GROUP BY."
             raise self.text.unsupported(at, "a subquery as a value that may have more than one row", remedy)
@@ -371,10 +368,6 @@ class Subqueries:
         value = outputs[0].expression.replaced(outer)
         temporal = any(column_facts(group)[ref].temporal for ref in outputs[0].expression.columns)
         return OuterJoin(node, derived, "left", tuple(conditions)), value, Facts(None, temporal)
-
-
-def _body(query: QueryOutline) -> Block | Combined:
-    return _body(query.body) if isinstance(query, With) else query
 
 
 def _equal(alias: str, letter: str, sides: Sequence[_Sides]) -> list[Expression]:

@@ -77,11 +77,8 @@ class SqlText:
         except TokenError as error:
             raise self._unclosed() from error
         if len(self.words) > MOST_WORDS:
-            raise UnsupportedSql(
-                view,
-                f"the text has {len(self.words)} words, more than {MOST_WORDS}",
-                "Put long lists of values into a source table and join it.",
-            )
+            remedy = "Put long lists of values into a source table and join it."
+            raise UnsupportedSql(view, f"the text has {len(self.words)} words, more than {MOST_WORDS}", remedy)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -89,11 +86,9 @@ class SqlText:
         try:
             yield
         except RecursionError:
-            raise self.refusal_at(
-                0,
-                "parentheses, conditions or subqueries are nested too deeply",
-                "Flatten it: IN instead of many ORs, fewer views on top of views.",
-            ) from None
+            what = "parentheses, conditions or subqueries are nested too deeply"
+            remedy = "Flatten it: IN instead of many ORs, fewer views on top of views."
+            raise self.refusal_at(0, what, remedy) from None
 
     def refusal_at(self, offset: int, what: str, remedy: str = "") -> UnsupportedSql:
         """The error that names the line at `offset`."""
@@ -188,11 +183,8 @@ class SqlText:
             elif word.token_type in _CLOSED_BY.values():
                 closing = self.shown(index)
                 if not opened:
-                    raise self.refusal(
-                        index,
-                        f"the parentheses are unbalanced: this {closing!r} closes nothing",
-                        "Remove it, or write the opening one before it.",
-                    )
+                    what = f"the parentheses are unbalanced: this {closing!r} closes nothing"
+                    raise self.refusal(index, what, "Remove it, or write the opening one before it.")
                 if _CLOSED_BY[self.words[opened[-1]].token_type] is not word.token_type:
                     raise self._not_closed(opened[-1], f"before the {closing!r} on line {self.line(word.start)}")
                 other = opened.pop()
