@@ -17,18 +17,13 @@ __all__ = ["refuse_foreign"]
 def refuse_foreign(text: SqlText, index: int) -> None:
     """Refuse the word if Spark SQL has no place for it. Names in backticks do not come here."""
     _refuse_quotes(text, index)
+    _refuse_cast(text, index)
     if text.kind(index - 1) is TokenType.DOT:
         return
     _refuse_literal(text, index)
     _refuse_phrase(text, index)
     _refuse_operator(text, index)
     _refuse_comparison(text, index)
-    if text.shown(index) == "::":
-        refuse_type(text, index + 1)
-    if text.shown(index).lower() in ("cast", "try_cast") and text.kind(index + 1) is TokenType.L_PAREN:
-        for inner in text.top(text.inside(index + 1)):
-            if text.kind(inner) is TokenType.ALIAS:
-                refuse_type(text, inner + 1)
 
 
 def _refuse_quotes(text: SqlText, index: int) -> None:
@@ -43,6 +38,16 @@ def _refuse_quotes(text: SqlText, index: int) -> None:
         raise text.refusal(index, what, "Remove COLLATE: strings are compared by their bytes.")
     if TokenType.DOT in (text.kind(index - 1), text.kind(index + 1)):
         raise text.refusal(index, what, f"Write it in backticks: `{written[1:-1]}`.")
+
+
+def _refuse_cast(text: SqlText, index: int) -> None:
+    """x::type and CAST(x AS type)."""
+    if text.shown(index) == "::":
+        refuse_type(text, index + 1)
+    if text.shown(index).lower() in ("cast", "try_cast") and text.kind(index + 1) is TokenType.L_PAREN:
+        for inner in text.top(text.inside(index + 1)):
+            if text.kind(inner) is TokenType.ALIAS and text.kind(inner - 1) is not TokenType.DOT:
+                refuse_type(text, inner + 1)
 
 
 def _refuse_literal(text: SqlText, index: int) -> None:
