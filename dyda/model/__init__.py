@@ -1,22 +1,22 @@
-"""What things are: relations and types, views as algebra, update messages, signed bags, positions.
+"""The basic values: relations and types, views as algebra, update messages, signed bags, positions.
 
-Always true here: values are immutable, nothing talks to a database or to Spark, and no other package of ours is
-imported. Papers: 003 for the messages and counts, 000 for positions, 002 for the algebra as a chain of constructs.
+Always true here: values are immutable, nothing talks to a database or to Spark, and dyda.errors is the only other
+import of ours. Papers: 003 for the messages and counts, 000 for positions, 002 for the algebra.
 
     relation        tables at sources, with typed columns
     types           how a PostgreSQL value travels to Spark and back
     bag             rows with signed multiplicities, and their laws
     position        which transactions of a source an extent already has
     message         what one source transaction did
-    view_state      the states of a view, kept and shown
+    view_state      the states of a view, stored and shown
     cause           why a view or a message is in its state
     schema_change   what a schema change did to a relation, as primitive steps
-    operator_state  what a keyed operator keeps beside the extent
+    operator_state  what a keyed operator stores beside the extent
     preferences     what a view's author allows when a schema changes
     algebra/        a view as a tree that knows its schema
     sql/            view text to tree, and back
     ddl/            PostgreSQL's DDL as a source team writes it
     knowledge/      what the sources mean to each other
-    cached          a property that is worked out once per object
+    cached          a property that is computed once per object
     printable       text that others wrote, safe for a terminal
 """

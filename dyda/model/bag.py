@@ -1,4 +1,4 @@
-"""Signed bags: rows with multiplicities that may be negative. The algebra everything else stands on.
+"""Signed bags: rows with multiplicities that may be negative. Everything else is built on this algebra.
 
 A `Bag` holds canonical texts (PostgreSQL's output text, or NULL) and a count per row. Its laws, tested in
 tests/properties/test_bag.py:
@@ -6,8 +6,7 @@ tests/properties/test_bag.py:
     a + b = b + a        (a + b) + c = a + (b + c)        a + 0 = a        a - a = 0
     consolidate(a) = a   consolidate(a).table has each row once, with a count that is not zero
 
-`=` is equality of what the bags mean: rows and total counts, not their layout. It is vectorised: no Python loop
-sees a row.
+`=` compares rows and total counts, not the layout. Everything is vectorised: no Python loop over rows.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import pyarrow.compute as pc
 __all__ = ["COUNT", "Bag"]
 
 COUNT = "#count"
-"""Name of the multiplicity column; no PostgreSQL column an adapter delivers may be called so (they are renamed)."""
+"""Name of the multiplicity column; captured columns with this name are delivered under another."""
 
 
 class Bag:
@@ -41,7 +40,7 @@ class Bag:
 
     @classmethod
     def of(cls, columns: Sequence[str], rows: Mapping[tuple[str | None, ...], int]) -> Bag:
-        """A small bag from Python values; for tests and hand-made examples."""
+        """A small bag from Python values, for tests and examples."""
         arrays = [pa.array([row[i] for row in rows], pa.string()) for i in range(len(columns))]
         return cls(pa.Table.from_arrays([*arrays, pa.array(rows.values(), pa.int64())], names=[*columns, COUNT]))
 
@@ -54,7 +53,7 @@ class Bag:
         return self.table.column(self.table.num_columns - 1)
 
     def __len__(self) -> int:
-        """Entries, not rows: an entry may stand for many rows, and a row may be spread over entries."""
+        """Entries, not rows: an entry may count many rows, and a row may have several entries."""
         return int(self.table.num_rows)
 
     def __add__(self, other: Bag) -> Bag:
@@ -82,12 +81,12 @@ class Bag:
         return Bag(self.table.set_column(self.table.num_columns - 1, COUNT, counts))
 
     def consolidate(self) -> Bag:
-        """Each row once, counts added, zeros gone: condensing (paper 004, Section 4.3.1) is this."""
+        """Each row once, counts added, zeros removed: the condensing of paper 004, Section 4.3.1."""
         if self._consolidated:
             return self
-        found = self._added_up()
-        found._consolidated = True
-        return found
+        consolidated = self._added_up()
+        consolidated._consolidated = True
+        return consolidated
 
     def _added_up(self) -> Bag:
         table = self.table
@@ -101,7 +100,7 @@ class Bag:
         return Bag(grouped.filter(pc.not_equal(grouped.column(len(names)), 0)))
 
     def select(self, columns: Sequence[str]) -> Bag:
-        """Projection: counts stay, rows that fall together are not merged until `consolidate`."""
+        """Projection: counts stay, rows that become equal are not merged until `consolidate`."""
         if [*columns, COUNT] == self.table.column_names:
             return self
         return Bag(self.table.select([*columns, COUNT]))
@@ -112,7 +111,7 @@ class Bag:
         return kept
 
     def to_dict(self) -> dict[tuple[str | None, ...], int]:
-        """Rows and counts as Python values; for tests and for showing a handful of rows to a person."""
+        """Rows and counts as Python values, for tests and for showing a few rows."""
         table = self.consolidate().table
         columns = [column.to_pylist() for column in table.columns]
         return {tuple(row[:-1]): row[-1] for row in zip(*columns, strict=True)}

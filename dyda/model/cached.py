@@ -1,6 +1,6 @@
-"""A property that is worked out once per object, as functools.cached_property but without its lock (Python 3.11).
+"""A property that is computed once per object, as functools.cached_property but without its lock (Python 3.11).
 
-Two threads that ask at the same moment may both work it out, so it must come out the same: objects are frozen here.
+Two threads may both compute it at the same time, so the result must be the same: the objects are frozen.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 
 class once(Generic[Value]):
-    """Keeps the value in the object's own dictionary, where it is found without coming here again."""
+    """Stores the value in the object's own dictionary, where later lookups find it directly."""
 
     def __init__(self, compute: Callable[[Any], Value]) -> None:
         self._compute = compute

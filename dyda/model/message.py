@@ -1,7 +1,7 @@
 """Update messages: what one source transaction did, in its order (paper 001, Definition 1; paper 003, Section 2).
 
-A message is a header. The row images stay in the source's log until the message is installed and acknowledged, so
-a header is small, whatever the transaction moved.
+A message is a header. The changed rows stay in the source's log until the message is installed and acknowledged, so a
+header is small even if the transaction is large.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ __all__ = ["Change", "DataUpdate", "MessageState", "SchemaChange", "Truncation",
 
 
 class MessageState(enum.StrEnum):
-    """What has become of a message that is in the queue."""
+    """The state of a message in the queue."""
 
     WAITING = "waiting"
-    """It is processed when its turn comes."""
+    """It is processed in its turn."""
     RUNNING = "running"
     HELD = "held"
-    """An operator holds it, and with it what depends on it."""
+    """An operator holds it, and with it everything that depends on it."""
     APPROVAL = "approval"
-    """What it does to a view waits for an operator's approval, and so does what depends on it."""
+    """Its effect on a view waits for an operator's approval, and so does everything that depends on it."""
     QUARANTINED = "quarantined"
     """It cannot be computed; the views that need it are held."""
     BROKEN = "broken"
     """It cannot be processed; an operator must decide."""
     SKIPPED = "skipped"
-    """An operator has taken it out; the views that it touches are built again."""
+    """An operator has removed it; the views that it concerns are rebuilt."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,16 @@ class DataUpdate:
 
 @dataclass(frozen=True)
 class Truncation:
-    """The relation (or part of its hierarchy) became empty. Not a list of deletes (rule C4)."""
+    """The relation, or part of its hierarchy, became empty; not a list of deletes (rule C4)."""
 
     relation: RelationName
 
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """The relation's definition moved. `command` is PostgreSQL's tag, `ddl` the text if the source could tell.
+    """The relation's definition changed. `command` is PostgreSQL's tag, `ddl` the text if the source has it.
 
-    `steps` is what the command did, in primitive steps. Without any, nobody knows: every reader is concerned.
+    `steps` is what the command did, in primitive steps. Without any it is unknown: every reader is concerned.
     """
 
     relation: RelationName
@@ -67,18 +67,14 @@ class SchemaChange:
     @property
     def columns(self) -> frozenset[str] | None:
         """The columns it concerns; None if every reader is concerned (S4: also if it moves rows)."""
-        if not self.steps or self.moves_rows:
+        columns = [step.columns for step in self.steps]
+        if self.moves_rows or None in columns:
             return None
-        found: frozenset[str] = frozenset()
-        for step in self.steps:
-            if step.columns is None:
-                return None
-            found |= step.columns
-        return found
+        return frozenset(name for names in columns for name in names or ())
 
     @property
     def moves_rows(self) -> bool:
-        """Whether rows moved that no row image shows."""
+        """Whether rows changed that were not captured."""
         return not self.steps or any(step.moves_rows for step in self.steps)
 
     @property
@@ -105,7 +101,7 @@ Change = DataUpdate | Truncation | SchemaChange
 class UpdateMessage:
     """One transaction of one source. `last_sequence` orders transactions that one poll finds together (P4).
 
-    What is said of it is asked for by everybody on its way, so it is worked out once.
+    Its properties are asked for many times, so each is computed once.
     """
 
     source: str
@@ -131,7 +127,7 @@ class UpdateMessage:
 
     @once
     def moved_without_rows(self) -> frozenset[RelationName]:
-        """Relations whose rows or columns moved in a way that no row image shows."""
+        """Relations whose rows or columns changed without captured rows."""
         return frozenset(c.relation for c in self.changes if not isinstance(c, DataUpdate))
 
     @once
@@ -141,5 +137,5 @@ class UpdateMessage:
 
 @lru_cache(4096)
 def _relations(changes: tuple[Change, ...]) -> frozenset[RelationName]:
-    """One object for the many messages that did the same."""
+    """One object for the many messages with the same changes."""
     return frozenset(change.relation for change in changes)

@@ -1,4 +1,4 @@
-"""What a keyed operator keeps: counts and sums of its own, beside the extent, so that it needs no source for them.
+"""What a keyed operator stores beside the extent: counts and sums, so that it need not ask the sources for them.
 
     operator                            state row                               delivers
     DISTINCT, set operations, EXISTS    (key, row, left, right)                 the row, as often as `rule` says
@@ -6,8 +6,8 @@
     an intermediate result              the row                                 the row
 
 `key` is a digest of the row's or the group's canonical text. It is never NULL, so that a group of NULLs is found like
-any other (rule R5), and two states of one grouping meet in it. All groups are kept, also those that HAVING hides; the
-group without keys always exists (rule K3).
+any other (rule R5), and two states of one grouping join on it. All groups are stored, also those that HAVING hides;
+the group without keys always exists (rule K3).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ KEY = ("key", "text")
 
 @dataclass(frozen=True)
 class Counted:
-    """Rows with how often they are on the left and on the right; those that are on neither are not kept.
+    """Rows with their counts on the left and on the right; those with neither are not stored.
 
-    Delivered so often: distinct, union: 1; except: 1 if right is 0; except all: left - right, not below 0; intersect:
-    1 if both are not 0; intersect all: the smaller one. For `distinct` there is no right.
+    Delivered: distinct, union: once; except: once if right is 0; except all: left - right times, not below 0;
+    intersect: once if both are not 0; intersect all: the smaller number. For `distinct` there is no right.
     """
 
     types: tuple[str, ...]
@@ -35,7 +35,7 @@ class Counted:
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """The types of what is added: a row."""
+        """The types of an added entry."""
         return self.types
 
     @property
@@ -45,19 +45,19 @@ class Counted:
 
     @property
     def delivered(self) -> tuple[tuple[str, str], ...]:
-        """Of these, what the steps above read."""
+        """Those columns that the steps above read."""
         return self.columns[:-2]
 
 
 @dataclass(frozen=True)
 class Accumulator:
-    """One number of a group. `argument` is a place among the arguments, from 0; None counts rows.
+    """One number of a group. `argument` is an index into the arguments; None counts rows.
 
-    count     how many rows have the argument not NULL
-    sum       their exact sum, 0 if there are none; squares: of their squares
-    min, max  the extreme, NULL if there is none; only deleting it asks the sources (Table 1 of paper 002)
-    With `recomputed`, `function` is any aggregate of PostgreSQL's: what adding and subtracting cannot keep up, such as
-    sums of floats (rule K4). The touched groups are read again from the sources.
+    count     the number of rows whose argument is not NULL
+    sum       their exact sum, 0 without rows; squares: of their squares
+    min, max  the extreme, NULL without rows; only deleting it asks the sources (Table 1 of paper 002)
+    With `recomputed`, `function` is any aggregate of PostgreSQL that adding and subtracting cannot maintain, such as
+    sums of floats (rule K4). The affected groups are read again from the sources.
     """
 
     function: str
@@ -90,7 +90,7 @@ class Grouped:
 
 @dataclass(frozen=True)
 class Kept:
-    """A bag of rows as it is, materialized because what stands above would otherwise ask for it in too many ways."""
+    """A materialized bag of rows, where the operators above would otherwise ask for it in too many ways."""
 
     types: tuple[str, ...]
 

@@ -1,8 +1,8 @@
 """Positions: which transactions of a source are already in an extent (paper 000, Section 5.6; rules P1, P3).
 
-A position is PostgreSQL's `pg_snapshot`, read in the very transaction that read the log and the tables. Where a
-unit leaves visible transactions out (hold, `complete`, a batch limit) the real snapshot would claim too much, so
-the position is synthetic: what was left out is listed as in progress.
+A position is PostgreSQL's `pg_snapshot`, read in the same transaction as the log and the tables. Where a unit leaves
+visible transactions out (hold, `complete`, a batch limit) the real snapshot would claim too much, so the position is
+synthetic: what was left out is listed as in progress.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FIRST = 3
 
 @dataclass(frozen=True)
 class Position:
-    """A set of finished transactions: all below `xmax` that are neither at or above it nor listed in progress."""
+    """A set of finished transactions: all below `xmax` that are not listed as in progress."""
 
     xmin: int
     xmax: int
@@ -44,13 +44,13 @@ class Position:
         missing = frozenset(xid for xid in xids if xid < self.xmax)
         if not missing:
             return self
-        listed = frozenset(x for x in self.in_progress | missing)
+        listed = self.in_progress | missing
         return Position(min(self.xmin, *listed), self.xmax, listed)
 
     def until(self, last: int) -> Position:
         """The same state less every transaction after `last`."""
         xmax = last + 1
-        if xmax % WRAP < FIRST:  # nobody has such a number, and PostgreSQL takes no snapshot that names one
+        if xmax % WRAP < FIRST:  # no transaction has such a number, and PostgreSQL rejects a snapshot with one
             xmax += FIRST - xmax % WRAP
         if xmax >= self.xmax:
             return self
@@ -67,9 +67,9 @@ class Position:
 
     @classmethod
     def meet(cls, positions: Iterable[Position]) -> Position | None:
-        """A state that every one of these contains; None if there is none to take it of.
+        """The state that all of these contain; None without any.
 
-        What is below it is in all of them, so it may be acknowledged; what is not must be kept.
+        What it includes is in all of them and may be acknowledged; the rest must be kept.
         """
         every = list(positions)
         if not every:

@@ -4,8 +4,8 @@
     SELECT f.age /* dispensable, replaceable */          directly after a select item, a relation or a condition
     FROM booking.flight_res f /* replaceable */
 
-A component that says nothing takes the project's defaults. Everything else in a comment is prose and means nothing
-here, but a near miss (`/* dispensible */`) is an error: a preference must never be lost silently.
+A component without a preference takes the project's defaults. Any other comment is prose and ignored, but a near miss
+(`/* dispensible */`) is an error: a preference must never be lost silently.
 """
 
 from __future__ import annotations
@@ -15,23 +15,18 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dyda.errors import UnsupportedSql
-
 if TYPE_CHECKING:
     from dyda.model.sql.text import Comment, SqlText
 
 __all__ = ["Preference", "Preferences", "read_header", "read_preference"]
 
-HEADER_CHOICES = {
-    "extent": ("equivalent", "superset", "subset", "any"),
-    "new_columns": ("ignore", "append"),
-}
+HEADER_CHOICES = {"extent": ("equivalent", "superset", "subset", "any"), "new_columns": ("ignore", "append")}
 _WORDS = ("dispensable", "replaceable")
 
 
 @dataclass(frozen=True)
 class Preference:
-    """Of one component: whether it may be dropped, whether it may be replaced."""
+    """Whether one component may be dropped, and whether it may be replaced."""
 
     dispensable: bool = False
     replaceable: bool = False
@@ -42,12 +37,12 @@ class Preference:
 
 @dataclass(frozen=True)
 class Preferences:
-    """What the file says; components and settings that are not mentioned are not here.
+    """The preferences written in the file.
 
-    Select items are known by their output name, those of a subquery in FROM by its alias and their name
+    Select items are identified by their output name, those of a subquery in FROM by its alias and their name
     (`alias.name`); relations and subqueries by their alias in the tree, conditions by their normalised text. What
-    follows EXISTS (…) or IN (…) is about the conditions of the semi join; for NOT IN one is called `x NOT IN y`. What
-    is written once in a common table expression and used twice is two components.
+    follows EXISTS (…) or IN (…) is about the conditions of the semi join; for NOT IN one is called `x NOT IN y`. A
+    component of a common table expression that is used twice is two components.
     """
 
     extent: str | None = None
@@ -73,29 +68,25 @@ def read_preference(comment: Comment, text: SqlText) -> Preference | None:
         return Preference(dispensable="dispensable" in words, replaceable="replaceable" in words)
     near = [difflib.get_close_matches(word, _WORDS, n=1, cutoff=0.8) for word in words]
     if words and all(near):
-        raise text.refusal(
-            comment.start,
-            f"the comment {comment.body.strip()!r} is not a preference",
-            f"Did you mean {', '.join(match[0] for match in near)}?",
-        )
+        what = f"the comment {comment.body.strip()!r} is not a preference"
+        raise text.refusal_at(comment.start, what, f"Did you mean {', '.join(match[0] for match in near)}?")
     return None
 
 
 def read_header(text: SqlText) -> tuple[str | None, str | None]:
-    """(extent, new_columns) from `-- dyda:` comments before the first word; None where they say nothing."""
+    """(extent, new_columns) from `-- dyda:` comments before the first word; None where they are not set."""
     found: dict[str, str] = {}
     for comment in text.comments:
         match = re.match(r"\s*dyda\s*:(.*)", comment.body, re.DOTALL | re.IGNORECASE)
         if match is None:
             continue
         if comment.after is not None:
-            raise text.refusal(
-                comment.start, "a `dyda:` comment after the query has begun", "Put it on a line before SELECT."
-            )
+            what = "a `dyda:` comment after the query has begun"
+            raise text.refusal_at(comment.start, what, "Put it on a line before SELECT.")
         for setting in match[1].split(","):
             name, value = _setting(setting, comment, text)
             if name in found:
-                raise text.refusal(comment.start, f"the preference {name!r} is given twice", "Keep one of them.")
+                raise text.refusal_at(comment.start, f"the preference {name!r} is given twice", "Keep one of them.")
             found[name] = value
     return found.get("extent"), found.get("new_columns")
 
@@ -103,17 +94,10 @@ def read_header(text: SqlText) -> tuple[str | None, str | None]:
 def _setting(setting: str, comment: Comment, text: SqlText) -> tuple[str, str]:
     name, equals, value = (part.strip().lower() for part in setting.partition("="))
     if not equals or name not in HEADER_CHOICES:
-        raise _unknown(comment, text, f"{setting.strip()!r} is not a preference of a view", name)
+        near = difflib.get_close_matches(name, set(HEADER_CHOICES) - {name}, n=1)
+        remedy = f"Did you mean {near[0]}?" if near else "Write: -- dyda: extent = …, new_columns = …"
+        raise text.refusal_at(comment.start, f"{setting.strip()!r} is not a preference of a view", remedy)
     if value not in HEADER_CHOICES[name]:
-        raise text.refusal(
-            comment.start,
-            f"the preference {name} cannot be {value!r}",
-            f"Choose one of: {', '.join(HEADER_CHOICES[name])}.",
-        )
+        remedy = f"Choose one of: {', '.join(HEADER_CHOICES[name])}."
+        raise text.refusal_at(comment.start, f"the preference {name} cannot be {value!r}", remedy)
     return name, value
-
-
-def _unknown(comment: Comment, text: SqlText, what: str, name: str) -> UnsupportedSql:
-    near = difflib.get_close_matches(name, set(HEADER_CHOICES) - {name}, n=1)
-    remedy = f"Did you mean {near[0]}?" if near else "Write: -- dyda: extent = …, new_columns = …"
-    return text.refusal(comment.start, what, remedy)

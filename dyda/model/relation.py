@@ -1,4 +1,4 @@
-"""Relations: tables at sources, with typed columns; they refuse nonsense when asked for it."""
+"""Relations: tables at sources, with typed columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 from dyda.errors import UnknownColumn
 from dyda.model.types import PgType
 
-__all__ = ["Column", "Relation", "RelationName"]
+__all__ = ["Column", "Relation", "RelationName", "quoted"]
 
 
 @dataclass(frozen=True, order=True)
@@ -25,7 +25,12 @@ class RelationName:
 
 def _shown(identifier: str) -> str:
     plain = identifier.isidentifier() and identifier == identifier.lower()
-    return identifier if plain else "`" + identifier.replace("`", "``") + "`"
+    return identifier if plain else quoted(identifier)
+
+
+def quoted(identifier: str) -> str:
+    """The identifier in backticks, as Spark SQL and knowledge.toml quote."""
+    return "`" + identifier.replace("`", "``") + "`"
 
 
 @dataclass(frozen=True)
@@ -41,10 +46,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Relation:
-    """A relation as a source's catalog describes it. `oid` is its identity; names may move.
+    """A relation as a source's catalog describes it. `oid` is its identity; names may change.
 
-    `succeeds`: if it took its name from another table, the numbers of that one's columns, each with the number of the
-    column here that had the same name at that moment.
+    `succeeds`: if it took its name from another table, the numbers of that table's columns, each with the number of
+    the column here that had the same name at that moment.
     """
 
     name: RelationName
@@ -59,16 +64,16 @@ class Relation:
         return {column.name: column for column in self.columns}
 
     def column(self, name: str) -> Column:
-        """The column called `name`, or an error that lists those there are."""
+        """The column called `name`, or an error that lists the existing ones."""
         try:
             return self.by_name[name]
         except KeyError:
             raise UnknownColumn(f"column {name!r} is not in {self.name}; it has: {', '.join(self.by_name)}") from None
 
     def called(self, name: str, before: Relation) -> str | None:
-        """What the column that this relation had as `name` when it was `before` is called now; None: it is gone.
+        """The current name of the column that was called `name` in `before`; None: it is gone.
 
-        A column is known by its number, which a rename leaves alone; from one table to the next, by its name.
+        A column is identified by its number, which a rename does not change; between different tables, by its name.
         """
         number: int | None = before.column(name).number
         if self.succeeds is not None:

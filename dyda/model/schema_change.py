@@ -1,14 +1,14 @@
 """What a schema change did to a relation, as primitive steps (the pathways of paper 002).
 
-A source's event says that something happened, not what. Two descriptions of the relation, before and after, do: a
+A source's event says that something happened, but not what. The descriptions of the relation before and after do: a
 column's number survives a rename, a relation's oid survives rename and SET SCHEMA. So a drop plus an add is never
-mistaken for a rename, and `compare` needs no guessing. `apply` goes the other way: a relation after the steps.
+mistaken for a rename, and `compare` does not guess. `apply` is the other direction: a relation after the steps.
 
-Meaning sits on the step; callers ask:
+Each step knows what it means:
 
-    columns         the columns it concerns, None: every reader (S4)
-    moves_rows      rows moved that no row image shows, so the relation must be read again
-    is_destructive  something a view may have used is gone
+    columns         the columns it concerns; None: every reader (S4)
+    moves_rows      rows changed that were not captured, so the relation must be read again
+    is_destructive  something that a view may have used is gone
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class RenameColumn(_Step):
 
 @dataclass(frozen=True)
 class ChangeType(_Step):
-    """Values of the column may be others now: PostgreSQL rewrote them, or reads the old bytes as a new type."""
+    """Values of the column may have changed: PostgreSQL rewrote them, or reads the old bytes as a new type."""
 
     column: str
     old: PgType
@@ -109,7 +109,9 @@ class ChangeType(_Step):
         return True
 
     def __str__(self) -> str:
-        return f"makes column {self.column} {self.new.declared}, it was {self.old.declared}"
+        if self.old.declared == self.new.declared:
+            return f"changes how column {self.column} is computed"
+        return f"changes column {self.column} from {self.old.declared} to {self.new.declared}"
 
 
 @dataclass(frozen=True)
@@ -134,9 +136,9 @@ class DropRelation(_Step):
 
 @dataclass(frozen=True)
 class ReplaceRelation(_Step):
-    """Another table stands under the name: swapped in within one transaction, or dropped and created again.
+    """Another table has taken the name: swapped in within one transaction, or dropped and created again.
 
-    `name` is the name, `described` the new table's columns at that moment; None where the log does not tell.
+    `name` is the name, `described` the new table's columns at that moment; None where the log does not have them.
     """
 
     old_oid: int
@@ -149,12 +151,12 @@ class ReplaceRelation(_Step):
         return True
 
     def __str__(self) -> str:
-        return "puts another table under its name"
+        return "replaces it with another table"
 
 
 @dataclass(frozen=True)
 class Rewrite(_Step):
-    """Rows moved without an image: USING with the same type, an enum value renamed, a partition taken away, …"""
+    """Rows changed without being captured: USING with the same type, an enum value renamed, a partition detached, …"""
 
     what: str = "rewrites its rows"
 
@@ -168,7 +170,7 @@ class Rewrite(_Step):
 
 @dataclass(frozen=True)
 class Harmless(_Step):
-    """Recorded, and of no consequence to any row: a default, NOT NULL, a comment, an index."""
+    """Recorded, and without effect on any row: a default, NOT NULL, a comment, an index."""
 
     what: str
 
@@ -196,8 +198,8 @@ Step: TypeAlias = (
 def compare(before: Sequence[Column], after: Sequence[Column]) -> tuple[Step, ...]:
     """The steps from one set of columns to another, in the order of the columns' numbers.
 
-    Drops come first, so that a name that is dropped and given to another column is free when it is taken. Renames
-    that pass a name around (a to b, b to a) are told by number and need no order.
+    Drops come first, so that the name of a dropped column is free when another takes it. Renames that swap names (a to
+    b, b to a) are recognised by number and need no order.
     """
     old = {column.number: column for column in before}
     new = {column.number: column for column in after}
@@ -209,16 +211,16 @@ def compare(before: Sequence[Column], after: Sequence[Column]) -> tuple[Step, ..
         if was.type != now.type or was.generated != now.generated:
             steps.append(ChangeType(now.name, was.type, now.type))
         if was.not_null != now.not_null:
-            steps.append(Harmless(f"column {now.name} {'may not be' if now.not_null else 'may be'} NULL now"))
+            steps.append(Harmless(f"makes column {now.name} {'NOT NULL' if now.not_null else 'nullable'}"))
     steps += [AddColumn(new[number]) for number in sorted(new) if number not in old]
     return tuple(steps)
 
 
 def apply(relation: Relation, steps: Sequence[Step]) -> Relation:
-    """The relation after one command's steps, which tell everything. One that is dropped stays what it was: the same
-    transaction may put another table under its name, with columns that are known by their names.
+    """The relation after one command's steps, which must be complete. A dropped one stays as it was: the same
+    transaction may give its name to another table, with columns that are known by their names.
 
-    Keys and NOT NULL constraints are not among what steps tell exactly, so nothing is claimed about them any more.
+    Steps do not describe keys and NOT NULL constraints exactly, so the result claims none.
     """
     name, oid, succeeds = relation.name, relation.oid, relation.succeeds
     renamed = {step.old: step.new for step in steps if isinstance(step, RenameColumn)}
@@ -240,5 +242,5 @@ def apply(relation: Relation, steps: Sequence[Step]) -> Relation:
                 name, oid, columns = taken, new_oid, list(described)
             case _:
                 pass
-    told = tuple(replace(column, not_null=False) for column in columns)
-    return Relation(name, oid, told, (), relation.estimated_rows, succeeds)
+    nullable = tuple(replace(column, not_null=False) for column in columns)
+    return Relation(name, oid, nullable, (), relation.estimated_rows, succeeds)

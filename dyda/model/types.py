@@ -1,8 +1,8 @@
 """Types: how a PostgreSQL value travels to Spark and back without losing a bit.
 
-A column that a view only passes on travels as PostgreSQL's own output text and is cast back in the warehouse: that
-is exact for every type there is. A column that a view computes with must have an exact Spark counterpart;
-types that have none (enums, json, arrays, intervals, …) may be passed on or cast to STRING, nothing else.
+A column that a view only passes on travels as PostgreSQL's own output text and is cast back in the warehouse, which
+is exact for every type. A column that a view computes with must have an exact Spark counterpart; types that have none
+(enums, json, arrays, intervals, …) can only be passed on or cast to STRING.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ __all__ = ["Computation", "PgType", "warehouse_type"]
 
 @dataclass(frozen=True)
 class PgType:
-    """A type at a source, domains already resolved to their base.
+    """A type at a source, with domains resolved to their base type.
 
     `name` is the bare name (`numeric`, `character varying`, `integer[]`), `declared` what format_type prints with the
-    modifier (`numeric(10,2)`). `builtin` is false for types that the warehouse cannot know: enums and composites. If
-    one of those has a part that prints as a name (`prints_names`), `name` is that part's.
+    modifier (`numeric(10,2)`). `builtin` is false for types that the warehouse does not have: enums and composites. If
+    one of those has a part that prints as a name (`prints_names`), `name` is the name of that part.
     """
 
     name: str
@@ -42,12 +42,12 @@ class PgType:
 
     @property
     def prints_names(self) -> bool:
-        """Whether a value prints as the name of a table, a role, …, or has one in it: a renaming changes the text of
-        rows that nobody touched."""
-        return self.name.removesuffix("[]") in _NAMES
+        """Whether a value prints as the name of a table, a role, …, or contains one: a rename then changes the text of
+        rows without touching them."""
+        return _NAMES.fullmatch(self.name.removesuffix("[]")) is not None
 
     def prints_like(self, other: PgType) -> bool:
-        """Whether equal values of the two types have equal texts, so that either text may stand for the other."""
+        """Whether equal values of the two types have equal texts, so that either text may replace the other."""
         computation = self.computation()
         return computation is not None and computation.text_is_exact and computation == other.computation()
 
@@ -56,9 +56,9 @@ class PgType:
 class Computation:
     """The Spark type a column computes in.
 
-    `text_is_exact`: the Spark value prints as PostgreSQL's own text, so the typed column alone is enough, also for
-    output. `family`: types that meet in a pushed-down lookup must be of one family, whose equality at the source
-    is at least as wide as Spark's (rule R4).
+    `text_is_exact`: the Spark value prints as PostgreSQL's own text, so the typed column is enough, also for output.
+    `family`: types compared in a pushed-down lookup must be of one family, whose equality at the source is at least as
+    wide as Spark's (rule R4).
     """
 
     spark_type: str
@@ -66,22 +66,10 @@ class Computation:
     family: str
 
 
-_NAMES = frozenset(
-    {
-        *(
-            "aclitem",
-            "regclass",
-            "regcollation",
-            "regconfig",
-            "regdatabase",
-            "regdictionary",
-            "regnamespace",
-            "regoper",
-        ),
-        *("regoperator", "regproc", "regprocedure", "regrole", "regtype"),
-    }
+_NAMES = re.compile(
+    "aclitem|reg(class|collation|config|database|dictionary|namespace|oper|operator|proc|procedure|role|type)"
 )
-"""columns.sql has the same."""
+"""columns.sql has the same list."""
 
 _COMPUTATIONS = {
     "smallint": Computation("SMALLINT", True, "integer"),

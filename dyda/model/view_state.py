@@ -1,4 +1,4 @@
-"""The states of a view: what the catalog keeps of it, and what users are shown."""
+"""The states of a view: those that the catalog stores, and those that users see."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ __all__ = ["ShownState", "ViewState"]
 
 
 class ViewState(enum.StrEnum):
-    """What the catalog keeps."""
+    """What the catalog stores."""
 
     LIVE = "live"
     """It follows its sources."""
     BUILDING = "building"
     """It has no rows yet."""
     RESYNC = "resync"
-    """It is to be built again, and serves its old rows until then."""
+    """It will be rebuilt, and serves its old rows until then."""
     BROKEN = "broken"
-    """Its definition means nothing now: it serves its last correct rows."""
+    """Its definition is not valid now: it serves its last correct rows."""
     HELD = "held"
-    """It cannot go on before somebody does something: it serves its last correct rows."""
+    """It waits for an operator: it serves its last correct rows."""
 
 
 class ShownState(enum.StrEnum):
-    """What users are shown: `live` is told apart by what waits for the view, and when its sources were polled."""
+    """What users see: `live` is fresh or stale, by what waits for the view and when its sources were polled."""
 
     FRESH = "fresh"
     STALE = "stale"

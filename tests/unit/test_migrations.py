@@ -146,8 +146,8 @@ def test_alembic(tmp_path: Path) -> None:
     assert steps == [
         "adds column phone",
         "renames column age to years",
-        "makes column years bigint, it was integer",
-        "column name may not be NULL now",
+        "changes column years from integer to bigint",
+        "makes column name NOT NULL",
         "makes phone a key",
         "adds a constraint",
         "drops a constraint",
@@ -163,7 +163,7 @@ def test_django() -> None:
     assert judged(migration)[0] == [
         "adds column phone",
         "changes something that no row shows",
-        "makes column id bigint, it was integer",
+        "changes column id from integer to bigint",
         "renames column age to years",
     ]
     assert len(migration.notes) == 1

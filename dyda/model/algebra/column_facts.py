@@ -1,7 +1,7 @@
-"""What is known of the columns that a node delivers: the base column that one passes on, or that it is computed.
+"""What is known about the columns of a node: the base column that is passed on, or that the value is computed.
 
-A column that is only passed on keeps its base column's type, also through subqueries and views under views. A computed
-one has whatever type Spark gives it.
+A column that is only passed on keeps the type of its base column, also through subqueries and views on views. A
+computed one has whatever type Spark gives it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ __all__ = ["COMPUTED", "Facts", "column_facts", "names_time"]
 
 @dataclass(frozen=True)
 class Facts:
-    """`column` is the base column that is passed on; None if the value is computed. `temporal`: a date or a time
-    may come out, so that a text beside it may be read as one."""
+    """`column` is the base column that is passed on; None if the value is computed. `temporal`: the value may be a
+    date or a time, so that a text compared with it may be read as one."""
 
     column: Column | None
     temporal: bool
@@ -43,33 +43,33 @@ class Facts:
         """A column of a relation."""
         return cls(column, column.type.name.startswith(("date", "time")))
 
+    def text_type(self, plain_numeric: str) -> str | None:
+        """The declared type of a column that travels as text only, which Spark cannot compute with."""
+        column = self.column
+        return column.type.declared if column and column.type.computation(plain_numeric) is None else None
+
 
 COMPUTED = Facts(None, False)
 
 
 def column_facts(node: Node) -> dict[ColumnRef, Facts]:
-    """By each column that `node` delivers, what is known of it."""
+    """What is known about each column that `node` delivers."""
     match node:
         case Scan(alias, relation):
             return {ColumnRef(alias, column.name): Facts.of(column) for column in relation.columns}
-        case Select(below):
+        case Select(below) | Distinct(below) | SemiJoin(below):
             return column_facts(below)
-        case SemiJoin(left):
-            return column_facts(left)
         case Join(left, right):
             return {**column_facts(left), **column_facts(right)}
         case OuterJoin(left, right, kind):
             one, other = column_facts(left), column_facts(right)
-            return {
-                **(_padded(one) if kind != "left" else one),
-                **(_padded(other) if kind != "right" else other),
-            }
+            return (_padded(one) if kind != "left" else one) | (_padded(other) if kind != "right" else other)
         case Group(below, alias, keys, aggregates):
             known = column_facts(below)
             found = {ColumnRef(alias, key.name): _of(key.expression, known) for key in keys}
             for aggregate in aggregates:
-                shown = aggregate.argument is not None and aggregate.function in ("min", "max")
-                temporal = shown and aggregate.argument is not None and _of(aggregate.argument, known).temporal
+                extreme = aggregate.argument if aggregate.function in ("min", "max") else None
+                temporal = extreme is not None and _of(extreme, known).temporal
                 found[ColumnRef(alias, aggregate.name)] = Facts(None, temporal)
             return found
         case Derived(below, alias):
@@ -77,8 +77,6 @@ def column_facts(node: Node) -> dict[ColumnRef, Facts]:
         case Project(below, items):
             known = column_facts(below)
             return {ColumnRef("", item.name): _of(item.expression, known) for item in items}
-        case Distinct(below):
-            return column_facts(below)
         case SetOperation(left=left, right=right):
             one, other = column_facts(left), column_facts(right)
             return {
@@ -91,7 +89,7 @@ def column_facts(node: Node) -> dict[ColumnRef, Facts]:
 
 
 def names_time(text: str) -> bool:
-    """Whether a type or a function of dates or times is named in the text."""
+    """Whether the text names a type or a function of dates or times."""
     return _TEMPORAL.search(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""Expressions that are put together from others."""
+"""Expressions composed of others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["call", "constant", "equality", "joined"]
 
 
 def joined(*pieces: str | Expression) -> Expression:
-    """Texts and expressions one after the other; what is more than a column gets parentheses."""
+    """Texts and expressions one after the other; expressions other than columns get parentheses."""
     parts: list[str | ColumnRef] = []
     columns: set[ColumnRef] = set()
     for piece in pieces:
@@ -41,5 +41,5 @@ def call(function: str, *arguments: Expression) -> Expression:
 
 
 def constant(sql: str) -> Expression:
-    """What reads no column."""
+    """An expression that reads no column."""
     return Expression(sql, frozenset(), parts=(sql,))

@@ -4,14 +4,14 @@
                            └─ Scan
 
 Every node has `columns`: what it delivers, as references that expressions above it may use. Expressions are Spark SQL
-text over `alias`.`column` references; Spark alone gives them meaning. Aliases are distinct in the whole tree, also
-across subqueries, so that a reference means one column wherever it stands.
+text over `alias`.`column` references; only Spark gives them meaning. Aliases are distinct in the whole tree, also
+across subqueries, so that a reference means the same column everywhere.
 
     rows        Scan, Select, Join, OuterJoin, SemiJoin, Group, Derived     deliver columns of several aliases
     queries     Project, Distinct, SetOperation                             deliver a bag of named columns, ("", name)
 
-A query stands at the top of a view or under `Derived`, which gives it an alias: a derived table, a common table
-expression, a subquery, a view under a view.
+A query is at the top of a view or below `Derived`, which gives it an alias: a derived table, a common table
+expression, a subquery, another view.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, TypeVar, assert_never
 
 from dyda.model.preferences import Preferences
-from dyda.model.relation import Relation, RelationName
+from dyda.model.relation import Relation, RelationName, quoted
 
 __all__ = [
     "Aggregate",
@@ -58,7 +58,7 @@ class ColumnRef:
     column: str
 
     def __str__(self) -> str:
-        return ".".join("`" + part.replace("`", "``") + "`" for part in (self.alias, self.column))
+        return f"{quoted(self.alias)}.{quoted(self.column)}"
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Expression:
     """`sql` cut at its column references, as its author wrote it in between."""
 
     def rendered(self, name: Callable[[ColumnRef], str]) -> str:
-        """The expression with each column called what `name` says; nothing else in it is touched."""
+        """The expression with each column named by `name`; nothing else changes."""
         return "".join(part if isinstance(part, str) else name(part) for part in self.parts or (self.sql,))
 
     @classmethod
@@ -86,7 +86,7 @@ class Expression:
         return cls(str(reference), frozenset({reference}), column=reference, parts=(reference,))
 
     def over(self, name: Callable[[ColumnRef], ColumnRef]) -> Expression:
-        """The expression over other columns; nothing else in it is touched."""
+        """The expression over other columns; nothing else changes."""
         parts = tuple(part if isinstance(part, str) else name(part) for part in self.parts)
         equality = (name(self.equality[0]), name(self.equality[1])) if self.equality is not None else None
         return Expression(
@@ -102,7 +102,7 @@ class Expression:
         by: Callable[[ColumnRef], Expression],
         is_closed: Callable[[Expression], bool] = lambda put: put.column is not None,
     ) -> Expression:
-        """The expression with whole expressions in the place of its columns, in parentheses unless they are closed."""
+        """The expression with its columns replaced by expressions, in parentheses unless they are closed."""
         if self.column is not None:
             return by(self.column)
         parts: list[str | ColumnRef] = []
@@ -201,7 +201,7 @@ class Project:
 
 @dataclass(frozen=True)
 class OuterJoin:
-    """Every pair that meets all conditions of ON; rows of a preserved side that meet none come with NULLs beside."""
+    """Every pair that satisfies ON; rows of a preserved side without a partner are padded with NULLs."""
 
     left: Node
     right: Node
@@ -321,7 +321,7 @@ class SetOperation:
 
 @dataclass(frozen=True)
 class Derived:
-    """A query under an alias. `view` names the view that stands there, if it is one of ours."""
+    """A query under an alias. `view` is its name if it is another view."""
 
     input: Query
     alias: str
@@ -351,8 +351,8 @@ class ViewDefinition:
     tree: Query
     preferences: Preferences = field(default_factory=Preferences)
     star: bool = False
-    """The text says `*` somewhere, or names a column without its relation where there are several: read again over
-    other columns, it would mean another view, or none."""
+    """The text has a `*`, or names a column without its relation where there are several: over other columns, the same
+    text would be another view, or none."""
 
     @property
     def plain(self) -> bool:
@@ -408,9 +408,9 @@ def conjuncts(node: Node) -> Iterator[Expression]:
 
 
 def rebuild(node: Some, inputs: Sequence[Node], put: Callable[[Expression], Expression] = lambda same: same) -> Some:
-    """The node over other inputs, as many as it has, with what `put` makes of each of its expressions.
+    """The node over other inputs, as many as it has, with `put` applied to each of its expressions.
 
-    Below Derived, DISTINCT and set operations stand queries: what takes their place must be one.
+    Inputs of Derived, DISTINCT and set operations are queries: whatever replaces them must be one.
     """
 
     def named(columns: tuple[OutputColumn, ...]) -> tuple[OutputColumn, ...]:
@@ -443,9 +443,9 @@ def rebuild(node: Some, inputs: Sequence[Node], put: Callable[[Expression], Expr
 
 
 def in_place(node: Some) -> Some:
-    """The tree with views under it as what they are: plain derived tables."""
-    found = rebuild(node, [in_place(below) for below in node.inputs])
-    return replace(found, view=None) if isinstance(found, Derived) else found
+    """The tree with the views below it as plain derived tables."""
+    rebuilt = rebuild(node, [in_place(below) for below in node.inputs])
+    return replace(rebuilt, view=None) if isinstance(rebuilt, Derived) else rebuilt
 
 
 def expressions(node: Node) -> Iterator[Expression]:

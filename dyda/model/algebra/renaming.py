@@ -33,13 +33,13 @@ def aliases_of(node: Node) -> Iterator[str]:
 
 
 def renamed(node: Some, names: dict[str, str]) -> Some:
-    """The tree with each alias called what `names` says."""
-    found = rebuild(node, [renamed(below, names) for below in node.inputs], _putter(names))
-    return replace(found, alias=names[found.alias]) if isinstance(found, Scan | Derived | Group) else found
+    """The tree with its aliases replaced as `names` says."""
+    rebuilt = rebuild(node, [renamed(below, names) for below in node.inputs], _putter(names))
+    return replace(rebuilt, alias=names[rebuilt.alias]) if isinstance(rebuilt, Scan | Derived | Group) else rebuilt
 
 
 def inherited(below: ViewDefinition, alias: str, names: dict[str, str]) -> Preferences:
-    """What the file of a view says, of its tree as it stands under `alias` in another one, with `names` for aliases."""
+    """The preferences of a view for its tree under `alias` in another view, with `names` for its aliases."""
     put = _putter(names)
     texts = {expression.sql: put(expression).sql for expression in expressions(below.tree)}
     for pair in _memberships(below.tree):

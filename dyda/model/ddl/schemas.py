@@ -1,8 +1,8 @@
-"""Tables as they would be after some schema changes, told in the same primitive steps that a source's log tells.
+"""Tables as they would be after some schema changes, in the same primitive steps as a source's log.
 
-Starts from relations as a catalog describes them. A table keeps its identity under every name; one that is created has
-an identity that no source gives. All changes count as one transaction: where another table stands under a known name
-at the end, the name is meant, otherwise the table is followed.
+Starts from relations as a catalog describes them. A table keeps its identity under every name; a created one has an
+identity that no source assigns. All changes count as one transaction: if another table has a known name at the end,
+the name is followed, otherwise the table.
 """
 
 from __future__ import annotations
@@ -31,22 +31,25 @@ from dyda.model.types import PgType
 
 __all__ = ["CORRECT", "Schemas", "Unforeseeable"]
 
-CORRECT = "Correct the text, or leave this statement out if it has already run."
+CORRECT = "Correct the text, or remove this statement if it has already run."
 
 
 class Unforeseeable(DydaError):
-    """What the tables would be after it cannot be told from the catalog."""
+    """What the tables would be after it does not follow from the catalog."""
 
 
 @dataclass
 class _Table:
-    """`relation` is the table as it is by now; None: of a table that was created only the name is known."""
+    """`relation` is the table after the changes so far; None: only the name of a created table is known."""
 
     name: RelationName
     relation: Relation | None
     known_as: RelationName | None = None
-    columns_ever: int = 0
     steps: list[Step] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.highest_number = max((c.number for c in self.relation.columns), default=0) if self.relation else 0
+        """The highest number that a column has had; dropped columns keep theirs."""
 
     @property
     def described(self) -> Relation:
@@ -63,34 +66,26 @@ class _Table:
 
 
 class Schemas:
-    """What some DDL, or a message, makes of the relations that a catalog knows."""
+    """The relations of a catalog after some DDL or a message."""
 
     def __init__(self, relations: Mapping[RelationName, Relation]) -> None:
         self.before = dict(relations)
         self.unknown: dict[RelationName, None] = {}
-        """Tables that the changes speak of and that the catalog does not know: no view or constraint uses them."""
-        self._tables: dict[RelationName, _Table] = {
-            name: _Table(name, relation, name, max((c.number for c in relation.columns), default=0))
-            for name, relation in relations.items()
-        }
+        """Tables in the changes that the catalog does not know: no view or constraint uses them."""
+        self._tables = {name: _Table(name, relation, name) for name, relation in relations.items()}
         self._dropped: list[_Table] = []
         self._truncated: dict[RelationName, None] = {}
         self.written: dict[RelationName, None] = {}
-        """Tables that the catalog knows and whose rows the text itself changes."""
+        """Tables of the catalog whose rows the text itself changes."""
         self._created = 0
 
     # --- the outcome
 
     @property
     def now(self) -> dict[RelationName, Relation | None]:
-        """The relations that are not as they were, by the names known before; None: gone."""
-        found: dict[RelationName, Relation | None] = {}
-        for name, (table, _) in self._outcome().items():
-            if table is None:
-                found[name] = None
-            elif table.relation is not None and table.relation != self.before[name]:
-                found[name] = table.relation
-        return found
+        """The relations that have changed, by their names before; None: gone."""
+        now = {name: None if table is None else table.described for name, (table, _) in self._outcome().items()}
+        return {name: relation for name, relation in now.items() if relation != self.before[name]}
 
     @property
     def changes(self) -> list[SchemaChange | Truncation]:
@@ -101,7 +96,7 @@ class Schemas:
         return changes + [Truncation(name) for name in self._truncated]
 
     def _outcome(self) -> dict[RelationName, tuple[_Table | None, list[Step]]]:
-        """What is meant by each known name at the end, and the steps to it."""
+        """The table that each known name refers to at the end, and the steps to it."""
         alive = {table.known_as: table for table in self._tables.values() if table.known_as is not None}
         gone = {table.known_as: table for table in self._dropped if table.known_as is not None}
         found: dict[RelationName, tuple[_Table | None, list[Step]]] = {}
@@ -110,10 +105,8 @@ class Schemas:
             holder = self._tables.get(name)
             if holder is not None and holder is not table:
                 if holder.relation is None:
-                    raise Unforeseeable(
-                        f"another table takes the name {name}, and what it looks like is not in the catalog",
-                        "Create it in the same text, with its columns.",
-                    )
+                    what = f"another table takes the name {name}, and its columns are not in the catalog"
+                    raise Unforeseeable(what, "Create it in the same text, with its columns.")
                 found[name] = (holder, [ReplaceRelation(relation.oid, holder.relation.oid)])
             elif table is None:
                 found[name] = (None, [*gone[name].steps, DropRelation()])
@@ -123,30 +116,28 @@ class Schemas:
 
     # --- changes
 
-    def apply(self, message: UpdateMessage, standing: Callable[[RelationName], Relation | None] | None = None) -> None:
-        """What one message did; Unforeseeable if its steps do not tell all.
+    def apply(self, message: UpdateMessage, current: Callable[[RelationName], Relation | None] | None = None) -> None:
+        """What one message did; Unforeseeable if its steps are not complete.
 
-        A message speaks of a relation by the name that the catalog knows it by, whatever it is called by then.
-        `standing` describes the table that stands under a name now, for one that was put there.
+        A message has the name by which the catalog knows a relation, whatever its name is by then. `current` describes
+        the table that has a name now, for one that took the name of another.
         """
         for change in message.changes:
             if isinstance(change, Truncation):
                 self.truncate(self._called(change.relation))
             elif isinstance(change, SchemaChange):
                 if not change.steps:
-                    raise Unforeseeable(f"{change.relation}: what {change.command} did was not logged in steps")
-                self._apply(change, standing or (lambda name: None))
+                    raise Unforeseeable(f"{change.relation}: the log does not describe what {change.command} did")
+                self._apply(change, current or (lambda name: None))
 
-    def _apply(self, change: SchemaChange, standing: Callable[[RelationName], Relation | None]) -> None:
+    def _apply(self, change: SchemaChange, current: Callable[[RelationName], Relation | None]) -> None:
         name = self._called(change.relation)
-        # Names may be passed around (a to b, b to a): all columns are renamed at once.
+        # Names may be swapped (a to b, b to a): all columns are renamed at once.
         renamed = {step.old: step.new for step in change.steps if isinstance(step, RenameColumn)}
         for step in change.steps:
             match step:
                 case AddColumn(column):
-                    self.add_column(
-                        name, column.name, column.type, not_null=column.not_null, generated=column.generated
-                    )
+                    self.add_column(name, column)
                 case DropColumn(column):
                     self.drop_column(name, column)
                 case RenameColumn():
@@ -161,34 +152,32 @@ class Schemas:
                 case DropRelation():
                     self.drop(name)
                 case ReplaceRelation():
-                    self._replace(change.relation, standing(change.relation))
+                    self._replace(change.relation, current(change.relation))
                 case Rewrite() | Harmless():
                     self.note(name, step)
                 case _:
                     assert_never(step)
 
     def _called(self, known_as: RelationName) -> RelationName:
-        """What the table is called by now that the catalog knows by this name."""
+        """The current name of the table that the catalog knows by this name."""
         return next((table.name for table in self._tables.values() if table.known_as == known_as), known_as)
 
     def _replace(self, name: RelationName, relation: Relation | None) -> None:
         if relation is None:
-            raise Unforeseeable(f"another table stands under the name {name}, and the message does not describe it")
-        old = self._tables.pop(name, None)
-        if old is not None:
-            self._dropped.append(old)
-        self._tables[name] = _Table(name, relation, None, max((c.number for c in relation.columns), default=0))
+            raise Unforeseeable(f"another table has taken the name {name}, and the message does not describe it")
+        if name in self._tables:
+            self._dropped.append(self._tables[name])
+        self._tables[name] = _Table(name, relation)
 
-    def add_column(
-        self, name: RelationName, column: str, type_: PgType, *, not_null: bool = False, generated: str = ""
-    ) -> None:
+    def add_column(self, name: RelationName, column: Column) -> None:
+        """The column gets the next number of the table."""
         table = self._described(name)
         if table is None:
             return
-        if column in (found.name for found in table.columns):
-            raise DydaError(f"{name} already has a column {column!r}", CORRECT)
-        table.columns_ever += 1
-        added = Column(column, type_, table.columns_ever, not_null, generated)
+        if column.name in table.described.by_name:
+            raise DydaError(f"{name} already has a column {column.name!r}", CORRECT)
+        table.highest_number += 1
+        added = replace(column, number=table.highest_number)
         table.put([*table.columns, added])
         table.steps.append(AddColumn(added))
 
@@ -202,7 +191,7 @@ class Schemas:
         table.steps.append(DropColumn(column))
 
     def rename_columns(self, name: RelationName, renamed: Mapping[str, str]) -> None:
-        """All at once: one may take a name that another gives up."""
+        """All at once: one may take the name that another had."""
         table = self._described(name)
         if table is None:
             return
@@ -215,12 +204,19 @@ class Schemas:
         table.steps += [RenameColumn(old, new) for old, new in renamed.items()]
 
     def change_type(self, name: RelationName, column: str, type_: PgType) -> None:
+        self._change_column(name, column, lambda old: replace(old, type=type_))
+
+    def drop_expression(self, name: RelationName, column: str) -> None:
+        """A generated column becomes a plain one."""
+        self._change_column(name, column, lambda old: replace(old, generated=""))
+
+    def _change_column(self, name: RelationName, column: str, change: Callable[[Column], Column]) -> None:
         table = self._described(name)
-        if table is None:
-            return
-        old = table.described.column(column).type
-        table.put([replace(c, type=type_) if c.name == column else c for c in table.columns])
-        table.steps.append(ChangeType(column, old, type_))
+        if table is not None:
+            old = table.described.column(column)
+            new = change(old)
+            table.put([new if c.name == column else c for c in table.columns])
+            table.steps.append(ChangeType(column, old.type, new.type))
 
     def set_not_null(self, name: RelationName, column: str, not_null: bool) -> None:
         table = self._described(name)
@@ -229,16 +225,7 @@ class Schemas:
         table.described.column(column)
         keys = [key for key in table.described.keys if not_null or column not in key]
         table.put([replace(c, not_null=not_null) if c.name == column else c for c in table.columns], keys)
-        table.steps.append(Harmless(f"column {column} {'may not be' if not_null else 'may be'} NULL now"))
-
-    def drop_expression(self, name: RelationName, column: str) -> None:
-        """A generated column becomes a plain one."""
-        table = self._described(name)
-        if table is None:
-            return
-        type_ = table.described.column(column).type
-        table.put([replace(c, generated="") if c.name == column else c for c in table.columns])
-        table.steps.append(ChangeType(column, type_, type_))
+        table.steps.append(Harmless(f"makes column {column} {'NOT NULL' if not_null else 'nullable'}"))
 
     def add_key(self, name: RelationName, columns: Sequence[str]) -> None:
         table = self._described(name)
@@ -250,14 +237,14 @@ class Schemas:
         table.steps.append(Harmless(f"makes {', '.join(columns)} a key"))
 
     def drop_constraint(self, name: RelationName, constraint: str) -> None:
-        """Which key or NOT NULL it was only its name may tell: what might be gone is not relied on."""
+        """Only its name may tell which key or NOT NULL it was: what might be gone is not relied on."""
         table = self._described(name)
         if table is None:
             return
         is_key = re.fullmatch(r".*_(pkey|key\d*|fkey\d*|check\d*|excl\d*)", constraint)
         every = {column.name for column in table.columns}
-        told = {column for column in every if constraint.endswith(f"_{column}_not_null")}
-        nullable = set() if is_key else told or every
+        named = {column for column in every if constraint.endswith(f"_{column}_not_null")}
+        nullable = set() if is_key else named or every
         table.put([replace(c, not_null=c.not_null and c.name not in nullable) for c in table.columns], [])
         table.steps.append(Harmless("drops a constraint"))
 
@@ -297,7 +284,7 @@ class Schemas:
             self._dropped.append(table)
 
     def create(self, name: RelationName, columns: Sequence[Column] | None, keys: Sequence[tuple[str, ...]]) -> None:
-        """A new table; `columns` None: it is made of something that the catalog does not know."""
+        """A new table; `columns` None: they depend on something that the catalog does not know."""
         if name in self._tables:
             raise DydaError(f"there already is a table {name}", CORRECT)
         self._created += 1
@@ -306,20 +293,19 @@ class Schemas:
             filled = {column.name for column in columns if column.not_null}
             held = tuple(key for key in keys if filled.issuperset(key))
             relation = Relation(name, -self._created, tuple(columns), held)
-        self._tables[name] = _Table(name, relation, None, len(columns or ()))
+        self._tables[name] = _Table(name, relation)
 
     def has(self, name: RelationName) -> bool:
         return name in self._tables
 
     def relation(self, name: RelationName) -> Relation | None:
-        """The table as it is by now, if that is known."""
+        """The table after the changes so far, if it is known."""
         table = self._tables.get(name)
         return None if table is None else table.relation
 
     def _described(self, name: RelationName) -> _Table | None:
-        """The table, if its columns are known; otherwise nobody uses it."""
+        """The table, if its columns are known; otherwise no view uses it."""
         table = self._tables.get(name)
         if table is None:
             self.unknown[name] = None
-            return None
-        return table if table.relation is not None else None
+        return table if table is not None and table.relation is not None else None

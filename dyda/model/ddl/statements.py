@@ -3,8 +3,7 @@
     text ─ postgast (libpg_query) ─ one statement after the other ─▶ Schemas: the tables as they would be
 
 Every statement is read exactly, or cannot change a captured table's columns, or is refused with its line and the
-reason. What is refused may well be harmless, but only the source could tell: an answer that is only nearly right is
-wrong.
+reason. A refused statement may well be harmless, but only the source knows: an answer that is nearly right is wrong.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from dyda.model.schema_change import Harmless
 __all__ = ["UnreadableDdl", "apply_ddl"]
 
 Named = Callable[[tuple[str, ...]], RelationName]
-"""What a table is by the parts of its written name."""
+"""The table that the parts of a written name mean."""
 
 LIKE_GENERATED, LIKE_INDEXES = 1 << 4, 1 << 6
 """Bits of a LIKE clause's options."""
 
 
 def apply_ddl(text: str, schemas: Schemas, named: Named, file: str = "") -> int:
-    """Let every statement of the text happen to `schemas`; how many there were. Errors name `file` and the line."""
+    """Apply every statement of the text to `schemas` and return their number. Errors name `file` and the line."""
     written = DdlText(text, file)
     session = _Session(schemas, named)
     statements = written.statements()
@@ -45,7 +44,7 @@ def apply_ddl(text: str, schemas: Schemas, named: Named, file: str = "") -> int:
 
 
 class _Session:
-    """What the statements do, one after the other, as a session of the source's would do it."""
+    """Applies the statements one after the other, as a session at the source would."""
 
     def __init__(self, schemas: Schemas, named: Named) -> None:
         self.schemas = schemas
@@ -87,9 +86,9 @@ class _Session:
             case "explain" if any(option.def_elem.defname == "analyze" for option in node.explain_stmt.options):
                 self.apply(node.explain_stmt.query)
             case "alter_enum" if node.alter_enum_stmt.old_val:
-                raise Unreadable("only the source knows which columns hold the value that it renames")
+                raise Unreadable("only the source knows which columns hold the renamed value")
             case "create_schema" if node.create_schema_stmt.schema_elts:
-                raise Unreadable("write what is made in the schema as statements of their own")
+                raise Unreadable("write the objects of the schema as separate statements")
             case "transaction":
                 self.transaction(pg.TransactionStmtKind.Name(node.transaction_stmt.kind).removeprefix("TRANS_STMT_"))
             case _ if kind not in LISTS["harmless_statements"]:
@@ -98,7 +97,7 @@ class _Session:
     # --- names
 
     def table(self, written: Any, *, new: bool = False) -> RelationName:
-        """What a RangeVar means, or a name in a list."""
+        """The table that a RangeVar, or a name in a list, means."""
         if isinstance(written, pg.RangeVar):
             parts = tuple(part for part in (written.catalogname, written.schemaname, written.relname) if part)
         else:
@@ -122,7 +121,7 @@ class _Session:
         return None if if_exists and not self.schemas.has(name) else name
 
     def known(self, written: Any) -> RelationName | None:
-        """The table if the catalog knows it, in statements that need not say whose table it is."""
+        """The table if the catalog knows it, in statements that need not name its source."""
         try:
             return self.existing(written, if_exists=True)
         except (ConfigurationError, Unreadable):
@@ -137,7 +136,7 @@ class _Session:
                 if table is not None:
                     alter_table(table, statement.cmds, self.schemas)
             case "TYPE":
-                raise Unreadable("only the source knows which columns hold values of this type")
+                raise Unreadable("only the source knows which columns have this type")
 
     def rename(self, statement: Any) -> None:
         kind = _kind(statement.rename_type)
@@ -231,7 +230,7 @@ class _Session:
     def select(self, statement: Any) -> None:
         unknown = [name for name in functions(statement) if name not in LISTS["quiet_functions"]]
         if unknown:
-            raise Unreadable(f"what the function {unknown[0]} does only the source knows")
+            raise Unreadable(f"only the source knows what the function {unknown[0]} does")
         for _, node in postgast.walk(statement):
             if isinstance(node, pg.FuncCall) and text_of(node.funcname)[-1] == "set_config":
                 self.set_config([argument.a_const for argument in node.args])
@@ -241,26 +240,26 @@ class _Session:
 
     def set_config(self, arguments: Sequence[Any]) -> None:
         name, value, *_ = (*(argument.sval.sval for argument in arguments), "", "")
-        if name.lower() in ("search_path", ""):  # '': it is computed, and so may be anything
+        if name.lower() in ("search_path", ""):  # '': a computed name, which may be any
             parts = [part.strip() for part in value.split(",")]
             schemas = [part.strip('"') if part.startswith('"') else part.lower() for part in parts]
             self.set_search_path(schemas, local=arguments[-1].boolval.boolval if arguments else False)
 
     def set_search_path(self, schemas: Sequence[str] | None, local: bool) -> None:
-        """`schemas` None: as the source has it. Those that hold no table of its team's are passed over."""
-        passed = ("", "$user", "pg_catalog", "pg_temp")
-        self.search_path = None if schemas is None else [name for name in schemas if name not in passed]
+        """`schemas` None: the source's own setting. Schemas without captured tables are left out."""
+        others = ("", "$user", "pg_catalog", "pg_temp")
+        self.search_path = None if schemas is None else [name for name in schemas if name not in others]
         if not local:
             self.search_path_after_commit = self.search_path
 
     def transaction(self, kind: str) -> None:
         if kind not in ("BEGIN", "START", "COMMIT", "SAVEPOINT", "RELEASE"):
-            raise Unreadable("it undoes earlier statements, or leaves the transaction to another session")
+            raise Unreadable("it undoes earlier statements or hands the transaction to another session")
         if kind == "COMMIT":
             self.search_path = self.search_path_after_commit
 
     def write_rows(self, statement: Any) -> None:
-        """Rows are no schema, and are maintained as ever. WITH may hold such statements, too."""
+        """Changed rows are captured as always; only their tables are noted. WITH may hold such statements, too."""
         for _, node in postgast.walk(statement):
             if isinstance(node, pg.InsertStmt | pg.UpdateStmt | pg.DeleteStmt | pg.MergeStmt):
                 self.touch(node.relation)

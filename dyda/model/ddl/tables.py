@@ -23,12 +23,12 @@ PASSES = (
     {"SetNotNull"},
     {"AddConstraint"},
 )
-"""The order in which PostgreSQL carries out the actions of one statement, however it is written."""
+"""The order in which PostgreSQL executes the actions of one statement, whatever their order in the text."""
 
 
 @dataclass(frozen=True)
 class ColumnDefinition:
-    """`fills`: rows that are there already have to be written again to hold the column."""
+    """`fills`: existing rows must be rewritten to hold the column."""
 
     column: Column
     key: bool
@@ -52,7 +52,7 @@ def read_column(written: Any) -> ColumnDefinition:
 
 
 def key_of(constraint: Any) -> list[tuple[str, ...]]:
-    """The key that a table's constraint makes; none if two rows may agree on it, be it for a moment."""
+    """The key that a table constraint makes; none if two rows may agree on it, even for a moment."""
     unique = constraint.contype in (pg.CONSTR_PRIMARY, pg.CONSTR_UNIQUE)
     shared = constraint.deferrable or constraint.initdeferred or constraint.without_overlaps
     return [tuple(text_of(constraint.keys))] if unique and not shared else []
@@ -80,7 +80,7 @@ def _apply(command: Any, table: RelationName, schemas: Schemas) -> None:
         case "DropColumn":
             generated = there is not None and any(c.generated and c.name != column for c in there.columns)
             if command.behavior == pg.DROP_CASCADE and generated:
-                raise Unreadable(f"only the source knows which generated columns go with {column}")
+                raise Unreadable(f"only the source knows which generated columns are dropped with {column}")
             if not (command.missing_ok and there is not None and column not in there.by_name):
                 schemas.drop_column(table, column)
         case "AlterColumnType":
@@ -102,23 +102,21 @@ def _apply(command: Any, table: RelationName, schemas: Schemas) -> None:
             schemas.note(table, Rewrite("rewrites its rows for another access method"))
         case "EnableRowSecurity" | "ForceRowSecurity" if not schemas.has(table):
             schemas.note(table, Harmless("changes who may read it"))
-        case "DisableTrig" | "EnableTrig" | "EnableAlwaysTrig" | "EnableReplicaTrig" if not _own(column):
+        case "DisableTrig" | "EnableTrig" | "EnableAlwaysTrig" | "EnableReplicaTrig" if not column.startswith(
+            OWN_TRIGGERS
+        ):
             schemas.note(table, Harmless("changes when a trigger fires"))
         case action if action in LISTS["harmless_actions"]:
             schemas.note(table, Harmless("changes something that no row shows"))
         case action:
-            raise Unreadable(f"only the source knows what {action} does to the table's rows or to their capture")
-
-
-def _own(trigger: str) -> bool:
-    return trigger.startswith(OWN_TRIGGERS)
+            raise Unreadable(f"only the source knows what {action} does to the rows or their capture")
 
 
 def _add_column(defined: ColumnDefinition, table: RelationName, schemas: Schemas, *, unless_there: bool) -> None:
     column, there = defined.column, schemas.relation(table)
     if unless_there and there is not None and column.name in there.by_name:
         return
-    schemas.add_column(table, column.name, column.type, not_null=column.not_null, generated=column.generated)
+    schemas.add_column(table, column)
     if defined.key:
         schemas.add_key(table, [column.name])
     if defined.fills:
@@ -127,7 +125,7 @@ def _add_column(defined: ColumnDefinition, table: RelationName, schemas: Schemas
 
 def _add_constraint(constraint: Any, table: RelationName, schemas: Schemas) -> None:
     if constraint.indexname:
-        raise Unreadable("which columns the index has is not in the catalog")
+        raise Unreadable("the catalog does not have the columns of the index")
     primary = constraint.contype == pg.CONSTR_PRIMARY
     if primary or (constraint.contype == pg.CONSTR_NOTNULL and not constraint.skip_validation):
         for column in text_of(constraint.keys):

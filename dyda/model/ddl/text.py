@@ -1,4 +1,4 @@
-"""A DDL text: its statements, and errors that tell their place in it."""
+"""A DDL text: its statements, and errors with their line."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dyda.model.ddl.words import Unreadable
 
 __all__ = ["DdlText", "UnreadableDdl"]
 
-REDUCE = "Only the source could tell what it does. Judge the other statements without it."
+REDUCE = "Remove this statement and check the others without it."
 
 WAY_BACK = re.compile(r"^--\s*(migrate:down|\+(goose|migrate) Down)", re.MULTILINE)
-"""How tools mark that what follows in the same file undoes what was before."""
+"""How tools mark the part of a file that undoes the part before."""
 
 
 class UnreadableDdl(DydaError):
@@ -31,7 +31,7 @@ class DdlText:
 
     def __init__(self, text: str, file: str) -> None:
         self.text = text
-        self.bytes = text.encode(errors="replace")  # statements are counted in bytes, syntax errors in characters
+        self.bytes = text.encode(errors="replace")  # statements have places in bytes, syntax errors in characters
         self.file = file
 
     def statements(self) -> Sequence[Any]:
@@ -72,7 +72,7 @@ class DdlText:
             except DecodeError:
                 position += len(statement) - len(statement.lstrip())
                 return self._refusal(position, statement, "an expression in it is nested too deeply", REDUCE)
-        raise AssertionError("the statements are no deeper apart than together")
+        raise AssertionError("no single statement is too deep")
 
     def _syntax_error(self, why: str, position: int) -> UnreadableDdl:
         line = self.text.count("\n", 0, position)

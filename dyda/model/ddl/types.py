@@ -1,4 +1,4 @@
-"""Types as PostgreSQL's grammar reads them, called what PostgreSQL's format_type calls them."""
+"""Types as PostgreSQL's grammar reads them, under the names of PostgreSQL's format_type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INTERVAL_OF_ALL_FIELDS = 0x7FFF
 
 
 def read_type(written: Any) -> PgType:
-    """The type that is named. One that is not PostgreSQL's own is not `builtin`."""
+    """The type that is named; `builtin` if it is PostgreSQL's own."""
     parts = text_of(written.names)
     shown = ".".join(part if part.isidentifier() and part == part.lower() else f'"{part}"' for part in parts)
     name = parts[-1] if len(parts) == 1 or parts[0] == "pg_catalog" else ""
@@ -27,12 +27,14 @@ def read_type(written: Any) -> PgType:
         modifiers.append(0)
     array = "[]" if written.array_bounds else ""
     bare = WORDS["types"].get(name, shown.removeprefix("pg_catalog."))
-    declared = "bpchar" if name == "bpchar" and not modifiers else _declared(bare, modifiers)  # it is not padded then
+    declared = (
+        "bpchar" if name == "bpchar" and not modifiers else _declared(bare, modifiers)
+    )  # without a length it is not padded
     return PgType(bare + array, declared + array, builtin)
 
 
 def serial_type(written: Any) -> PgType | None:
-    """The type of a column that is filled from a sequence of its own."""
+    """The type of a serial column, which is filled from its own sequence."""
     name = WORDS["serials"].get(".".join(text_of(written.names)))
     return None if name is None else PgType(name, name)
 

@@ -1,6 +1,6 @@
-"""What is known of PostgreSQL's words (words.toml), and how the parse tree's names are read.
+"""What is known about PostgreSQL's words (words.toml), and how names in a parse tree are read.
 
-The nodes of a parse tree are protobuf messages of postgast's; their stubs are not usable, so they have no types here.
+The nodes of a parse tree are protobuf messages of postgast; their stubs are not usable, so they have no types here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OWN_TRIGGERS = "dyda_"
 
 
 class Unreadable(Exception):
-    """Something in a statement that only the source could tell; the text says what."""
+    """Something in a statement that only the source knows; the text says what."""
 
 
 def text_of(nodes: Iterable[Any]) -> list[str]:
@@ -29,6 +29,6 @@ def text_of(nodes: Iterable[Any]) -> list[str]:
 
 
 def functions(expression: Any) -> list[str]:
-    """The functions that are called anywhere in it."""
+    """The functions that are called anywhere in the expression."""
     calls = [node for _, node in postgast.walk(expression) if isinstance(node, pg.FuncCall)]
     return [".".join(text_of(call.funcname)).removeprefix("pg_catalog.") for call in calls]

@@ -1,21 +1,21 @@
 """What the sources mean to each other: the knowledge base of the EVE project (MISD), as plain data.
 
-join         how two relations meet
-containment  how much of one projection is in another: the only ground for promises about extents
+join         how two relations join
+containment  which projection contains another: the only basis for promises about extents
 function     where an attribute can be had instead
 
-Columns are written as references whose alias is the relation's full name, `str(RelationName)`, so that one expression
-may speak of several relations. No constraint is ever trusted with a row: it decides which rewriting is legal, and
-the rows of a rewriting are computed from its text alone.
+Columns are references whose alias is the relation's full name, `str(RelationName)`, so that one expression may be over
+several relations. No row depends on a constraint: it decides which rewriting is legal, and the rows of a rewriting are
+computed from its text alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
-from dyda.model.algebra.nodes import ColumnRef, Expression
+from dyda.model.algebra.nodes import Expression
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
 
@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class JoinConstraint:
-    """`left` and `right` meet where `on` holds; a conjunction of conditions over both."""
+    """`left` and `right` join where `on` holds, a conjunction of conditions over both."""
 
     left: RelationName
     right: RelationName
@@ -68,7 +68,7 @@ class Containment:
 
 @dataclass(frozen=True)
 class FunctionConstraint:
-    """`relation`.`column` equals the expression over another relation, for rows that meet by a join constraint."""
+    """`relation`.`column` equals the expression over another relation, for rows that a join constraint joins."""
 
     relation: RelationName
     column: str
@@ -89,7 +89,15 @@ class Knowledge:
 
     joins: tuple[JoinConstraint, ...] = ()
     containments: tuple[Containment, ...] = ()
-    functions: tuple[FunctionConstraint, ...] = field(default=())
+    functions: tuple[FunctionConstraint, ...] = ()
+
+    @classmethod
+    def of(cls, constraints: Sequence[Constraint]) -> Knowledge:
+        return cls(
+            tuple(constraint for constraint in constraints if isinstance(constraint, JoinConstraint)),
+            tuple(constraint for constraint in constraints if isinstance(constraint, Containment)),
+            tuple(constraint for constraint in constraints if isinstance(constraint, FunctionConstraint)),
+        )
 
     @property
     def constraints(self) -> tuple[Constraint, ...]:
@@ -101,19 +109,18 @@ class Knowledge:
 
 
 def mismatch(constraint: Constraint, relation: Callable[[RelationName], Relation]) -> str | None:
-    """Why two columns that the constraint holds against each other can never be equal; None if all can."""
-    for one, other in _pairs(constraint, relation):
-        left, right = one[1].type, other[1].type
-        if not comparable(left, right):
+    """Why two columns that the constraint compares can never be equal; None if all can."""
+    for (name, column), (other_name, other) in _pairs(constraint, relation):
+        if not comparable(column.type, other.type):
             return (
-                f"{one[0]}.{one[1].name} is of type {left.declared},"
-                f" {other[0]}.{other[1].name} of type {right.declared}: they have no values in common"
+                f"{name}.{column.name} is of type {column.type.declared},"
+                f" {other_name}.{other.name} of type {other.type.declared}: they have no values in common"
             )
     return None
 
 
 def comparable(one: PgType, other: PgType) -> bool:
-    """Whether values of both types may be equal; types that only travel as text are equal to their own kind."""
+    """Whether values of both types may be equal; a type that only travels as text is comparable to itself alone."""
     left, right = one.computation(), other.computation()
     if left is None or right is None:
         return one == other
@@ -130,25 +137,19 @@ Named = tuple[RelationName, Column]
 
 
 def _pairs(constraint: Constraint, relation: Callable[[RelationName], Relation]) -> Iterator[tuple[Named, Named]]:
+    def named(name: RelationName, column: str) -> Named:
+        return name, relation(name).column(column)
+
     match constraint:
         case JoinConstraint(left, right, on):
             names = {str(name): name for name in (left, right)}
-
-            def named(reference: ColumnRef) -> Named:
-                name = names[reference.alias]
-                return name, relation(name).column(reference.column)
-
-            for condition in on:
-                if condition.equality is not None:
-                    yield named(condition.equality[0]), named(condition.equality[1])
+            for one, other in (condition.equality for condition in on if condition.equality is not None):
+                yield named(names[one.alias], one.column), named(names[other.alias], other.column)
         case Containment(of, _, within):
-            for one, other in zip(of.columns, within.columns, strict=True):
-                yield (
-                    (of.relation, relation(of.relation).column(one)),
-                    (within.relation, relation(within.relation).column(other)),
-                )
+            for mine, theirs in zip(of.columns, within.columns, strict=True):
+                yield named(of.relation, mine), named(within.relation, theirs)
         case FunctionConstraint(name, column, equals, over):
             if equals.column is not None:
-                yield (name, relation(name).column(column)), (over, relation(over).column(equals.column.column))
+                yield named(name, column), named(over, equals.column.column)
         case _:
             assert_never(constraint)

@@ -1,24 +1,21 @@
-"""What the sources mean to each other, as the catalog has it: read over the relations that it knows.
+"""The catalog's copy of knowledge.toml, read over the relations that the catalog knows.
 
-The catalog's document is read entry by entry. One that means nothing over the relations as they are known (its source
-was detached) is left out with its reason and stays in the document: it means something again when they are back.
+It is read entry by entry. One that cannot be read over the known relations (its source was detached) is left out with
+the reason and stays in the document: it counts again when they are back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from dyda.errors import DydaError, SourceUnreachable
-from dyda.model.knowledge.constraints import Constraint, Containment, FunctionConstraint, JoinConstraint, Knowledge
-from dyda.model.knowledge.file import parse_knowledge, render_knowledge
-from dyda.model.relation import Relation
+from dyda.model.knowledge.constraints import Constraint, Knowledge
+from dyda.model.knowledge.file import Document, parse_knowledge, render_knowledge
+from dyda.model.knowledge.notation import Resolve
 
 __all__ = ["Unread", "document_of", "read_document", "retirement", "single_entries"]
-
-Resolve = Callable[[str, str | None, str], Relation]
-Document = Mapping[str, Any]
 
 
 def single_entries(document: Document) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -30,34 +27,28 @@ def single_entries(document: Document) -> Iterator[tuple[str, dict[str, Any]]]:
 
 @dataclass(frozen=True)
 class Unread:
-    """An entry that means nothing over the relations as they are known; `document` is it alone."""
+    """An entry that cannot be read over the known relations; `document` holds only it."""
 
     document: Document
     reason: str
 
 
 def read_document(document: Document, resolve: Resolve) -> tuple[Knowledge, tuple[Unread, ...]]:
-    """The constraints that mean something over what `resolve` finds, and the other entries."""
-    joins: list[JoinConstraint] = []
-    containments: list[Containment] = []
-    functions: list[FunctionConstraint] = []
+    """The constraints that can be read over the relations of `resolve`, and the other entries."""
+    constraints: list[Constraint] = []
     unread: list[Unread] = []
     for _, entry in single_entries(document):
         try:
-            read = parse_knowledge(entry, resolve)
+            constraints += parse_knowledge(entry, resolve).constraints
         except SourceUnreachable:
             raise
         except DydaError as error:
             unread.append(Unread(entry, error.what))
-            continue
-        joins += read.joins
-        containments += read.containments
-        functions += read.functions
-    return Knowledge(tuple(joins), tuple(containments), tuple(functions)), tuple(unread)
+    return Knowledge.of(constraints), tuple(unread)
 
 
 def document_of(knowledge: Knowledge, unread: Iterable[Unread] = ()) -> dict[str, Any]:
-    """What the catalog is to keep: the constraints, and the entries that could not be read."""
+    """What the catalog stores: the constraints, and the entries that could not be read."""
     document = render_knowledge(knowledge)
     for entry in unread:
         for kind, entries in entry.document.items():
@@ -66,12 +57,5 @@ def document_of(knowledge: Knowledge, unread: Iterable[Unread] = ()) -> dict[str
 
 
 def retirement(constraint: Constraint, reason: str) -> dict[str, Any]:
-    """How the catalog remembers a constraint that has ended."""
-    match constraint:
-        case JoinConstraint():
-            knowledge = Knowledge(joins=(constraint,))
-        case Containment():
-            knowledge = Knowledge(containments=(constraint,))
-        case FunctionConstraint():
-            knowledge = Knowledge(functions=(constraint,))
-    return {**render_knowledge(knowledge), "reason": reason}
+    """How the catalog stores a constraint that has ended."""
+    return {**render_knowledge(Knowledge.of([constraint])), "reason": reason}

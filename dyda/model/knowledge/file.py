@@ -2,13 +2,13 @@
 
     parse_knowledge(render_knowledge(k), resolve) == k
 
-Whatever is wrong is said with the entry's kind and number: a relation or a column that is not there, columns whose
-types have no values in common, two entries that say different things about the same projections, an unknown key.
+Errors name the entry by its kind and number: a relation or a column that does not exist, columns whose types have no
+values in common, two entries that contradict each other, an unknown key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +32,7 @@ from dyda.model.knowledge.constraints import (
     mismatch,
 )
 from dyda.model.knowledge.notation import (
+    Resolve,
     TableName,
     column_list,
     column_name,
@@ -40,11 +41,10 @@ from dyda.model.knowledge.notation import (
     table_name,
     value,
 )
-from dyda.model.relation import Relation, RelationName
+from dyda.model.relation import Relation, RelationName, quoted
 
 __all__ = ["parse_knowledge", "referenced_relations", "render_knowledge"]
 
-Resolve = Callable[[str, str | None, str], Relation]
 Document = Mapping[str, Any]
 
 NEEDED = {"join": ("between", "on"), "containment": ("of", "is", "in"), "function": ("attribute", "equals")}
@@ -60,32 +60,22 @@ def parse_knowledge(document: Document, resolve: Resolve) -> Knowledge:
 
 def referenced_relations(document: Document) -> list[TableName]:
     """(source, schema or None, table) of each relation that the document names, once; needs no catalog."""
-    found: dict[TableName, None] = {}
-    for entry in _entries(document):
-        with entry.reported():
-            for name in entry.tables():
-                found[name] = None
-    return list(found)
+    return list(dict.fromkeys(name for entry in _entries(document) for name in entry.tables()))
 
 
 def render_knowledge(knowledge: Knowledge) -> dict[str, Any]:
-    """The document that says what the constraints say, with full names throughout."""
+    """The constraints as a document, with full names throughout."""
     document: dict[str, Any] = {}
-    if knowledge.joins:
-        document["join"] = [
-            {"between": [str(join.left), str(join.right)], "on": _conjunction(join.on, join)}
-            for join in knowledge.joins
-        ]
-    if knowledge.containments:
-        document["containment"] = [_containment(containment) for containment in knowledge.containments]
-    if knowledge.functions:
-        document["function"] = [
-            {
-                "attribute": f"{function.relation}.{_quoted(function.column)}",
-                "equals": _expression(function.equals, function),
-            }
-            for function in knowledge.functions
-        ]
+    for constraint in knowledge.constraints:
+        match constraint:
+            case JoinConstraint(left, right, on):
+                entry = {"between": [str(left), str(right)], "on": _conjunction(on, constraint)}
+                document.setdefault("join", []).append(entry)
+            case Containment():
+                document.setdefault("containment", []).append(_containment(constraint))
+            case FunctionConstraint(relation, column, equals):
+                entry = {"attribute": f"{relation}.{quoted(column)}", "equals": _expression(equals, constraint)}
+                document.setdefault("function", []).append(entry)
     return document
 
 
@@ -105,7 +95,7 @@ class _Entry:
 
     @contextmanager
     def reported(self, setting: str = "") -> Iterator[None]:
-        """Say of what goes wrong inside where it stands."""
+        """Add the entry and the setting to errors raised inside."""
         try:
             yield
         except (UnknownRelation, RelationRefused, UnknownColumn, NotComputable, UnsupportedSql) as error:
@@ -114,11 +104,8 @@ class _Entry:
     def text(self, setting: str) -> str:
         found = self.settings[setting]
         if not isinstance(found, str) or not found.strip():
-            raise self.error(f"{setting} must be a text, not {found!r}")
+            raise self.error(f"{setting} must be a text, not {found!r}", "Write it in quotes.")
         return found
-
-    def where(self, setting: str) -> str | None:
-        return self.text(setting) if setting in self.settings else None
 
     def between(self) -> tuple[str, str]:
         match self.settings["between"]:
@@ -128,23 +115,24 @@ class _Entry:
                 raise self.error("between must list two relations", 'Write between = ["source.table", "source.table"].')
 
     def tables(self) -> list[TableName]:
-        match self.kind:
-            case "join":
-                return [table_name(text) for text in self.between()]
-            case "containment":
-                return [column_list(self.text(setting))[0] for setting in ("of", "in")]
-            case _:
-                qualifiers = [parts for parts in named_tables(self.text("equals")) if len(parts) > 1]
-                over: list[TableName] = [(q[0], q[1] if len(q) > 2 else None, q[-1]) for q in qualifiers]
-                return [column_name(self.text("attribute"))[0], *over]
+        """The relations that the entry names."""
+        with self.reported():
+            match self.kind:
+                case "join":
+                    return [table_name(text) for text in self.between()]
+                case "containment":
+                    return [column_list(self.text(setting))[0] for setting in ("of", "in")]
+                case _:
+                    qualifiers = [parts for parts in named_tables(self.text("equals")) if len(parts) > 1]
+                    over: list[TableName] = [(q[0], q[1] if len(q) > 2 else None, q[-1]) for q in qualifiers]
+                    return [column_name(self.text("attribute"))[0], *over]
 
 
 def _entries(document: Document) -> Iterator[_Entry]:
     for kind, entries in document.items():
         if kind not in NEEDED:
-            raise ConfigurationError(
-                f"knowledge.toml: unknown key {kind!r}", f"Known are: {', '.join(f'[[{known}]]' for known in NEEDED)}."
-            )
+            remedy = f"Known entries: {', '.join(f'[[{known}]]' for known in NEEDED)}."
+            raise ConfigurationError(f"knowledge.toml: unknown key {kind!r}", remedy)
         if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
             raise ConfigurationError(f"knowledge.toml: {kind} is not a list of entries", f"Write [[{kind}]].")
         for number, settings in enumerate(entries, 1):
@@ -152,10 +140,10 @@ def _entries(document: Document) -> Iterator[_Entry]:
             known = (*NEEDED[kind], *OPTIONAL.get(kind, ()))
             for key in settings:
                 if key not in known:
-                    raise entry.error(f"unknown key {key!r}", f"Known are: {', '.join(known)}.")
+                    raise entry.error(f"unknown key {key!r}", f"Known keys: {', '.join(known)}.")
             for key in NEEDED[kind]:
                 if key not in settings:
-                    raise entry.error(f"{key} is missing", "Write it.")
+                    raise entry.error(f"{key} is missing", "Add it.")
             yield entry
 
 
@@ -169,25 +157,19 @@ class _Reader:
     def knowledge(self) -> Knowledge:
         entries = list(_entries(self.document))
         for entry in entries:
-            with entry.reported():
-                names = entry.tables()
-            for name in names:
+            for name in entry.tables():
                 with entry.reported():
-                    self.relation(name)
+                    self.relation(*name)
         read = [(entry, self.constraint(entry)) for entry in entries]
         for entry, constraint in read:
             problem = mismatch(constraint, self.found.__getitem__)
             if problem is not None:
-                raise entry.error(problem, "Name columns whose values may be equal.")
+                raise entry.error(problem, "Name columns whose values can be equal.")
         _refuse_contradictions(read)
-        constraints = [constraint for _, constraint in read]
-        return Knowledge(
-            tuple(constraint for constraint in constraints if isinstance(constraint, JoinConstraint)),
-            tuple(constraint for constraint in constraints if isinstance(constraint, Containment)),
-            tuple(constraint for constraint in constraints if isinstance(constraint, FunctionConstraint)),
-        )
+        return Knowledge.of([constraint for _, constraint in read])
 
-    def relation(self, name: TableName) -> Relation:
+    def relation(self, source: str, schema: str | None, table: str) -> Relation:
+        name = (source, schema, table)
         if name not in self.by_name:
             relation = self.resolve(*name)
             self.by_name[name] = self.found.setdefault(relation.name, relation)
@@ -203,14 +185,14 @@ class _Reader:
                 return self.function(entry)
 
     def join(self, entry: _Entry) -> JoinConstraint:
-        left, right = (self.relation(table_name(text)) for text in entry.between())
+        left, right = (self.relation(*table_name(text)) for text in entry.between())
         if left.name == right.name:
             raise entry.error(f"{left.name} is joined with itself", "Name two relations.")
         on = self.conditions(entry, "on", [left, right])
-        spoken = {alias for condition in on for alias in condition.aliases}
+        mentioned = {alias for condition in on for alias in condition.aliases}
         for relation in (left, right):
-            if str(relation.name) not in spoken:
-                raise entry.error(f"on says nothing about {relation.name}", "Write how the two relations meet.")
+            if str(relation.name) not in mentioned:
+                raise entry.error(f"on does not mention {relation.name}", "Write a condition over both relations.")
         return JoinConstraint(left.name, right.name, on)
 
     def containment(self, entry: _Entry) -> Containment:
@@ -219,7 +201,7 @@ class _Reader:
         if is_ not in CONTAINMENTS:
             raise entry.error(f"is cannot be {is_!r}", f"Choose one of: {', '.join(CONTAINMENTS)}.")
         if len(of.columns) != len(within.columns):
-            raise entry.error("of and in list different numbers of columns", "They are compared one by one.")
+            raise entry.error("of and in list different numbers of columns", "List as many in both.")
         if of.relation == within.relation:
             raise entry.error(f"{of.relation} is compared with itself", "Name two relations.")
         return Containment(of, is_, within)
@@ -227,48 +209,40 @@ class _Reader:
     def projection(self, entry: _Entry, setting: str, where: str) -> Projection:
         with entry.reported(setting):
             name, columns = column_list(entry.text(setting))
-            relation = self.relation(name)
+            relation = self.relation(*name)
             for column in columns:
                 relation.column(column)
-        selection = self.conditions(entry, where, [relation]) if entry.where(where) is not None else ()
+        selection = self.conditions(entry, where, [relation]) if where in entry.settings else ()
         return Projection(relation.name, columns, selection)
 
     def conditions(self, entry: _Entry, setting: str, relations: Sequence[Relation]) -> tuple[Expression, ...]:
         with entry.reported(setting):
-            return conditions(entry.text(setting), relations, self.default)
+            return conditions(entry.text(setting), relations, self.relation)
 
     def function(self, entry: _Entry) -> FunctionConstraint:
         with entry.reported("attribute"):
             name, column = column_name(entry.text("attribute"))
-            relation = self.relation(name)
+            relation = self.relation(*name)
             relation.column(column)
         text = entry.text("equals")
         with entry.reported("equals"):
-            equals = value(text, self.meant(named_tables(text)), self.default)
+            equals = value(text, self.meant(named_tables(text)), self.relation)
         over = [other for other in self.found.values() if str(other.name) in equals.aliases]
         if len(over) != 1 or over[0].name == relation.name:
-            raise entry.error(
-                "equals must be an expression over one other relation", "Write source.table.column for its columns."
-            )
+            remedy = "Write source.table.column for its columns."
+            raise entry.error("equals must be an expression over one other relation", remedy)
         return FunctionConstraint(relation.name, column, equals, over[0].name)
 
     def meant(self, qualifiers: Sequence[Sequence[str]]) -> list[Relation]:
-        """The relations that some columns are written after; one named by its table alone is in another entry."""
-        tables = {qualifier[-1] for qualifier in qualifiers}
+        """The relations that columns are qualified with; one named by its table alone is in another entry."""
         sources = {(qualifier[0], qualifier[-1]) for qualifier in qualifiers if len(qualifier) > 1}
-        spoken = {table for _, table in sources}
-        return [
-            relation
-            for relation in self.found.values()
-            if (relation.name.source, relation.name.table) in sources or (relation.name.table in tables - spoken)
-        ]
-
-    def default(self, source: str, schema: str | None, table: str) -> Relation:
-        return self.relation((source, schema, table))
+        tables = {qualifier[-1] for qualifier in qualifiers} - {table for _, table in sources}
+        found = self.found.items()
+        return [r for name, r in found if (name.source, name.table) in sources or name.table in tables]
 
 
 def _refuse_contradictions(read: Sequence[tuple[_Entry, Constraint]]) -> None:
-    """The same two projections are compared once, and nothing is said twice."""
+    """Two projections may be compared only once, and no entry may repeat another."""
     seen: dict[object, _Entry] = {}
     relations: dict[object, str] = {}
     for entry, constraint in read:
@@ -280,10 +254,8 @@ def _refuse_contradictions(read: Sequence[tuple[_Entry, Constraint]]) -> None:
             key = (one.relation, one.where, other.relation, other.where, pairs)
             is_ = REVERSED[constraint.is_] if turned else constraint.is_
             if relations.setdefault(key, is_) != is_:
-                raise entry.error(
-                    f"it contradicts {seen[key]}, which compares the same projections otherwise",
-                    'Keep one of them; if both are true, write is = "equivalent".',
-                )
+                remedy = 'Keep one of them; if both are true, write is = "equivalent".'
+                raise entry.error(f"it contradicts {seen[key]} about the same projections", remedy)
         if key in seen:
             raise entry.error(f"it says the same as {seen[key]}", "Remove one of them.")
         seen[key] = entry
@@ -298,7 +270,7 @@ def _containment(containment: Containment) -> dict[str, str]:
 
 
 def _projection(projection: Projection) -> str:
-    return f"{projection.relation}({', '.join(_quoted(column) for column in projection.columns)})"
+    return f"{projection.relation}({', '.join(quoted(column) for column in projection.columns)})"
 
 
 def _conjunction(conditions: Sequence[Expression], constraint: Constraint) -> str:
@@ -306,15 +278,11 @@ def _conjunction(conditions: Sequence[Expression], constraint: Constraint) -> st
 
 
 def _expression(expression: Expression, constraint: Constraint) -> str:
-    """With each column under the parts of its relation's name, all quoted: any of them may be a word of SQL."""
+    """With each column under its relation's full name, all parts quoted: any of them may be a keyword."""
     names = {str(name): name for name in constraint.relations}
 
     def shown(reference: ColumnRef) -> str:
         name = names[reference.alias]
-        return ".".join(_quoted(part) for part in (name.source, name.schema, name.table, reference.column))
+        return ".".join(quoted(part) for part in (name.source, name.schema, name.table, reference.column))
 
     return expression.rendered(shown)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -23,12 +23,10 @@ from dyda.model.sql.outline import Block
 from dyda.model.sql.outline_reader import read_outline
 from dyda.model.sql.text import Span, SqlText, TokenType
 
-__all__ = ["ColumnList", "TableName", "column_list", "column_name", "conditions", "named_tables", "table_name", "value"]
+__all__ = ["Resolve", "TableName", "column_list", "column_name", "conditions", "named_tables", "table_name", "value"]
 
 TableName = tuple[str, str | None, str]
 """Source, schema or None, table."""
-
-ColumnList = tuple[TableName, tuple[str, ...]]
 
 Resolve = Callable[[str, str | None, str], Relation]
 
@@ -46,7 +44,7 @@ def column_name(text: str) -> tuple[TableName, str]:
     return _table(words, table), column
 
 
-def column_list(text: str) -> ColumnList:
+def column_list(text: str) -> tuple[TableName, tuple[str, ...]]:
     """`source.table(column, column)`."""
     words = _Words(text)
     opening = next((i for i in range(len(words.words)) if words.kind(i) is TokenType.L_PAREN), None)
@@ -64,7 +62,7 @@ def column_list(text: str) -> ColumnList:
 
 
 def conditions(text: str, relations: Sequence[Relation], default: Resolve) -> tuple[Expression, ...]:
-    """The conjuncts of a condition over the relations. `default` knows what a name without its schema means."""
+    """The conjuncts of a condition over the relations. `default` resolves names without a schema."""
     words = _Words(_BEFORE_CONDITION + text)
     with words.reading():
         outline = _block(words)
@@ -85,7 +83,7 @@ def value(text: str, relations: Sequence[Relation], default: Resolve) -> Express
 
 
 def named_tables(text: str) -> list[list[str]]:
-    """What an expression's columns are written after: [table], [source, table] or [source, schema, table]."""
+    """The qualifiers of an expression's columns: [table], [source, table] or [source, schema, table]."""
     words = _Words(_BEFORE_VALUE + text + _AFTER_VALUE)
     names = _Names()
     with words.reading():
@@ -94,7 +92,7 @@ def named_tables(text: str) -> list[list[str]]:
 
 
 _NUMERIC = "decimal(38,18)"
-"""How plain numeric computes matters to no constraint: only whether it does."""
+"""For a constraint it only matters that plain numeric computes, not how."""
 
 _BEFORE_CONDITION = "SELECT 1 AS one FROM source.table WHERE "
 _BEFORE_VALUE = "SELECT "
@@ -102,12 +100,12 @@ _AFTER_VALUE = "\nFROM source.table"
 
 
 class _Words(SqlText):
-    """Words of one setting; its errors name no view."""
+    """The words of one setting; errors name no view."""
 
     def __init__(self, text: str) -> None:
         super().__init__("", text)
 
-    def refusal(self, offset: int, what: str, remedy: str = "") -> UnsupportedSql:
+    def refusal_at(self, offset: int, what: str, remedy: str = "") -> UnsupportedSql:
         return _Unreadable(what, remedy)
 
     def place(self, offset: int) -> str:
@@ -132,13 +130,13 @@ def _one_item(words: _Words, text: str) -> Span:
 
 
 def _block(words: _Words) -> Block:
-    """The text around one condition or value: what is about single rows, without subqueries and aggregates."""
+    """The text around one condition or value, which is over single rows: without subqueries and aggregates."""
     outline = read_outline(words)
     for at in outline.subqueries:
-        raise words.unsupported(words.offset(at), "a subquery", "Write a condition over single rows.")
+        raise words.unsupported(at, "a subquery", "Write a condition over single rows.")
     for start, _ in aggregate_calls(words, outline, Span(0, len(words.words))):
         name = words.name(start)
-        raise words.unsupported(words.offset(start), f"the aggregate {name}()", "Write a value of single rows.")
+        raise words.unsupported(start, f"the aggregate {name}()", "Write a value of single rows.")
     block = outline.query
     if not isinstance(block, Block) or block.distinct or block.groups is not None or block.having:
         raise words.refusal(0, f"{words.text!r} cannot be read", "Write one condition or one value.")
@@ -155,16 +153,14 @@ def _dotted(words: _Words, start: int, stop: int) -> list[str]:
 
 def _table(words: _Words, parts: Sequence[str]) -> TableName:
     if not 2 <= len(parts) <= 3:
-        raise words.refusal(
-            0, f"{words.text!r} does not name a relation of a source", "Write source.table or source.schema.table."
-        )
-    source, *schema, table = parts
-    return source, schema[0] if schema else None, table
+        what = f"{words.text!r} does not name a relation of a source"
+        raise words.refusal(0, what, "Write source.table or source.schema.table.")
+    return parts[0], parts[1] if len(parts) == 3 else None, parts[-1]
 
 
 @dataclass
 class _Scope:
-    """The columns of some relations, whatever form their names are written in."""
+    """The columns of some relations, however their names are written."""
 
     words: _Words
     relations: Sequence[Relation]
@@ -176,12 +172,11 @@ class _Scope:
         written = ".".join(parts)
         if not found:
             there = " or ".join(str(relation.name) for relation in self.relations) or "any relation named here"
-            raise self.words.refusal(offset, f"{written} is not a column of {there}", "Write source.table.column.")
+            raise self.words.refusal_at(offset, f"{written} is not a column of {there}", "Write source.table.column.")
         if len(found) > 1:
             both = " and of ".join(str(relation.name) for relation in found)
-            raise self.words.refusal(
-                offset, f"{written} may be a column of {both}", "Write source.schema.table.column."
-            )
+            what = f"{written} may be a column of {both}"
+            raise self.words.refusal_at(offset, what, "Write source.schema.table.column.")
         if column not in found[0].by_name:
             raise UnknownColumn(f"{found[0].name} has no column {column}", f"It has: {', '.join(found[0].by_name)}.")
         return ColumnRef(str(found[0].name), column)
@@ -212,7 +207,7 @@ class _Scope:
 
 
 class _Names:
-    """Collects what columns are written after, without knowing any of them."""
+    """Collects the qualifiers of columns without knowing any of them."""
 
     def __init__(self) -> None:
         self.qualifiers: list[list[str]] = []

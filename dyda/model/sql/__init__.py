@@ -1,7 +1,7 @@
 """Spark SQL as views are written: from text to tree, and from tree to text.
 
-Always true here: a text is either read exactly or refused with the construct, its place and what to write instead; what
-`render` writes means the same tree when it is parsed again.
+Always true here: a text is either read exactly or refused with the construct, its place and what to write instead; the
+text that `render` writes is parsed back to an equivalent tree.
 
     text               the words of a view file with their places, and its comments
     outline            which words are select items, relations, conditions, groups and subqueries
@@ -16,7 +16,7 @@ Always true here: a text is either read exactly or refused with the construct, i
     types              types as they are written in a view
     refusals           what a view cannot have
     postgresql_syntax  what PostgreSQL writes and Spark SQL does not
-    positions          where something is in a text that Spark speaks of in its own words
+    positions          the line of a text that an error of Spark is about
     parse              from a view file to its definition
     render             a tree as text, preferences included
 """

@@ -1,15 +1,15 @@
 """From a query's outline to its tree: FROM, WHERE, the select list, DISTINCT and set operations.
 
-GROUP BY is in sql_groups, subqueries inside expressions are in sql_subqueries.
+GROUP BY is read in grouping, subqueries inside expressions in subqueries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dyda.errors import ConfigurationError, NotComputable, RelationRefused, UnknownRelation, UnknownView
-from dyda.model.algebra.column_facts import Facts, column_facts
+from dyda.model.algebra.column_facts import column_facts
 from dyda.model.algebra.expressions import call, equality
 from dyda.model.algebra.nodes import (
     ColumnRef,
@@ -35,7 +35,7 @@ from dyda.model.relation import Relation
 from dyda.model.sql.aliases import Aliases
 from dyda.model.sql.expressions import Lookup, Put, condition, item
 from dyda.model.sql.grouping import Grouping, aggregate_calls
-from dyda.model.sql.outline import Block, Combined, FromItem, Joined, Nested, Occurrence, Outline, QueryOutline, With
+from dyda.model.sql.outline import Block, Combined, FromItem, Joined, Nested, Occurrence, Outline, QueryOutline
 from dyda.model.sql.scope import Around, Scope, Source
 from dyda.model.sql.subqueries import Subqueries
 from dyda.model.sql.text import Span, SqlText, TokenType
@@ -46,11 +46,11 @@ Resolve = Callable[[str, str | None, str], Relation]
 Views = Callable[[str], ViewDefinition]
 
 LONGEST_NAME = 63
-"""Bytes in a PostgreSQL identifier; the warehouse would cut a longer column name silently."""
+"""Bytes in a PostgreSQL identifier; the warehouse would silently cut a longer column name."""
 
 MOST_RELATIONS = 100
-"""Occurrences of relations in one view. What a WITH or a view below says counts each time it is used, so that a few
-lines that each use the line before twice would have more than there are atoms."""
+"""Occurrences of relations in one view. A WITH or a view below counts each time it is used: without a limit, a few
+lines that each use the line before twice would read an astronomical number."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Component:
 
 
 class Builder:
-    """Builds the tree of one view; `components` and `star` are what it has seen on the way."""
+    """Builds the tree of one view; `components` and `star` are what it has met on the way."""
 
     def __init__(
         self, text: SqlText, outline: Outline, resolve: Resolve, plain_numeric: str, views: Views | None
@@ -77,7 +77,7 @@ class Builder:
         self.components: list[Component] = []
         self.star = False
         self.inherited: list[Preferences] = []
-        """What the files of views below say."""
+        """The preferences of views below."""
         self.subqueries = Subqueries(self)
         self.relations = 0
 
@@ -86,27 +86,21 @@ class Builder:
         self.components.append(Component(span, kind, names))
 
     def query(self, outline: QueryOutline, prefix: str, names: Sequence[str] = ()) -> Query:
-        """The query's tree. `prefix` stands before the names of its items where preferences are kept; `names`, if
-        there are any, are given to its columns."""
-        match outline:
-            case With(_, body):
-                return self.query(body, prefix, names)
-            case Combined():
-                return self.combined(outline, prefix, names)
-            case Block():
-                return self.block(outline, prefix, names)
+        """The query's tree. `prefix` comes before the names of its items where preferences are kept; `names`, if there
+        are any, become the names of its columns."""
+        if isinstance(outline, Combined):
+            return self.combined(outline, prefix, names)
+        return self.block(outline, prefix, names)
 
     def combined(self, outline: Combined, prefix: str, names: Sequence[str]) -> Query:
         left = self.query(outline.left, prefix, names)
         shown = [column.column for column in left.columns]
         right = self.query(outline.right, prefix, shown)
-        offset = self.text.offset(outline.at)
         if not (outline.kind == "union" and outline.all):
             word = self.text.shown(outline.at).upper()
             for side in (left, right):
-                self.refuse_text_columns(column_facts(side), word, offset)
-        for ours, theirs in zip(column_facts(left).items(), column_facts(right).values(), strict=True):
-            self.refuse_mixed_types(ours[0], ours[1], theirs, offset)
+                self.refuse_text_columns(side, word, outline.at)
+        self.refuse_mixed_types(left, right, outline.at)
         return SetOperation(outline.kind, outline.all, left, right)
 
     def block(self, block: Block, prefix: str, names: Sequence[str]) -> Query:
@@ -117,23 +111,22 @@ class Builder:
             call for span in (*block.items, *block.having) for call in aggregate_calls(self.text, self.outline, span)
         ]
         if block.groups is not None or block.having or calls:
-            grouping = Grouping(self, block, scope)
-            node, outputs = grouping.build(node)
+            node, outputs = Grouping(self, block, scope).build(node)
         else:
             node, outputs = self.items(block.items, node, scope, scope)
         outputs = self.named(block, outputs, names)
-        project = Project(node, tuple(OutputColumn(one.name or "", one.expression) for one in outputs))
+        project = Project(node, tuple(OutputColumn(output.name or "", output.expression) for output in outputs))
         for span in block.items:
-            shown = tuple(prefix + (one.name or "") for one in outputs if one.span == span)
+            shown = tuple(prefix + (output.name or "") for output in outputs if output.span == span)
             self.note(span, "item", shown)
         if not block.distinct:
             return project
-        self.refuse_text_columns(column_facts(project), "DISTINCT", self.text.offset(block.at))
+        self.refuse_text_columns(project, "DISTINCT", block.at)
         return Distinct(project)
 
     def from_clause(self, block: Block) -> tuple[Node, Scope]:
-        """FROM with its relations' aliases: those of one FROM are given out before those of the queries inside it,
-        so that names keep as far out as they can."""
+        """FROM with its relations' aliases. Those of one FROM are assigned before those of the queries inside it, so
+        that the outer ones keep their names."""
         names: dict[str, str] = {}
         aliases: dict[int, str] = {}
         for leaf in _leaves(block.tables):
@@ -142,11 +135,8 @@ class Builder:
                 aliases[id(leaf)] = self.aliases.new("query")
                 continue
             if name in names:
-                raise self.text.refusal(
-                    self.text.offset(leaf.span.start),
-                    f"two relations are called {name!r}",
-                    "Give each occurrence its own alias: source.table a.",
-                )
+                remedy = "Give each occurrence its own alias: source.table a."
+                raise self.text.refusal(leaf.span.start, f"two relations are called {name!r}", remedy)
             names[name] = aliases[id(leaf)] = self.aliases.take(name)
         return self.from_item(block.tables, aliases, self.item_names(block))
 
@@ -199,9 +189,9 @@ class Builder:
         self.relations += relations
         if self.relations > MOST_RELATIONS:
             raise self.text.refusal(
-                self.text.offset(occurrence.span.start),
+                occurrence.span.start,
                 f"the view reads more than {MOST_RELATIONS} relations",
-                "Each use of a common table expression or of another view counts anew. Let the view say less.",
+                "Every use of a common table expression or of another view counts. Split the view or simplify it.",
             )
 
     def scan(self, occurrence: Occurrence, alias: str) -> Scan:
@@ -211,37 +201,32 @@ class Builder:
             return Scan(alias, self.resolve(source, schema[0] if schema else None, table))
         except (UnknownRelation, RelationRefused, ConfigurationError) as error:
             place = self.text.place(self.text.offset(occurrence.span.start))
-            told = type(error)(f"{place}: {error.what}", error.remedy)
-            if isinstance(told, UnknownRelation):
-                told.written = occurrence.parts
-            raise told from None
+            placed = type(error)(f"{place}: {error.what}", error.remedy)
+            if isinstance(placed, UnknownRelation):
+                placed.written = occurrence.parts
+            raise placed from None
 
     def view(self, occurrence: Occurrence, alias: str) -> Derived:
         """The definition of another view, put in place under aliases of its own."""
-        name = occurrence.parts[0]
-        offset = self.text.offset(occurrence.span.start)
+        name, start = occurrence.parts[0], occurrence.span.start
         if self.views is None:
-            raise self.text.refusal(
-                offset,
-                f"the relation {name} does not say which source it is in",
-                "Write source.table or source.schema.table.",
-            )
+            what = f"the relation {name} has no source in its name"
+            raise self.text.refusal(start, what, "Write source.table or source.schema.table.")
         if name == self.text.view:
-            raise self.text.refusal(offset, f"the view {name} reads itself", "Read source.table or another view.")
+            raise self.text.refusal(start, f"the view {name} reads itself", "Read source.table or another view.")
         try:
             definition = self.views(name)
         except (UnknownView, KeyError):
-            raise self.text.refusal(
-                offset,
-                f"{name} is neither a common table expression here nor another view of this project",
-                "Write source.table or source.schema.table, or the name of another view.",
-            ) from None
+            what = f"{name} is neither a common table expression here nor another view of this project"
+            remedy = "Write source.table or source.schema.table, or the name of another view."
+            raise self.text.refusal(start, what, remedy) from None
         except ConfigurationError as error:
             if error.what.startswith("views/"):  # it is about a view further below
                 raise
-            raise ConfigurationError(f"{self.text.place(offset)}: {error.what}", error.remedy) from None
+            place = self.text.place(self.text.offset(start))
+            raise ConfigurationError(f"{place}: {error.what}", error.remedy) from None
         self.count(sum(1 for _ in scans(definition.tree)), occurrence)
-        names = {one: self.aliases.copied(one) for one in aliases_of(definition.tree)}
+        names = {alias: self.aliases.copied(alias) for alias in aliases_of(definition.tree)}
         self.inherited.append(inherited(definition, alias, names))
         return Derived(renamed(definition.tree, names), alias, name)
 
@@ -249,9 +234,8 @@ class Builder:
         """A condition of a join, which sees the relations that it joins and no subqueries."""
         for at in self.outline.subqueries:
             if at in span:
-                raise self.text.unsupported(
-                    self.text.offset(at), "a subquery in ON", "Put the condition in WHERE, or join a derived table."
-                )
+                remedy = "Put the condition in WHERE, or join a derived table."
+                raise self.text.unsupported(at, "a subquery in ON", remedy)
         return self.condition(span, scope)
 
     def condition(self, span: Span, scope: Lookup, puts: dict[int, Put] | None = None) -> Expression:
@@ -266,20 +250,18 @@ class Builder:
         return Select(node, self.condition(span, scope, puts))
 
     def using(self, joined: Joined, left: Scope, right: Scope, scope: Scope) -> list[Expression]:
-        """USING (k) is left.k = right.k; from then on a plain k means the preserved side's (the left one's if both
-        are the same, coalesce(left.k, right.k) if neither side is sure to have it), and * shows it once."""
+        """USING (k) is left.k = right.k. After it, a plain k means the preserved side's (the left one's if both are the
+        same, coalesce(left.k, right.k) if either may be missing), and * has it once."""
         conditions = []
         for name, index in joined.using:
             offset = self.text.offset(index)
             one, other = left.find([name], offset), right.find([name], offset)
             for reference in (one, other):
-                column = scope.facts(reference).column
-                if column is not None and column.type.computation(self.plain_numeric) is None:
-                    raise self.text.refusal(
-                        offset,
-                        f"{reference} is of type {column.type.declared}, which Spark cannot compare exactly",
-                        f"Join on its text: ON CAST({one} AS STRING) = CAST({other} AS STRING).",
-                    )
+                declared = scope.facts(reference).text_type(self.plain_numeric)
+                if declared is not None:
+                    what = f"{reference} has type {declared}, which Spark cannot compare exactly"
+                    remedy = f"Join on its text: ON CAST({one} AS STRING) = CAST({other} AS STRING)."
+                    raise self.text.refusal(index, what, remedy)
             ours, theirs = left.standin(one) or Expression.of(one), right.standin(other) or Expression.of(other)
             scope.merged[name] = other if joined.kind == "right" else one
             if joined.kind == "full":
@@ -294,80 +276,70 @@ class Builder:
     def items(
         self, spans: Sequence[Span], node: Node, scope: Around, stars: Scope | None, puts: dict[int, Put] | None = None
     ) -> tuple[Node, list[Output]]:
-        """The select list, and the node that it stands on: subqueries in it are joined to it."""
+        """The select list, and the node below it, with the subqueries of the list joined."""
         outputs = []
         for span in spans:
-            offset = self.text.offset(span.start)
             node, joined = self.subqueries.values(node, span, scope, puts or {})
             read = item(self.text, span, scope, self.plain_numeric, {**(puts or {}), **joined})
             if read.star is not None:
                 if stars is None:
-                    raise self.text.refusal(offset, "* beside aggregates or GROUP BY", "List the grouped columns.")
+                    raise self.text.refusal(span.start, "* beside aggregates or GROUP BY", "List the grouped columns.")
                 self.star = True
-                for name, ref in stars.star(read.star, offset):
+                for name, ref in stars.star(read.star, self.text.offset(span.start)):
                     outputs.append(Output(name, stars.standin(ref) or Expression.of(ref), span))
             elif read.expression is not None:
                 outputs.append(Output(read.name, read.expression, span))
         return node, outputs
 
     def named(self, block: Block, outputs: list[Output], names: Sequence[str]) -> list[Output]:
-        """Each output column under its name, or an error if they have none or not distinct ones."""
+        """Each output column under its name; refused if names are missing or not distinct."""
         if names:
             if len(names) != len(outputs):
-                raise self.text.refusal(
-                    self.text.offset(block.at),
-                    f"this query has {len(outputs)} columns where {len(names)} are expected: {', '.join(names)}",
-                    "Select one column for each.",
-                )
-            outputs = [Output(name, one.expression, one.span) for name, one in zip(names, outputs, strict=True)]
+                what = f"this query has {len(outputs)} columns where {len(names)} are expected: {', '.join(names)}"
+                raise self.text.refusal(block.at, what, "Select one column for each.")
+            outputs = [replace(output, name=name) for name, output in zip(names, outputs, strict=True)]
         seen: dict[str, int] = {}
-        for one in outputs:
-            offset = self.text.offset(one.span.start)
-            if one.name is None:
-                raise self.text.refusal(offset, "an expression without a name", "Name it: … AS name.")
-            if one.name in seen:
-                other = self.text.line(seen[one.name])
-                raise self.text.refusal(
-                    offset,
-                    f"two output columns are called {one.name!r} (the other is on line {other})",
-                    "Output columns need distinct names: rename one with AS.",
-                )
-            if not 0 < len(one.name.encode()) <= LONGEST_NAME:
-                raise self.text.refusal(
-                    offset,
-                    f"the output column {one.name!r} has more than {LONGEST_NAME} bytes",
-                    "Name it shorter with AS.",
-                )
-            seen[one.name] = offset
+        for output in outputs:
+            name, start = output.name, output.span.start
+            if name is None:
+                raise self.text.refusal(start, "an expression without a name", "Name it: … AS name.")
+            if name in seen:
+                other = self.text.line(self.text.offset(seen[name]))
+                what = f"two output columns are called {name!r} (the other is on line {other})"
+                raise self.text.refusal(start, what, "Output columns need distinct names: rename one with AS.")
+            if not 0 < len(name.encode()) <= LONGEST_NAME:
+                what = f"the output column {name!r} has more than {LONGEST_NAME} bytes"
+                raise self.text.refusal(start, what, "Give it a shorter name with AS.")
+            seen[name] = start
         return outputs
 
-    def refuse_text_columns(self, known: dict[ColumnRef, Facts], operator: str, offset: int) -> None:
+    def refuse_text_columns(self, query: Query, operator: str, at: int) -> None:
         """Types that travel as text have no equality on Spark: what compares whole rows cannot have them."""
-        for ref, facts in known.items():
-            if facts.column is not None and facts.column.type.computation(self.plain_numeric) is None:
+        for ref, facts in column_facts(query).items():
+            declared = facts.text_type(self.plain_numeric)
+            if declared is not None:
                 raise NotComputable(
-                    f"{self.text.place(offset)}: {operator} compares the column {ref.column!r}, "
-                    f"which is of type {facts.column.type.declared} and cannot be compared exactly by Spark",
+                    f"{self.text.place(self.text.offset(at))}: {operator} compares the column {ref.column!r} of type "
+                    f"{declared}, which Spark cannot compare exactly",
                     f"Compare its text: CAST(… AS STRING) AS {ref.column}.",
                 )
 
-    def refuse_mixed_types(self, ref: ColumnRef, ours: Facts, theirs: Facts, offset: int) -> None:
-        """A column that travels as text on one side travels as the same on the other."""
-        columns = [facts.column for facts in (ours, theirs)]
-        for column in columns:
-            if column is None or column.type.computation(self.plain_numeric) is not None:
+    def refuse_mixed_types(self, left: Query, right: Query, at: int) -> None:
+        """A column that travels as text on one side must have the same type on the other."""
+        for (ref, ours), theirs in zip(column_facts(left).items(), column_facts(right).values(), strict=True):
+            declared = ours.text_type(self.plain_numeric) or theirs.text_type(self.plain_numeric)
+            if declared is None or (ours.column and theirs.column and ours.column.type == theirs.column.type):
                 continue
-            if any(other is None or other.type != column.type for other in columns):
-                raise NotComputable(
-                    f"{self.text.place(offset)}: the column {ref.column!r} is of type {column.type.declared} "
-                    "on one side only",
-                    f"Give both sides a text: CAST(… AS STRING) AS {ref.column}.",
-                )
+            raise NotComputable(
+                f"{self.text.place(self.text.offset(at))}: the column {ref.column!r} has type {declared} on one side "
+                "only",
+                f"Cast both sides to text: CAST(… AS STRING) AS {ref.column}.",
+            )
 
 
 @dataclass(frozen=True)
 class Output:
-    """A column of a select list before it must have a name."""
+    """A column of a select list that may have no name yet."""
 
     name: str | None
     expression: Expression

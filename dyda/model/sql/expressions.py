@@ -1,7 +1,7 @@
 """Expressions of a view: which columns they read, and their text with each column fully qualified.
 
 sqlglot's tree says where the column references are; the text between them goes to Spark as it was written, comments
-aside. So nothing that sqlglot does to an expression can change what it means.
+aside. So nothing that sqlglot does to an expression can change its meaning.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from dyda.model.algebra.column_facts import Facts, names_time
 from dyda.model.algebra.nodes import ColumnRef, Expression
 from dyda.model.sql.functions import is_aggregate
 from dyda.model.sql.text import Span, SqlText, TokenType
-from dyda.model.types import Computation
 
 __all__ = ["Item", "Lookup", "Put", "Whole", "condition", "is_positive", "item", "occurrences_of", "split_item"]
 
@@ -38,7 +37,7 @@ class Lookup(Protocol):
 
 @dataclass(frozen=True)
 class Put:
-    """What takes the place of some words, up to, not including, `stop`: an aggregate's or a subquery's value."""
+    """What replaces some words, up to, not including, `stop`: the value of an aggregate or a subquery."""
 
     stop: int
     expression: Expression
@@ -67,7 +66,7 @@ def item(text: SqlText, span: Span, lookup: Lookup, plain_numeric: str, puts: Pu
     tree = _tree(text, span, puts)
     expression = _expression(text, span, tree, lookup, plain_numeric, puts, passed_on=True)
     core = tree.unnest()
-    if name is None and isinstance(core, exp.Column) and not _is_put(text, core, puts):
+    if name is None and isinstance(core, exp.Column) and _put_at(text, core, puts) is None:
         name = _name(text, core.parts[-1])
     return Item(expression, name)
 
@@ -79,15 +78,11 @@ def split_item(text: SqlText, span: Span, puts: Puts) -> tuple[tuple[str, ...] |
     if isinstance(star, exp.Star) and not star.args.get("except_") and text.kind(span.stop - 1) is TokenType.STAR:
         return tuple(text.name(i) for i in range(span.start, span.stop - 1, 2)), span, None
     if isinstance(tree, exp.Aliases):
-        raise text.refusal(
-            text.offset(span.start), "a select item with several names is not supported", "One item per column."
-        )
+        raise text.refusal(span.start, "a select item with several names is not supported", "One item per column.")
     if not isinstance(tree, exp.Alias):
         return None, span, None
     if not text.is_name(span.stop - 1):
-        raise text.refusal(
-            text.offset(span.stop - 1), f"{text.shown(span.stop - 1)} is not a column name", "Use backticks."
-        )
+        raise text.refusal(span.stop - 1, f"{text.shown(span.stop - 1)} is not a column name", "Use backticks.")
     cut = 2 if text.kind(span.stop - 2) is TokenType.ALIAS else 1
     return None, Span(span.start, span.stop - cut), text.name(span.stop - 1)
 
@@ -96,14 +91,12 @@ def condition(text: SqlText, span: Span, lookup: Lookup, plain_numeric: str, put
     """Read one conjunct of a condition."""
     tree = _tree(text, span, puts or {})
     if isinstance(tree, exp.Alias | exp.Aliases | exp.Star):
-        raise text.refusal(
-            text.offset(span.stop - 1), f"{text.shown(span.stop - 1)!r} is not expected here", "Remove it."
-        )
+        raise text.refusal(span.stop - 1, f"{text.shown(span.stop - 1)!r} is not expected here", "Remove it.")
     return _expression(text, span, tree, lookup, plain_numeric, puts or {}, passed_on=False)
 
 
 def is_positive(text: SqlText, span: Span, puts: Puts, start: int) -> bool:
-    """Whether what is put at `start` stands under AND and OR alone: there, not true is the same as false."""
+    """Whether only AND and OR are around what is put at `start`: there, NULL has the same effect as false."""
     tree = _tree(text, span, puts)
     nodes = [node for node in tree.find_all(exp.Column) if node.parts[0].meta.get("start") == text.offset(start)]
     if len(nodes) != 1:
@@ -118,7 +111,7 @@ def is_positive(text: SqlText, span: Span, puts: Puts, start: int) -> bool:
 
 @dataclass(frozen=True)
 class Whole:
-    """An expression as its words, with columns found, so that it can be found again as a part of another."""
+    """An expression as its words, with columns resolved, so that it can be found again inside another."""
 
     units: tuple[tuple[object, ...], ...]
     places: tuple[tuple[int, int], ...]
@@ -127,14 +120,14 @@ class Whole:
 
     @classmethod
     def read(cls, text: SqlText, span: Span, lookup: Lookup, puts: Puts) -> Whole:
-        while text.kind(span.start) is TokenType.L_PAREN and text.closing(span.start) == span.stop - 1:
-            span = Span(span.start + 1, span.stop - 1)
+        while text.encloses(span):
+            span = text.inside(span.start)
         tree = _tree(text, span, puts)
         found = {}
         for node in list(tree.find_all(exp.Column)):
             start, end = _place(text, span, node)
-            if _is_put(text, node, puts):
-                found[start] = (end, ("put", str(_put_at(text, start, puts).expression.sql)))
+            if put := _put_at(text, node, puts):
+                found[start] = (end, ("put", put.expression.sql))
             else:
                 reference = lookup.find([_name(text, part) for part in node.parts], start)
                 found[start] = (end, (reference.alias, reference.column))
@@ -161,8 +154,8 @@ class Whole:
 
 
 def occurrences_of(text: SqlText, whole: Whole, span: Span, lookup: Lookup, puts: Puts) -> list[tuple[int, int]]:
-    """Where `whole` stands in the words as a complete expression. Words alone do not decide: in `x * a + b` there is
-    no `a + b`."""
+    """Where `whole` occurs in the words as a complete expression. Equal words are not enough: `x * a + b` does not
+    contain `a + b`."""
     within = Whole.read(text, span, lookup, puts)
     size, found = len(whole.units), []
     at = 0
@@ -183,7 +176,7 @@ def occurrences_of(text: SqlText, whole: Whole, span: Span, lookup: Lookup, puts
 
 
 def _tree(text: SqlText, span: Span, puts: Puts) -> exp.Expr:
-    """sqlglot's reading of the words, as a select item; every identifier in it knows its place in the text."""
+    """The words as sqlglot parses a select item; every identifier in it knows its place in the text."""
     words = [Token(TokenType.SELECT, "SELECT")]
     index = span.start
     while index < span.stop:
@@ -201,23 +194,17 @@ def _tree(text: SqlText, span: Span, puts: Puts) -> exp.Expr:
         detail = error.errors[0] if error.errors else {}
         found = str(detail.get("highlight") or "")
         where = next((w.start for w in words[1:] if w.line == detail.get("line")), text.offset(span.start))
-        raise text.refusal(
-            where,
-            "the expression cannot be read" + (f" at {found!r}" if found else ""),
-            "Check it against Spark SQL; put unusual names in backticks.",
-        ) from None
+        what = _UNREADABLE + (f" at {found!r}" if found else "")
+        remedy = "Check it against Spark SQL; put unusual names in backticks."
+        raise text.refusal_at(where, what, remedy) from None
     select = trees[0] if len(trees) == 1 else None
     if not isinstance(select, exp.Select) or len(select.expressions) != 1:
-        raise text.refusal(text.offset(span.start), "the expression cannot be read", "Put unusual names in backticks.")
+        raise text.refusal(span.start, _UNREADABLE, "Put unusual names in backticks.")
     clauses = [name for name, value in select.args.items() if value and name not in ("expressions", "kind")]
+    if clauses == ["into"]:
+        raise text.unsupported(span.start, "SELECT … INTO", "Remove it: a view is named after its file.")
     if clauses:  # words that would be dropped silently with it
-        what = "SELECT … INTO is not supported in a view" if clauses == ["into"] else "the expression cannot be read"
-        remedy = (
-            "Leave it out: a view is called like its file."
-            if clauses == ["into"]
-            else "Put unusual names in backticks."
-        )
-        raise text.refusal(text.offset(span.start), what, remedy)
+        raise text.refusal(span.start, _UNREADABLE, "Put unusual names in backticks.")
     tree = select.expressions[0]
     assert isinstance(tree, exp.Expr)
     return tree
@@ -233,7 +220,7 @@ def _refuse_open_case(text: SqlText, span: Span) -> None:
         elif text.kind(index) is TokenType.END and opened:
             opened.pop()
     if opened:
-        raise text.refusal(text.offset(opened[-1]), "this CASE has no END", "Write CASE WHEN … THEN … END.")
+        raise text.refusal(opened[-1], "this CASE has no END", "Write CASE WHEN … THEN … END.")
 
 
 @dataclass(frozen=True)
@@ -244,14 +231,8 @@ class _Reading:
     span: Span
     tree: exp.Expr
     references: dict[int, ColumnRef]
-    lookup: Lookup
     plain_numeric: str
     known: dict[ColumnRef, Facts]
-
-    def computation(self, reference: ColumnRef) -> Computation | None:
-        """How the column computes; None if it only travels as text or if it is computed itself."""
-        column = self.known[reference].column
-        return column.type.computation(self.plain_numeric) if column is not None else None
 
 
 def _expression(
@@ -264,8 +245,7 @@ def _expression(
     instead: dict[ColumnRef, Expression] = {}
     for node in tree.find_all(exp.Column):
         start, end = _place(text, span, node)
-        if _is_put(text, node, puts):
-            put = _put_at(text, start, puts)
+        if put := _put_at(text, node, puts):
             reference = ColumnRef(f"#{start}", "put")
             instead[reference], known[reference] = put.expression, put.facts
         else:
@@ -277,10 +257,10 @@ def _expression(
         found[start] = (end, reference)
         references[id(node)] = reference
     if tree.find(exp.Star) is not None:
-        raise text.refusal(text.offset(span.start), "* inside an expression is not supported", "List the columns.")
+        raise text.refusal(span.start, "* inside an expression is not supported", "List the columns.")
     core = tree.unnest()
     only = references.get(id(core)) if isinstance(core, exp.Column) else None
-    reading = _Reading(text, span, tree, references, lookup, plain_numeric, known)
+    reading = _Reading(text, span, tree, references, plain_numeric, known)
     _refuse_text_types(reading, core if passed_on else None)
     _refuse_special_dates(reading)
     parts: tuple[str | ColumnRef, ...] = (only,) if only is not None else _parts(text, span, found)
@@ -297,37 +277,30 @@ def _expression(
 def _refuse_unread(text: SqlText, span: Span, tree: exp.Expr, puts: Puts) -> None:
     """Aggregates and subqueries have values only where something was put in their place."""
     if tree.find(exp.Query) is not None:
-        raise text.unsupported(text.offset(span.start), "a subquery here", "Join a derived table in FROM.")
+        raise text.unsupported(span.start, "a subquery here", "Join a derived table in FROM.")
     index = span.start
     while index < span.stop:
         if index in puts:
             index = puts[index].stop
             continue
         if is_aggregate(text, index):
-            raise text.refusal(
-                text.offset(index),
-                "an aggregate is not known yet where WHERE, ON and GROUP BY are evaluated",
-                "Put the condition in HAVING, or aggregate in a subquery.",
-            )
+            what = "aggregates cannot be used in WHERE, ON or GROUP BY"
+            raise text.refusal(index, what, "Put the condition in HAVING, or aggregate in a subquery.")
         index += 1
 
 
-def _is_put(text: SqlText, node: exp.Column, puts: Puts) -> bool:
-    return len(node.parts) == 1 and any(text.offset(at) == node.parts[0].meta.get("start") for at in puts)
-
-
-def _put_at(text: SqlText, offset: int, puts: Puts) -> Put:
-    return next(put for at, put in puts.items() if text.offset(at) == offset)
+def _put_at(text: SqlText, node: exp.Column, puts: Puts) -> Put | None:
+    """What was put where the column is; None if it was written there."""
+    if len(node.parts) > 1:
+        return None
+    return next((put for at, put in puts.items() if text.offset(at) == node.parts[0].meta.get("start")), None)
 
 
 def _place(text: SqlText, span: Span, node: exp.Column) -> tuple[int, int]:
     places = [(part.meta["start"], part.meta["end"]) for part in node.parts if "start" in part.meta]
     if len(places) < len(node.parts):
-        raise text.refusal(
-            text.offset(span.start),
-            f"the column {node.sql('spark')} cannot be read exactly",
-            "Put its name in backticks.",
-        )
+        what = f"the column {node.sql('spark')} cannot be read exactly"
+        raise text.refusal(span.start, what, "Put its name in backticks.")
     return int(places[0][0]), int(places[-1][1]) + 1
 
 
@@ -337,8 +310,8 @@ def _name(text: SqlText, part: exp.Expr) -> str:
 
 
 def _parts(text: SqlText, span: Span, found: dict[int, tuple[int, ColumnRef]]) -> tuple[str | ColumnRef, ...]:
-    """The text of the words with references instead of column names. What lies between words becomes one blank:
-    a `--` comment there would swallow whatever is written after the expression."""
+    """The text of the words with references instead of column names. Whatever is between words becomes one blank: a
+    `--` comment there would swallow what follows the expression."""
     parts: list[str | ColumnRef] = []
     written: list[str] = []
     position = text.offset(span.start)
@@ -367,8 +340,8 @@ def _refuse_text_types(reading: _Reading, passed_on: exp.Expr | None) -> None:
     """Types that travel as text have no operators on Spark: they are passed on, or cast to STRING."""
     for node in reading.tree.find_all(exp.Column):
         reference = reading.references[id(node)]
-        column = reading.known[reference].column
-        if column is None or reading.computation(reference) is not None or node is passed_on:
+        declared = reading.known[reference].text_type(reading.plain_numeric)
+        if declared is None or node is passed_on:
             continue
         around = node.parent
         while isinstance(around, exp.Paren):
@@ -376,10 +349,9 @@ def _refuse_text_types(reading: _Reading, passed_on: exp.Expr | None) -> None:
         if isinstance(around, exp.Cast) and around.to.this is exp.DataType.Type.TEXT:
             continue
         place = reading.text.place(_place(reading.text, reading.span, node)[0])
-        declared = column.type.declared
         raise NotComputable(
-            f"{place}: {reference} is of type {declared}, which Spark cannot compute with exactly",
-            f"Pass it on as a column of its own, or compute with its text: CAST({reference} AS STRING).",
+            f"{place}: {reference} has type {declared}, which Spark cannot compute with exactly",
+            f"Select it as a column of its own, or compute with its text: CAST({reference} AS STRING).",
         )
 
 
@@ -389,10 +361,10 @@ def _refuse_special_dates(reading: _Reading) -> None:
     literals = [word for word in words if word.token_type in (TokenType.STRING, TokenType.RAW_STRING)]
     special = [word for word in literals if _SPECIAL.match(word.text)]
     if special and _is_temporal(reading):
-        raise reading.text.refusal(
+        raise reading.text.refusal_at(
             special[0].start,
             f"the changing date {special[0].text!r} is not supported in a view",
-            "Its value changes without any change at a source: put it into the query that reads the view.",
+            "Its value changes without a change at a source: use it in the query that reads the view.",
         )
 
 
@@ -407,4 +379,5 @@ def _is_temporal(reading: _Reading) -> bool:
     )
 
 
+_UNREADABLE = "the expression cannot be read"
 _SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)

@@ -1,21 +1,17 @@
-"""Spark's functions that need a rule of their own or that a view cannot use, by what they are.
+"""Spark's functions that need a rule of their own or that a view cannot use, by kind.
 
-tests/unit/model/test_functions.py asks a live Spark for its functions and their classes and fails if one is missing
-here. All others are Spark's own business: whether they exist and fit is decided by its analyser.
+A test asks a live Spark for its functions and their classes and fails if one is missing here. Spark's analyser decides
+about all others: whether they exist, and whether their arguments fit.
 """
 
 from __future__ import annotations
 
-from dyda.model.sql.text import SqlText, TokenType
+from dyda.model.sql.text import SqlText, TokenType, names
 
 __all__ = ["AGGREGATES", "CHANGING", "GENERATORS", "MAINTAINED", "WINDOWS", "is_aggregate"]
 
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-AGGREGATES = _names(
+AGGREGATES = names(
     """
     any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine
     array_agg avg bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg bitmap_or_agg bool_and bool_or
@@ -45,21 +41,21 @@ MAINTAINED = {
 }
 """The aggregates that a view can have, by what the algebra calls them."""
 
-WINDOWS = _names(
+WINDOWS = names(
     """
     counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number session_window window
     window_time
     """
 )
 
-GENERATORS = _names(
+GENERATORS = names(
     """
     collations explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer
     python_worker_logs range sql_keywords stack variant_explode variant_explode_outer
     """
 )
 
-CHANGING = _names(
+CHANGING = names(
     """
     aes_encrypt curdate current_catalog current_database current_date current_path current_schema current_time
     current_timestamp current_timezone current_user input_file_block_length input_file_block_start input_file_name
@@ -67,11 +63,11 @@ CHANGING = _names(
     shuffle spark_partition_id try_reflect uniform user uuid version
     """
 )
-"""Functions whose value does not follow from their arguments alone: time, chance, the session, the machine."""
+"""Functions whose value depends on more than their arguments: time, chance, the session, the machine."""
 
 
 def is_aggregate(text: SqlText, index: int) -> bool:
-    """Whether an aggregate is called at the word. `LIKE ANY (…)` is none."""
+    """Whether the word is the name of an aggregate that is called. `LIKE ANY (…)` is none."""
     return (
         text.is_name(index)
         and text.kind(index + 1) is TokenType.L_PAREN

@@ -1,4 +1,4 @@
-"""GROUP BY and aggregates: Group delivers keys k1, … and aggregates a1, …; select list and HAVING stand above it.
+"""GROUP BY and aggregates: Group delivers keys k1, … and aggregates a1, …; select list and HAVING are above it.
 
 SELECT year(d) AS y, sum(a) / count(*) AS x … GROUP BY year(d)
 Project(Group(…, group_1, k1 = year(d), a1 = sum(a), a2 = count(*)), y = group_1.k1, x = group_1.a1 / group_1.a2)
@@ -18,7 +18,7 @@ from dyda.model.sql.expressions import Put, Whole, condition, occurrences_of, sp
 from dyda.model.sql.functions import MAINTAINED, is_aggregate
 from dyda.model.sql.outline import Block, Outline
 from dyda.model.sql.scope import GroupScope, Scope
-from dyda.model.sql.text import Span, SqlText, TokenType
+from dyda.model.sql.text import Span, SqlText, TokenType, kinds
 
 if TYPE_CHECKING:
     from dyda.model.sql.builder import Builder, Output
@@ -27,15 +27,15 @@ __all__ = ["Grouping", "aggregate_calls"]
 
 
 def aggregate_calls(text: SqlText, outline: Outline, span: Span) -> Iterator[tuple[int, int]]:
-    """The words of each aggregate with its FILTER; those of subqueries inside are not this query's."""
+    """The words of each aggregate with its FILTER, without those of subqueries inside."""
     index = span.start
     while index < span.stop:
         if index in outline.subqueries:
-            index = text.closing(index) + 1
+            index = text.counterpart(index) + 1
         elif is_aggregate(text, index):
-            stop = text.closing(index + 1) + 1
+            stop = text.counterpart(index + 1) + 1
             if text.kind(stop) is TokenType.FILTER and text.kind(stop + 1) is TokenType.L_PAREN:
-                stop = text.closing(stop + 1) + 1
+                stop = text.counterpart(stop + 1) + 1
             yield index, stop
             index = stop
         else:
@@ -71,7 +71,7 @@ class Grouping:
         return node, outputs
 
     def group(self, node: Node) -> tuple[Node, dict[int, Put]]:
-        """Group over `node`, and what takes the place of aggregates and keys in the select list and HAVING."""
+        """Group over `node`, and what replaces aggregates and keys in the select list and HAVING."""
         cores = [self.core(span) for span in self.block.items]
         for span in self.key_spans(cores):
             node = self.key(node, span)
@@ -106,24 +106,20 @@ class Grouping:
         for span in self.block.groups or ():
             chosen = self.chosen(span, cores)
             if chosen is not None and calls[chosen]:
-                raise self.text.refusal(
-                    self.text.offset(span.start), "GROUP BY names an item with an aggregate", "Group by other columns."
-                )
+                what = "GROUP BY names an item with an aggregate"
+                raise self.text.refusal(span.start, what, "Group by columns without aggregates.")
             spans.append(cores[chosen] if chosen is not None else span)
         return spans
 
     def chosen(self, span: Span, cores: list[Span]) -> int | None:
-        """The place of the select item that a grouping expression stands for."""
+        """The place of the select item that a grouping expression names."""
         if len(span) != 1:
             return None
         if self.text.kind(span.start) is TokenType.NUMBER and self.text.shown(span.start).isdigit():
             place = int(self.text.shown(span.start))
             if not 1 <= place <= len(cores):
-                raise self.text.refusal(
-                    self.text.offset(span.start),
-                    f"GROUP BY {place} names no select item",
-                    f"There are {len(cores)} items.",
-                )
+                what, remedy = f"GROUP BY {place} names no select item", f"There are {len(cores)} items."
+                raise self.text.refusal(span.start, what, remedy)
             return place - 1
         if not self.text.is_name(span.start):
             return None
@@ -137,11 +133,9 @@ class Grouping:
     def key(self, node: Node, span: Span) -> Node:
         builder = self.builder
         for start, _ in aggregate_calls(self.text, builder.outline, span):
-            raise self.text.refusal(self.text.offset(start), "an aggregate in GROUP BY", "Group by other columns.")
-        while self.text.kind(span.start) is TokenType.L_PAREN and self.text.closing(span.start) == span.stop - 1:
-            if span.start in builder.outline.subqueries:
-                break
-            span = Span(span.start + 1, span.stop - 1)
+            raise self.text.refusal(start, "an aggregate in GROUP BY", "Group by columns without aggregates.")
+        while self.text.encloses(span) and span.start not in builder.outline.subqueries:
+            span = self.text.inside(span.start)
         node, puts = builder.subqueries.values(node, span, self.scope, {})
         expression = condition(self.text, span, self.scope, builder.plain_numeric, puts)
         name = f"k{len(self.keys) + 1}"
@@ -158,7 +152,7 @@ class Grouping:
         return node
 
     def put_keys(self, span: Span, puts: dict[int, Put]) -> None:
-        """Find keys that are more than a column inside the words; the longest first, so that none hides another."""
+        """Find keys that are more than a column in the words; the longest first, so that none hides another."""
         for whole, reference in sorted(self.wholes, key=lambda pair: -len(pair[0].units)):
             if len(whole.units) == 1 and reference in self.plain.values():
                 continue
@@ -180,18 +174,16 @@ class Grouping:
         """The aggregate at some words; the same one is kept once."""
         text = self.text
         written = text.name(start).lower()
-        closing = text.closing(start + 1)
-        inside = Span(start + 2, closing)
+        inside = text.inside(start + 1)
         only: Expression | None = None
-        if closing + 1 < stop:  # FILTER (WHERE …)
-            node, only = self.argument(node, Span(closing + 4, stop - 1))
+        if inside.stop + 1 < stop:  # FILTER (WHERE …)
+            node, only = self.argument(node, Span(inside.stop + 4, stop - 1))
         distinct = text.kind(inside.start) is TokenType.DISTINCT
         if distinct or text.kind(inside.start) is TokenType.ALL:
             inside = Span(inside.start + 1, inside.stop)
-        star = len(inside) == 1 and text.kind(inside.start) is TokenType.STAR
-        counted = written == "count" and len(inside) == 1 and text.kind(inside.start) is TokenType.NUMBER
+        counts_rows = written == "count" and not distinct and len(inside) == 1
         argument: Expression | None = None
-        if not (star and written == "count" and not distinct) and not (counted and not distinct):
+        if not (counts_rows and text.kind(inside.start) in (TokenType.STAR, TokenType.NUMBER)):
             self.refuse_arguments(written, inside, distinct, start)
             node, argument = self.argument(node, inside)
         if written == "count_if" and argument is not None:
@@ -199,48 +191,37 @@ class Grouping:
             argument = None
         function = MAINTAINED[written]
         distinct = distinct and function in ("count", "sum", "avg", "stddev_samp", "stddev_pop", "var_samp", "var_pop")
-        found = Aggregate("", function, argument, distinct, only)
+        aggregate = Aggregate(f"a{len(self.aggregates) + 1}", function, argument, distinct, only)
         for known in self.aggregates:
-            if replace(known, name="") == found:
+            if replace(aggregate, name=known.name) == known:
                 return node, ColumnRef(self.alias, known.name)
-        name = f"a{len(self.aggregates) + 1}"
-        self.aggregates.append(replace(found, name=name))
-        return node, ColumnRef(self.alias, name)
+        self.aggregates.append(aggregate)
+        return node, ColumnRef(self.alias, aggregate.name)
 
     def argument(self, node: Node, span: Span) -> tuple[Node, Expression]:
         for start, _ in aggregate_calls(self.text, self.builder.outline, span):
-            raise self.text.refusal(
-                self.text.offset(start), "an aggregate inside an aggregate", "Aggregate in a subquery first."
-            )
+            raise self.text.refusal(start, "an aggregate inside an aggregate", "Aggregate in a subquery first.")
         node, puts = self.builder.subqueries.values(node, span, self.scope, {})
         return node, condition(self.text, span, self.scope, self.builder.plain_numeric, puts)
 
     def refuse_arguments(self, written: str, inside: Span, distinct: bool, start: int) -> None:
-        offset = self.text.offset(start)
+        text, last = self.text, inside.stop - 1
         if not inside:
-            raise self.text.refusal(offset, f"{written}() without an argument", f"Write {written}(…).")
-        if text_star(self.text, inside):
-            raise self.text.refusal(offset, f"{written} of *", f"Write {written}(column), or count(*).")
-        depth = 0
-        for index in range(inside.start, inside.stop):
-            kind = self.text.kind(index)
-            depth += _DEPTH.get(kind, 0)
-            if depth == 0 and kind is TokenType.COMMA:
-                remedy = (
-                    "Count the rows of a subquery: (SELECT DISTINCT a, b FROM … WHERE a IS NOT NULL AND b IS NOT NULL)."
-                    if distinct
-                    else "Write count(*) FILTER (WHERE a IS NOT NULL AND b IS NOT NULL)."
-                )
-                raise self.text.unsupported(offset, f"{written}() with several arguments", remedy)
-
-
-def text_star(text: SqlText, span: Span) -> bool:
-    return text.kind(span.stop - 1) is TokenType.STAR and (len(span) == 1 or text.kind(span.stop - 2) is TokenType.DOT)
+            raise text.refusal(start, f"{written}() without an argument", f"Write {written}(…).")
+        if text.kind(last) is TokenType.STAR and (len(inside) == 1 or text.kind(last - 1) is TokenType.DOT):
+            raise text.refusal(start, f"{written} of *", f"Write {written}(column), or count(*).")
+        if any(text.kind(index) is TokenType.COMMA for index in text.top(inside)):
+            remedy = (
+                "Count the rows of a subquery: (SELECT DISTINCT a, b FROM … WHERE a IS NOT NULL AND b IS NOT NULL)."
+                if distinct
+                else "Write count(*) FILTER (WHERE a IS NOT NULL AND b IS NOT NULL)."
+            )
+            raise text.unsupported(start, f"{written}() with several arguments", remedy)
 
 
 @dataclass(frozen=True)
 class _Loose:
-    """Columns as the scope finds them; what it does not know may be a select item, and stands for itself."""
+    """Columns as the scope finds them; one that it does not know may be a select item, and is left as written."""
 
     scope: Scope
 
@@ -258,16 +239,4 @@ class _Loose:
         return self.scope.standin(reference)
 
 
-_DEPTH: dict[TokenType | None, int] = {
-    TokenType.L_PAREN: 1,
-    TokenType.R_PAREN: -1,
-    TokenType.L_BRACKET: 1,
-    TokenType.R_BRACKET: -1,
-}
-_OPERATORS = frozenset(
-    {
-        *(TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.MOD, TokenType.DPIPE),
-        *(TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE, TokenType.AND),
-        *(TokenType.OR, TokenType.NOT, TokenType.L_PAREN, TokenType.WHEN, TokenType.THEN, TokenType.ELSE),
-    }
-)
+_OPERATORS = kinds("PLUS DASH STAR SLASH MOD DPIPE EQ NEQ LT LTE GT GTE AND OR NOT L_PAREN WHEN THEN ELSE")

@@ -1,6 +1,6 @@
 """The outline of a query: which words are select items, relations, conditions, groups; where the subqueries are.
 
-query      Block | Combined (UNION, EXCEPT, INTERSECT) | With (common table expressions and what uses them)
+query      Block | Combined (UNION, EXCEPT, INTERSECT)
 FROM item  Occurrence (`source.table`, a common table expression, a view) | Nested (a derived table) | Joined
 """
 
@@ -22,7 +22,6 @@ __all__ = [
     "Occurrence",
     "Outline",
     "QueryOutline",
-    "With",
 ]
 
 JoinKind: TypeAlias = Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -30,9 +29,9 @@ JoinKind: TypeAlias = Literal["inner", "left", "right", "full", "semi", "anti"]
 
 @dataclass(frozen=True)
 class Occurrence:
-    """`source.table alias`: the parts of its name, the alias if one is written, and where.
+    """`source.table alias`: the parts of its name, the alias if one is written, and the words.
 
-    A name of one part is a common table expression, then `definition` is set, or another view.
+    A name of one part is a common table expression if `definition` is set, otherwise another view.
     """
 
     parts: tuple[str, ...]
@@ -82,7 +81,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Combined:
-    """A set operation; `at` is the word that says which."""
+    """A set operation; `at` is the word that names it."""
 
     kind: Literal["union", "except", "intersect"]
     all: bool
@@ -93,7 +92,7 @@ class Combined:
 
 @dataclass(frozen=True)
 class Definition:
-    """`name (columns) AS (query)`."""
+    """`name (columns) AS (query)`: a common table expression, visible to those after it and to the query."""
 
     name: str
     columns: tuple[str, ...]
@@ -101,21 +100,13 @@ class Definition:
     at: int
 
 
-@dataclass(frozen=True)
-class With:
-    """Common table expressions, each seen by those after it and by the body."""
-
-    definitions: tuple[Definition, ...]
-    body: QueryOutline
-
-
-QueryOutline: TypeAlias = Block | Combined | With
+QueryOutline: TypeAlias = Block | Combined
 
 
 @dataclass(frozen=True)
 class Outline:
     """A whole view. `subqueries` are those inside expressions, by the word of their opening parenthesis;
-    `occurrences` all relations and views it reads, in the order they are written."""
+    `occurrences` are all relations and views that it reads, in the order of the text."""
 
     query: QueryOutline
     subqueries: dict[int, QueryOutline] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""From a view file to its algebra: parse, resolve names against the sources' catalogs, refuse what is not there.
+"""From a view file to its algebra: parse, resolve names against the sources' catalogs, refuse what does not exist.
 
-    text ─ sql_text ─ words ─ sql_structure ─ outline ─ sql_build ─ Project(Select(Join(Scan, Scan)))
+    text ─ SqlText ─ words ─ outline_reader ─ outline ─ Builder ─ Project(Select(Join(Scan, Scan)))
 
 Names that are not quoted are folded to lower case and then matched exactly against the catalog; backticks quote.
 """
@@ -19,40 +19,29 @@ __all__ = ["LONGEST_NAME", "RESERVED", "Resolve", "Views", "parse_view", "refere
 
 def referenced_tables(name: str, text: str) -> list[tuple[str, str | None, str, int]]:
     """(source, schema or None, table, line) of each occurrence of a source's relation; needs no catalog."""
-    words = SqlText(name, text)
-    tables = []
-    with words.reading():
-        outline = read_outline(words)
-    for occurrence in outline.occurrences:
-        if len(occurrence.parts) == 1:
-            continue
-        source, *schema, table = occurrence.parts
-        line = words.line(words.offset(occurrence.span.start))
-        tables.append((source, schema[0] if schema else None, table, line))
-    return tables
-
-
-def referenced_views(name: str, text: str) -> list[tuple[str, int]]:
-    """(view, line) of each occurrence of another view: names of one part that no WITH explains."""
-    words = SqlText(name, text)
-    with words.reading():
-        outline = read_outline(words)
     return [
-        (occurrence.parts[0], words.line(words.offset(occurrence.span.start)))
-        for occurrence in outline.occurrences
-        if len(occurrence.parts) == 1
+        (parts[0], parts[1] if len(parts) == 3 else None, parts[-1], line)
+        for parts, line in _referenced(name, text)
+        if len(parts) > 1
     ]
 
 
+def referenced_views(name: str, text: str) -> list[tuple[str, int]]:
+    """(view, line) of each occurrence of another view: names of one part that no WITH defines."""
+    return [(parts[0], line) for parts, line in _referenced(name, text) if len(parts) == 1]
+
+
+def _referenced(name: str, text: str) -> list[tuple[tuple[str, ...], int]]:
+    words = SqlText(name, text)
+    with words.reading():
+        occurrences = read_outline(words).occurrences
+    return [(occurrence.parts, words.line(words.offset(occurrence.span.start))) for occurrence in occurrences]
+
+
 def parse_view(
-    name: str,
-    text: str,
-    resolve: Resolve,
-    *,
-    plain_numeric: str = "decimal(38,18)",
-    views: Views | None = None,
+    name: str, text: str, resolve: Resolve, *, plain_numeric: str = "decimal(38,18)", views: Views | None = None
 ) -> ViewDefinition:
-    """The view's definition, or an error that says what to change in its file. `views` gives other views' ones."""
+    """The view's definition, or an error that says what to change in its file. `views` returns other views'."""
     words = SqlText(name, text)
     with words.reading():
         outline = read_outline(words)
@@ -63,8 +52,7 @@ def parse_view(
 
 
 def _preferences(text: SqlText, components: list[Component], inherited: list[Preferences]) -> Preferences:
-    """Lift each preference comment to the component that it directly follows; of what a view below says, each
-    component has it here, too."""
+    """The preference comments, each with the component that it directly follows, and those of views below."""
     extent, new_columns = read_header(text)
     found: dict[str, dict[str, Preference]] = {"item": {}, "relation": {}, "condition": {}}
     for below in inherited:
@@ -77,39 +65,29 @@ def _preferences(text: SqlText, components: list[Component], inherited: list[Pre
             continue
         meant = _meant(text, comment, components)
         if not meant:
-            raise text.refusal(
-                comment.start,
-                f"the preference {comment.body.strip()!r} follows no select item, relation or condition",
-                "Put it directly after the one that it is about.",
-            )
+            what = f"the preference {comment.body.strip()!r} follows no select item, relation or condition"
+            raise text.refusal_at(comment.start, what, "Put it directly after the one that it is about.")
         for component in meant:
             for name in component.names:
                 found[component.kind][name] = found[component.kind].get(name, Preference()) | preference
-    return Preferences(
-        extent,
-        new_columns,
-        tuple(found["item"].items()),
-        tuple(found["relation"].items()),
-        tuple(found["condition"].items()),
-    )
+    return Preferences(extent, new_columns, *(tuple(preferences.items()) for preferences in found.values()))
 
 
 def _meant(text: SqlText, comment: Comment, components: list[Component]) -> list[Component]:
-    """The components that a comment is about: the smallest that it stands in or after. One that is written once and
-    used several times, in a common table expression, is several."""
+    """The components that a comment is about: the smallest that it is in or after. One of a common table expression
+    that is used several times is several."""
     if comment.after is None:
         return []
     index = comment.after
     comma = text.words[index]
     if comma.token_type is TokenType.COMMA and text.line(comma.start) == text.line(comment.start):
-        index -= 1  # `c.name, -- replaceable`: at the end of its line it is about what the line says
-    around = sorted((one for one in components if index in one.span), key=lambda one: len(one.span))
+        index -= 1  # `c.name, -- replaceable`: at the end of a line it is about what precedes the comma
+    around = sorted((part for part in components if index in part.span), key=lambda part: len(part.span))
     if text.kind(index) is TokenType.R_PAREN:  # (a AND b) /* dispensable */: both; USING (k) /* … */: k
-        opening = text.opening(index)
-        inside = [
-            one for one in components if one.kind == "condition" and opening < one.span.start and one.span.stop <= index
-        ]
+        opening = text.counterpart(index)
+        conditions = [part for part in components if part.kind == "condition"]
+        inside = [part for part in conditions if opening < part.span.start and part.span.stop <= index]
         grouped = text.kind(opening + 1) not in (TokenType.SELECT, TokenType.WITH)
         if grouped and inside and (not around or len(around[0].span) > index - opening + 1):
             return inside
-    return [one for one in around if len(one.span) == len(around[0].span) and one.names]
+    return [part for part in around if len(part.span) == len(around[0].span) and part.names]

@@ -1,4 +1,4 @@
-"""Where something is in a view's text that Spark speaks of in its own words."""
+"""The line of a view's text that an error of Spark is about."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WORD = re.compile(r"`(?:[^`]|``)*`(?:\s*\.\s*`(?:[^`]|``)*`)*|'(?:[^'\\]|\\.)*'
 
 
 def line_of(text: str, fragment: str) -> int | None:
-    """The line on which the fragment begins; None if it is not there, or on several lines.
+    """The line on which the fragment begins; None if it does not occur, or on several lines.
 
     Columns are qualified in the fragment and may not be in the text: only their own names count.
     """

@@ -2,15 +2,16 @@
 
     parse_view(render_view(d)).tree means the same as d.tree, and has the same output names and preferences
 
-Expressions stay as their author wrote them; only the column references are put anew. Semi joins are written as EXISTS
-and NOT IN, a view under a view by its name, Group as GROUP BY where a select list stands on it and as a derived table
-elsewhere.
+Expressions stay as their author wrote them; only the column references are replaced. Semi joins are written as EXISTS
+and NOT IN, a view below by its name, Group as GROUP BY directly below a select list and as a derived table elsewhere.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 from typing import assert_never
 
 from dyda.model.algebra.expressions import joined
@@ -34,13 +35,14 @@ from dyda.model.algebra.nodes import (
 )
 from dyda.model.algebra.renaming import aliases_of
 from dyda.model.preferences import Preference, Preferences
-from dyda.model.sql.text import SqlText, TokenType
+from dyda.model.relation import quoted
+from dyda.model.sql.text import Span, SqlText, TokenType, kinds
 
 __all__ = ["render_view"]
 
 
 def render_view(tree: Query, preferences: Preferences) -> str:
-    """The text of a view file that says what `tree` and `preferences` say."""
+    """The text of a view file with this tree and these preferences."""
     header = [f"{name} = {value}" for name in ("extent", "new_columns") if (value := getattr(preferences, name))]
     lines = [f"-- dyda: {', '.join(header)}"] if header else []
     lines.append(_Writer(tree, preferences).query(tree, ""))
@@ -49,8 +51,8 @@ def render_view(tree: Query, preferences: Preferences) -> str:
 
 @dataclass
 class _From:
-    """What stands in FROM and WHERE: relations that are cross joined, and conditions. Inner joins and selections
-    commute, so every condition may stand in WHERE; those with subqueries must."""
+    """FROM and WHERE: relations that are cross joined, and conditions. Inner joins and selections commute, so every
+    condition may be in WHERE; those with subqueries must."""
 
     tables: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
@@ -76,13 +78,10 @@ class _Writer:
             case Distinct(Project() as below):
                 return self.select(below, prefix, "SELECT DISTINCT ")
             case Distinct(below):
-                return f"SELECT DISTINCT *\nFROM {_enclosed(self.query(below, prefix))} {_quoted(self.alias('rows'))}"
+                return f"SELECT DISTINCT *\nFROM {_enclosed(self.query(below, prefix))} {quoted(self.alias('rows'))}"
             case SetOperation(kind, everything, left, right):
-                sides = [self.query(side, prefix) for side in (left, right)]
-                shown = [
-                    _enclosed(text) if isinstance(side, SetOperation) else text
-                    for side, text in zip((left, right), sides, strict=True)
-                ]
+                sides = [(side, self.query(side, prefix)) for side in (left, right)]
+                shown = [_enclosed(text) if isinstance(side, SetOperation) else text for side, text in sides]
                 return f"\n{kind.upper()}{' ALL' if everything else ''}\n".join(shown)
             case _:
                 assert_never(query)
@@ -95,7 +94,7 @@ class _Writer:
             node = node.input
         if isinstance(node, Group):
             return self.grouped(project, node, having[::-1], prefix, begin)
-        source = self.gathered(project.input)
+        source = self.gathered(project.input)  # it decides what columns are called
         return _block(begin, self.items(project, prefix), source)
 
     def items(self, project: Project, prefix: str) -> list[str]:
@@ -104,25 +103,25 @@ class _Writer:
             text = item.expression.rendered(self.name)
             column = item.expression.column
             if column is None or column in self.called or column.column != item.name:
-                text += f" AS {_quoted(item.name)}"
+                text += f" AS {quoted(item.name)}"
             items.append(text + _comment(self.preferences.of_item(prefix + item.name)))
         return items
 
     def grouped(self, project: Project, group: Group, having: list[Expression], prefix: str, begin: str) -> str:
-        source = self.gathered(group.input)
-        keys = [self.key(key.expression) for key in group.keys]
-        names = [*keys, *(self.aggregate(one) for one in group.aggregates)]
+        source, keys, names = self.parts(group)
         self.called |= dict(zip(group.columns, names, strict=True))
-        lines = [_block(begin, self.items(project, prefix), source)]
-        if keys:
-            lines.append("GROUP BY " + ", ".join(keys))
+        items = self.items(project, prefix)
         conditions = [self.conjunct(condition) for condition in having]
         shown = {ref for item in project.items for ref in item.expression.columns}
         if not keys and not conditions and not shown & set(group.columns):
-            conditions.append("true")  # one group, though nothing is asked of it
-        if conditions:
-            lines.append("HAVING " + "\n   AND ".join(conditions))
-        return "\n".join(lines)
+            conditions.append("true")  # one group, although nothing of it is selected
+        return _block(begin, items, source, keys, conditions)
+
+    def parts(self, group: Group) -> tuple[_From, list[str], list[str]]:
+        """FROM of a group, its keys, and its columns."""
+        source = self.gathered(group.input)
+        keys = [self.key(key.expression) for key in group.keys]
+        return source, keys, keys + [self.aggregate(aggregate) for aggregate in group.aggregates]
 
     def key(self, expression: Expression) -> str:
         text = expression.rendered(self.name)
@@ -142,9 +141,9 @@ class _Writer:
         match node:
             case Scan(alias, relation):
                 name = relation.name
-                self.table(".".join(map(_quoted, (name.source, name.schema, name.table))), alias, source)
+                self.table(".".join(map(quoted, (name.source, name.schema, name.table))), alias, source)
             case Derived(below, alias, view):
-                text = _quoted(view) if view is not None else _enclosed(self.query(below, f"{alias}."))
+                text = quoted(view) if view is not None else _enclosed(self.query(below, f"{alias}."))
                 self.table(text, alias, source)
             case Group(alias=alias):
                 self.table(_enclosed(self.group(node)), alias, source)
@@ -162,59 +161,43 @@ class _Writer:
                 self.gather(node.left, source)
                 source.subqueries.append(self.semi(node))
             case Project() | Distinct() | SetOperation():
-                raise ValueError(f"{type(node).__name__} stands in FROM without an alias")
+                raise ValueError(f"{type(node).__name__} is in FROM without an alias")
             case _:
                 assert_never(node)
 
     def table(self, text: str, alias: str, source: _From) -> None:
-        source.tables.append(f"{text} {_quoted(alias)}{_comment(self.preferences.of_relation(alias))}")
+        source.tables.append(f"{text} {quoted(alias)}{_comment(self.preferences.of_relation(alias))}")
 
     def group(self, group: Group) -> str:
         """GROUP BY as a query of its own, under the names that Group gives."""
-        source = self.gathered(group.input)
-        keys = [self.key(key.expression) for key in group.keys]
-        names = [*keys, *(self.aggregate(one) for one in group.aggregates)]
+        source, keys, names = self.parts(group)
         columns = zip(names, group.columns, strict=True)
-        items = [f"{text} AS {_quoted(ref.column)}" for text, ref in columns] or ["1 AS `one`"]
-        lines = [_block("SELECT ", items, source)]
-        if keys:
-            lines.append("GROUP BY " + ", ".join(keys))
-        elif not group.aggregates:
-            lines.append("HAVING true")
-        return "\n".join(lines)
+        items = [f"{text} AS {quoted(ref.column)}" for text, ref in columns] or ["1 AS `one`"]
+        return _block("SELECT ", items, source, keys, [] if names else ["true"])
 
     def outer(self, node: OuterJoin, source: _From) -> None:
         """Conditions of the preserved side commute with the join; those of the other side belong to ON."""
         left, right = self.gathered(node.left), self.gathered(node.right)
-        match node.kind:
-            case "left":
-                right = self.wrapped(node.right, right) if right.subqueries else right
-                source.conditions += left.conditions
-                source.subqueries += left.subqueries
-                hoisted = right.conditions
-            case "right":
-                left = self.wrapped(node.left, left) if left.subqueries else left
-                source.conditions += right.conditions
-                source.subqueries += right.subqueries
-                hoisted = left.conditions
-            case "full":
-                left = self.wrapped(node.left, left) if left.where else left
-                right = self.wrapped(node.right, right) if right.where else right
-                hoisted = []
-            case _:
-                assert_never(node.kind)
-        conditions = [self.conjunct(condition) for condition in node.conditions] + hoisted
+        full = node.kind == "full"
+        if node.kind != "left" and (left.where if full else left.subqueries):
+            left = self.wrapped(node.left, left)
+        if node.kind != "right" and (right.where if full else right.subqueries):
+            right = self.wrapped(node.right, right)
+        preserved, other = (right, left) if node.kind == "right" else (left, right)
+        source.conditions += preserved.conditions
+        source.subqueries += preserved.subqueries
+        conditions = [self.conjunct(condition) for condition in node.conditions] + other.conditions
         text = f"{_joined(left.tables)}\n{node.kind.upper()} JOIN {_operand(_joined(right.tables))}"
         source.tables.append(text + (f" ON {' AND '.join(conditions)}" if conditions else ""))
 
     def wrapped(self, node: Node, source: _From) -> _From:
-        """The node as a derived table, where its conditions can stand nowhere else; its columns get new names."""
+        """The node as a derived table, where its conditions have no other place; its columns get new names."""
         alias = self.alias("wrapped")
         wanted = [ref for ref in node.columns if ref in self.used]
         items = [f"{self.name(ref)} AS `c{place}`" for place, ref in enumerate(wanted, start=1)] or ["1 AS `one`"]
         text = _enclosed(_block("SELECT ", items, source))
         self.called |= {ref: str(ColumnRef(alias, f"c{place}")) for place, ref in enumerate(wanted, start=1)}
-        return _From([f"{text} {_quoted(alias)}"])
+        return _From([f"{text} {quoted(alias)}"])
 
     def semi(self, node: SemiJoin) -> str:
         right = self.gathered(node.right)
@@ -229,22 +212,26 @@ class _Writer:
     def conjunct(self, condition: Expression) -> str:
         """The condition as one part of a conjunction: only what binds weaker than AND needs parentheses."""
         text = condition.rendered(self.name)
-        shown = f"({text})" if _binds_weaker(text) else text
+        shown = f"({text})" if _at_the_top(text, _WEAKER_THAN_AND) else text
         return f"{shown}{_comment(self.preferences.of_condition(condition.sql))}"
 
     def name(self, reference: ColumnRef) -> str:
         return self.called.get(reference) or str(reference)
 
     def alias(self, name: str) -> str:
-        found = next(one for n in range(1, len(self.aliases) + 2) if (one := f"{name}_{n}") not in self.aliases)
-        self.aliases.add(found)
-        return found
+        alias = next(free for n in count(1) if (free := f"{name}_{n}") not in self.aliases)
+        self.aliases.add(alias)
+        return alias
 
 
-def _block(begin: str, items: list[str], source: _From) -> str:
+def _block(begin: str, items: list[str], source: _From, groups: Sequence[str] = (), having: Sequence[str] = ()) -> str:
     lines = [begin + (",\n" + " " * len(begin)).join(items), "FROM " + _joined(source.tables)]
     if source.where:
         lines.append("WHERE " + "\n  AND ".join(source.where))
+    if groups:
+        lines.append("GROUP BY " + ", ".join(groups))
+    if having:
+        lines.append("HAVING " + "\n   AND ".join(having))
     return "\n".join(lines)
 
 
@@ -253,12 +240,12 @@ def _joined(tables: list[str]) -> str:
 
 
 def _operand(table: str) -> str:
-    """What stands after JOIN: a join of its own needs parentheses there."""
-    return f"({table})" if _is_join(table) else table
+    """What follows JOIN: a join of its own needs parentheses there."""
+    return f"({table})" if _at_the_top(table, _JOIN) else table
 
 
 def _enclosed(text: str) -> str:
-    """In parentheses and indented, but for lines within a quoted name or text: they are part of it."""
+    """In parentheses and indented, except for lines inside a quoted name or string: they are part of it."""
     written, done = [], 0
     for word in SqlText("", text).words:
         if "\n" in text[word.start : word.end + 1]:
@@ -269,42 +256,23 @@ def _enclosed(text: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _binds_weaker(text: str) -> bool:
-    return _at_the_top(text, _WEAKER)
-
-
-@lru_cache(maxsize=4096)
-def _is_join(text: str) -> bool:
-    return _at_the_top(text, frozenset({TokenType.JOIN}))
-
-
-@lru_cache(maxsize=4096)
 def _is_closed(text: str) -> bool:
     """Whether nothing beside the text can bind tighter than what is in it: (…), or a call f(…)."""
     words = SqlText("", text)
     opening = 1 if words.is_name(0) and words.kind(0) is TokenType.VAR else 0
-    if words.kind(opening) is not TokenType.L_PAREN:
-        return False
-    return words.closing(opening) == len(words.words) - 1
+    return words.encloses(Span(opening, len(words.words)))
 
 
-def _at_the_top(text: str, kinds: frozenset[TokenType]) -> bool:
-    depth = 0
-    for word in SqlText("", text).words:
-        depth += _DEPTH.get(word.token_type, 0)
-        if depth == 0 and word.token_type in kinds:
-            return True
-    return False
+@lru_cache(maxsize=4096)
+def _at_the_top(text: str, sought: frozenset[TokenType | None]) -> bool:
+    words = SqlText("", text)
+    return any(words.kind(index) in sought for index in words.top(Span(0, len(words.words))))
 
 
-_DEPTH = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1, TokenType.CASE: 1, TokenType.END: -1}
-_WEAKER = frozenset({TokenType.OR, TokenType.XOR, TokenType.DAMP})
+_JOIN = kinds("JOIN")
+_WEAKER_THAN_AND = kinds("OR XOR DAMP")
 
 
 def _comment(preference: Preference | None) -> str:
     words = [word for word in ("dispensable", "replaceable") if preference is not None and getattr(preference, word)]
     return f" /* {', '.join(words)} */" if words else ""
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -15,10 +15,10 @@ from dyda.model.sql.text import SqlText
 __all__ = ["RESERVED", "GroupScope", "Scope", "Source"]
 
 RESERVED = ("#count", "#xid")
-"""Columns that row images are delivered with."""
+"""Columns that captured rows carry besides their own."""
 
 SYSTEM_COLUMNS = frozenset({"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"})
-"""Of every table of PostgreSQL: they say where a row version is, and change without any change of the row."""
+"""Every PostgreSQL table has them: they tell where a row version is stored, and change although the row does not."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Source:
     parts: tuple[str, ...] = ()
     """The whole name, if it may qualify columns because no alias is written."""
     relation: RelationName | None = None
-    """What it is, if it is a relation of a source."""
+    """Set if it is a relation of a source."""
 
     def answers(self, qualifier: Sequence[str]) -> bool:
-        """Whether `qualifier` names it: its alias, or without one its name or the end of its name."""
+        """Whether `qualifier` names it: by its alias, or without one by its name or the end of its name."""
         if not self.parts or len(qualifier) == 1:
             return list(qualifier) == [self.name]
         return len(qualifier) <= len(self.parts) and self.parts[-len(qualifier) :] == tuple(qualifier)
@@ -48,7 +48,7 @@ class Source:
 class Scope:
     """The columns an expression may use: those of some sources, with USING's shared columns merged.
 
-    `standins` are columns that no relation has: what stands for one is put in its place once an expression is read.
+    `standins` are columns that no relation has, with the expressions that replace them once an expression is read.
     `outer` is the scope of the query around, for a subquery that may refer to it.
     """
 
@@ -72,15 +72,15 @@ class Scope:
             except (UnknownRelation, UnknownColumn):
                 raise unknown from None
         if not self.outer.has(found):
-            raise self.text.unsupported(
+            raise self.text.refusal_at(
                 offset,
-                f"a reference to a query further out ({'.'.join(parts)})",
-                "A subquery may refer to the query directly around it: join the relation in there.",
+                f"a reference to a query further out ({'.'.join(parts)}) is not supported in a view",
+                "A subquery may only refer to the query directly around it: join the relation there.",
             )
         return found
 
     def has(self, reference: ColumnRef) -> bool:
-        """Whether the column is one of this scope itself, not of the query around it."""
+        """Whether the column belongs to this scope, not to the query around it."""
         return reference in self.standins or any(source.alias == reference.alias for source in self.sources)
 
     def facts(self, reference: ColumnRef) -> Facts:
@@ -101,13 +101,13 @@ class Scope:
         if not sources:
             raise UnknownRelation(
                 f"{self.text.place(offset)}: {'.'.join(qualifier)} in {'.'.join(parts)} is not in FROM here",
-                f"There is: {', '.join(source.shown for source in self.sources)}.",
+                f"FROM has: {', '.join(source.shown for source in self.sources)}.",
             )
         holders = [source for source in sources if name in source.columns]
         if not holders and name in SYSTEM_COLUMNS:
             raise UnknownColumn(
                 f"{self.text.place(offset)}: {'.'.join(parts)} is a system column of PostgreSQL; no view can read it",
-                "Leave it out; what tells rows apart is the table's key.",
+                "Remove it; use the table's key to tell rows apart.",
             )
         if not holders:
             having = "; ".join(f"{s.shown} has: {', '.join(s.columns)}" for s in sources)
@@ -121,41 +121,36 @@ class Scope:
             )
         if len(holders) > 1:
             written = [ColumnRef(source.name, name) for source in holders if source.name is not None]
-            raise self.text.refusal(
-                offset,
-                f"the column {name!r} is in several relations",
-                f"Write {' or '.join(map(str, written))}.",
-            )
+            remedy = f"Write {' or '.join(map(str, written))}."
+            raise self.text.refusal_at(offset, f"the column {name!r} is in several relations", remedy)
         if name in RESERVED or name.startswith("##"):
-            raise self.text.refusal(
-                offset, f"a column called {name!r} cannot be carried: DyDa uses this name", "Rename it at the source."
-            )
+            what = f"a column called {name!r} cannot be read: DyDa reserves this name"
+            raise self.text.refusal_at(offset, what, "Rename it at the source.")
         column = holders[0].columns[name].column
         if column is not None and column.generated == "v":
-            raise self.text.refusal(
+            raise self.text.refusal_at(
                 offset,
-                f"{ColumnRef(holders[0].shown, name)} is a virtual generated column, whose values no row image holds",
-                "Make it STORED at the source, write its expression in the view, or leave it out.",
+                f"{ColumnRef(holders[0].shown, name)} is a virtual generated column, whose values are not captured",
+                "Make it STORED at the source, write its expression in the view, or remove it.",
             )
         return ColumnRef(holders[0].alias, name)
 
     def star(self, qualifier: Sequence[str], offset: int) -> list[tuple[str, ColumnRef]]:
-        """What * or alias.* stands for; columns joined with USING come first, once."""
-        if qualifier:
-            sources = [source for source in self.sources if source.answers(qualifier)]
-            if not sources:
-                self.find([*qualifier, "*"], offset)
-            return [self._column(source, name, offset) for source in sources for name in source.columns]
-        first = list(self.merged.items())
-        rest = [(source, name) for source in self.sources for name in source.columns if name not in self.merged]
-        return first + [self._column(source, name, offset) for source, name in rest]
-
-    def _column(self, source: Source, name: str, offset: int) -> tuple[str, ColumnRef]:
-        return name, Scope(self.text, [source]).find([name], offset)
+        """The columns of * or alias.*; those joined with USING come first, once."""
+        merged = {} if qualifier else self.merged
+        sources = [source for source in self.sources if not qualifier or source.answers(qualifier)]
+        if not sources:
+            self.find([*qualifier, "*"], offset)
+        return list(merged.items()) + [
+            (name, Scope(self.text, [source]).find([name], offset))
+            for source in sources
+            for name in source.columns
+            if name not in merged
+        ]
 
     def _hint(self, name: str, sources: Iterable[Source]) -> str:
         if name in self.item_names:
-            return "It names a select item: repeat the item's expression here."
+            return "It is the name of a select item: repeat the item's expression here."
         if any(source.name == name for source in sources):
             return f"{name} is a relation here, not a column: write {name}.* or one of its columns."
         alike = [column for source in sources for column in source.columns if column.lower() == name.lower()]
@@ -175,7 +170,7 @@ class Scope:
 
 @dataclass
 class GroupScope:
-    """The columns above GROUP BY: keys alone. `items` are names of select items that HAVING may use."""
+    """The columns above GROUP BY: only the keys. `items` are names of select items that HAVING may use."""
 
     below: Scope
     alias: str
@@ -194,20 +189,17 @@ class GroupScope:
             return ColumnRef("", parts[0])
         key = self.keys.get(reference)
         if named is not None and named.column != key:
-            raise self.below.text.refusal(
+            raise self.below.text.refusal_at(
                 offset,
-                f"{parts[0]!r} is a column here and the name of a select item",
+                f"{parts[0]!r} is both a column and a select item here",
                 "Write the column with its relation's alias, or repeat the item's expression.",
             )
         if key is not None:
             return key
         if not self.below.has(reference):
             return reference
-        raise self.below.text.refusal(
-            offset,
-            f"{'.'.join(parts)} is neither grouped nor inside an aggregate",
-            "Add it to GROUP BY, or aggregate it: min(…), max(…), sum(…).",
-        )
+        what = f"{'.'.join(parts)} is neither grouped nor inside an aggregate"
+        raise self.below.text.refusal_at(offset, what, "Add it to GROUP BY, or aggregate it: min(…), max(…), sum(…).")
 
     def has(self, reference: ColumnRef) -> bool:
         return reference.alias == self.alias

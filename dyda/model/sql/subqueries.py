@@ -8,6 +8,7 @@ EXISTS inside OR, CASE, a select list  a mark: OuterJoin with the distinct keys 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
@@ -31,16 +32,17 @@ from dyda.model.algebra.nodes import (
 from dyda.model.algebra.renaming import aliases_of
 from dyda.model.sql.expressions import Put, condition, is_positive, split_item
 from dyda.model.sql.grouping import Grouping, aggregate_calls
-from dyda.model.sql.outline import Block, Combined, QueryOutline, With
+from dyda.model.sql.outline import Block, Combined, QueryOutline
 from dyda.model.sql.scope import Around, Scope
-from dyda.model.sql.text import Span, TokenType
+from dyda.model.sql.text import DEPTH, Span, TokenType, kinds
 
 if TYPE_CHECKING:
     from dyda.model.sql.builder import Builder
 
 __all__ = ["Subqueries"]
 
-_ONE_ROW = "Select one aggregate of it, such as max(…), without GROUP BY."
+_Sides = tuple[Expression, Expression]
+"""Of an equality between a subquery and the query around it: the subquery's side, and the other one."""
 
 
 @dataclass
@@ -62,17 +64,17 @@ class Subqueries:
         self.outline = builder.outline
 
     def within(self, span: Span) -> list[int]:
-        """The opening parentheses of the subqueries in some words; not of those inside others."""
+        """The opening parentheses of the subqueries in some words, without those inside others."""
         found: list[int] = []
         for at in sorted(self.outline.subqueries):
-            if at in span and (not found or at > self.text.closing(found[-1])):
+            if at in span and (not found or at > self.text.counterpart(found[-1])):
                 found.append(at)
         return found
 
     def blanks(self, span: Span) -> dict[int, Put]:
-        """Something to stand for each subquery where its value does not matter."""
+        """Placeholders for the subqueries where their values do not matter."""
         nothing = Expression("", frozenset())
-        return {self.start(at): Put(self.text.closing(at) + 1, nothing, COMPUTED) for at in self.within(span)}
+        return {self.start(at): Put(self.text.counterpart(at) + 1, nothing, COMPUTED) for at in self.within(span)}
 
     def start(self, at: int) -> int:
         return at - 1 if self.text.kind(at - 1) is TokenType.EXISTS else at
@@ -81,7 +83,7 @@ class Subqueries:
         """`node` with a condition applied that has subqueries in it."""
         core, negated = self.stripped(span)
         at = self.within(span)[-1]
-        if self.text.closing(at) == core.stop - 1 and not self.splits(Span(core.start, at)):
+        if self.text.counterpart(at) == core.stop - 1 and not self.splits(Span(core.start, at)):
             if self.text.kind(at - 1) is TokenType.EXISTS and at - 1 == core.start:
                 return self.exists(node, span, at, scope, negated)
             if self.text.kind(at - 1) is TokenType.IN and self.within(core) == [at]:
@@ -102,30 +104,16 @@ class Subqueries:
                     return span, negated
                 span, negated = rest, not negated
             elif self.is_enclosed(span):
-                span = Span(span.start + 1, span.stop - 1)
+                span = self.text.inside(span.start)
             else:
                 return span, negated
 
     def is_enclosed(self, span: Span) -> bool:
-        return (
-            self.text.kind(span.start) is TokenType.L_PAREN
-            and span.start not in self.outline.subqueries
-            and self.text.closing(span.start) == span.stop - 1
-        )
+        return span.start not in self.outline.subqueries and self.text.encloses(span)
 
     def splits(self, span: Span) -> bool:
         """Whether AND or OR cuts the words at the top."""
-        return any(self.text.kind(index) in _CONNECTIVES for index in self.top(span))
-
-    def top(self, span: Span) -> list[int]:
-        """The words that are not inside brackets or CASE."""
-        found, depth = [], 0
-        for index in range(span.start, span.stop):
-            step = _DEPTH.get(self.text.kind(index), 0)
-            if depth == 0 and step == 0:
-                found.append(index)
-            depth += step
-        return found
+        return any(self.text.kind(index) in _CONNECTIVES for index in self.text.top(span))
 
     def exists(self, node: Node, span: Span, at: int, scope: Around, negated: bool) -> Node:
         opened = self.opened(at, scope, values=False)
@@ -142,11 +130,8 @@ class Subqueries:
         conditions = tuple(expression for _, expression in opened.outside)
         if negated:
             if len(left) > 1:
-                raise self.text.unsupported(
-                    self.text.offset(at),
-                    "NOT IN with several columns",
-                    "Write NOT EXISTS (SELECT … WHERE a = b AND …).",
-                )
+                remedy = "Write NOT EXISTS (SELECT … WHERE a = b AND …)."
+                raise self.text.unsupported(at, "NOT IN with several columns", remedy)
             pair = (left[0], opened.selected[0])
             self.note(span, (*conditions, joined(pair[0], " NOT IN ", pair[1])))
             return SemiJoin(node, opened.right, conditions, True, pair)
@@ -161,24 +146,18 @@ class Subqueries:
         """(a, b) IN …: a and b."""
         if not self.is_enclosed(span):
             return [span]
-        inside = Span(span.start + 1, span.stop - 1)
-        cuts = [index for index in self.top(inside) if self.text.kind(index) is TokenType.COMMA]
-        if not cuts:
-            return self.tuple_of(inside)
-        bounds = zip([inside.start, *(cut + 1 for cut in cuts)], [*cuts, inside.stop], strict=True)
-        return [Span(start, stop) for start, stop in bounds]
+        inside = self.text.inside(span.start)
+        cuts = [index for index in self.text.top(inside) if self.text.kind(index) is TokenType.COMMA]
+        return inside.split(cuts) if cuts else self.tuple_of(inside)
 
     def refuse_counts(self, at: int, left: list[Expression], opened: _Opened) -> None:
         if len(left) != len(opened.selected):
-            raise self.text.refusal(
-                self.text.offset(at),
-                f"the subquery selects {len(opened.selected)} columns where {len(left)} are compared",
-                "Select one column for each.",
-            )
+            what = f"the subquery selects {len(opened.selected)} columns where {len(left)} are compared"
+            raise self.text.refusal(at, what, "Select one column for each.")
 
     def opened(self, at: int, scope: Around, *, values: bool) -> _Opened:
         """The subquery at `at` as the right side of a semi join; with `values`, what it selects is needed."""
-        query = _body(self.outline.subqueries[at])
+        query = self.outline.subqueries[at]
         if isinstance(query, Combined):
             return self.enclosed(query, at)
         if query.groups is not None or query.having or self.has_aggregates(query):
@@ -201,7 +180,7 @@ class Subqueries:
         return _Opened(right, selected, outside, inner)
 
     def split(self, right: Node, block: Block, inner: Scope) -> tuple[Node, list[tuple[Span, Expression]]]:
-        """WHERE of a subquery: conditions of its own are applied, those that refer outside are kept apart."""
+        """WHERE of a subquery: its own conditions are applied, those that refer outside are returned."""
         outside = []
         for span in block.where:
             if self.within(span):
@@ -218,21 +197,18 @@ class Subqueries:
         return right, outside
 
     def refuse_place(self, at: int, where: str) -> NoReturn:
-        raise self.text.unsupported(
-            self.text.offset(at),
-            f"a reference to the query around {where}",
-            "Compare with it in a condition of its own in the subquery's WHERE.",
-        )
+        remedy = "Compare with it in a condition of its own in the subquery's WHERE."
+        raise self.text.unsupported(at, f"a reference to the query around {where}", remedy)
 
     def has_aggregates(self, block: Block) -> bool:
         return any(True for span in block.items for _ in aggregate_calls(self.text, self.outline, span))
 
     def enclosed(self, query: Combined, at: int) -> _Opened:
-        """A set operation, which refers to nothing outside it."""
+        """A set operation, which cannot refer to the query around."""
         alias = self.builder.aliases.new("query")
         first: QueryOutline = query
-        while isinstance(first, Combined | With):
-            first = first.left if isinstance(first, Combined) else first.body
+        while isinstance(first, Combined):
+            first = first.left
         stars = any(split_item(self.text, span, self.blanks(span))[0] is not None for span in first.items)
         names = [] if stars else [f"y{place}" for place in range(1, len(first.items) + 1)]
         derived = Derived(self.builder.query(query, f"{alias}.", names), alias)
@@ -240,73 +216,65 @@ class Subqueries:
 
     def grouped(self, block: Block, at: int, scope: Around) -> _Opened:
         """A subquery with GROUP BY: what it equates with the query around is grouped by, too."""
-        node, inner = self.builder.from_clause(block)
-        inner.outer = scope
-        node, outside = self.split(node, block, inner)
-        if outside and block.groups is None:
-            raise self.text.unsupported(
-                self.text.offset(at),
-                "an aggregate in EXISTS or IN that refers to the query around",
-                "Compare with its value: x = (SELECT max(…) …).",
-            )
-        sides, around = self.equalities(outside, inner)
-        inner.outer = None
-        grouping = Grouping(self.builder, block, inner, tuple(own for own, _ in sides))
+        node, grouping, sides, around = self.correlated(block, scope)
+        if (sides or around) and block.groups is None:
+            remedy = "Compare with its value: x = (SELECT max(…) …)."
+            raise self.text.unsupported(at, "an aggregate in EXISTS or IN that refers to the query around", remedy)
         node, outputs = grouping.build(node)
         alias = self.builder.aliases.new("query")
         items = [OutputColumn(f"y{place}", one.expression) for place, one in enumerate(outputs, start=1)]
         added = [ColumnRef(grouping.alias, f"c{place}") for place in range(1, len(sides) + 1)]
         items += [OutputColumn(ref.column, Expression.of(ref)) for ref in added]
         derived = Derived(Project(node, tuple(items)), alias)
-        equal = [
-            equality(Expression.of(ColumnRef(alias, ref.column)), theirs)
-            for (_, theirs), ref in zip(sides, added, strict=True)
-        ]
         selected = [Expression.of(ColumnRef(alias, item.name)) for item in items[: len(outputs)]]
-        here = Span(at, at + 1)
-        return _Opened(derived, selected, [(here, one) for one in (*equal, *around)])
+        conditions = _equal(alias, "c", sides) + around
+        return _Opened(derived, selected, [(Span(at, at + 1), condition) for condition in conditions])
 
-    def equalities(
-        self, outside: list[tuple[Span, Expression]], inner: Scope
-    ) -> tuple[list[tuple[Expression, Expression]], list[Expression]]:
-        """Of the conditions that refer outside: the sides of equalities, and those that the query around decides
-        alone."""
+    def correlated(self, block: Block, scope: Around) -> tuple[Node, Grouping, list[_Sides], list[Expression]]:
+        """FROM and WHERE of a subquery with aggregates, its grouping, which has the subquery's sides of equalities with
+        the query around as further keys, both sides of those, and the conditions that the query around decides."""
+        node, inner = self.builder.from_clause(block)
+        inner.outer = scope
+        node, outside = self.split(node, block, inner)
+        sides, around = self.equalities(outside, inner)
+        inner.outer = None
+        return node, Grouping(self.builder, block, inner, tuple(own for own, _ in sides)), sides, around
+
+    def equalities(self, outside: list[tuple[Span, Expression]], inner: Scope) -> tuple[list[_Sides], list[Expression]]:
+        """Of the conditions that refer outside: the sides of equalities, and those over the query around alone."""
         own = [(span, one) for span, one in outside if any(inner.has(ref) for ref in one.columns)]
         sides = [self.sides(span, inner) for span, _ in own]
         return sides, [one for span, one in outside if (span, one) not in own]
 
-    def sides(self, span: Span, inner: Scope) -> tuple[Expression, Expression]:
-        """Of an equality between a subquery and the query around it: the subquery's side, the other one's side."""
+    def sides(self, span: Span, inner: Scope) -> _Sides:
         core = span
         while self.is_enclosed(core):
-            core = Span(core.start + 1, core.stop - 1)
-        equals = [index for index in self.top(core) if self.text.kind(index) is TokenType.EQ]
-        if len(equals) == 1 and not any(self.text.kind(index) in _PREDICATES for index in self.top(core)):
-            parts = (Span(core.start, equals[0]), Span(equals[0] + 1, core.stop))
+            core = self.text.inside(core.start)
+        top = list(self.text.top(core))
+        equals = [index for index in top if self.text.kind(index) is TokenType.EQ]
+        if len(equals) == 1 and not any(self.text.kind(index) in _PREDICATES for index in top):
+            parts = core.split(equals)
             one, other = (condition(self.text, part, inner, self.builder.plain_numeric) for part in parts)
             for own, theirs in ((one, other), (other, one)):
-                if (
-                    own.columns
-                    and all(inner.has(ref) for ref in own.columns)
-                    and not any(inner.has(ref) for ref in theirs.columns)
-                ):
+                mine = own.columns and all(inner.has(ref) for ref in own.columns)
+                if mine and not any(inner.has(ref) for ref in theirs.columns):
                     return own, theirs
         raise self.text.unsupported(
-            self.text.offset(span.start),
-            "a subquery that is compared with the query around it by more than equalities here",
+            span.start,
+            "a subquery compared with the query around it by more than equalities here",
             "Write column = column of the query around, or join the relation in FROM and group there.",
         )
 
     def values(
         self, node: Node, span: Span, scope: Around, puts: dict[int, Put], *, condition: bool = False
     ) -> tuple[Node, dict[int, Put]]:
-        """Join what the subqueries in some words say to `node`; and what stands for each of them."""
+        """`node` joined with the subqueries in some words, and what replaces each of them."""
         found: dict[int, Put] = {}
         members = []
         for at in self.within(span):
             if any(start <= at < put.stop for start, put in puts.items()):
-                continue  # in an aggregate's argument, below
-            stop = self.text.closing(at) + 1
+                continue  # in an aggregate's argument, which is read below
+            stop = self.text.counterpart(at) + 1
             before = self.text.kind(at - 1)
             if before is TokenType.EXISTS:
                 node, mark = self.mark(node, at, scope, [], puts)
@@ -322,9 +290,9 @@ class Subqueries:
         for start, at, negated in members:
             if negated or not condition or not is_positive(self.text, span, {**puts, **found}, start):
                 raise self.text.unsupported(
-                    self.text.offset(at),
-                    "a subquery in IN that may be unknown (NULL) inside another expression",
-                    "Write EXISTS (SELECT … WHERE a = b) instead, or put it in WHERE as a condition of its own.",
+                    at,
+                    "a subquery in IN that may be NULL inside another expression",
+                    "Write EXISTS (SELECT … WHERE a = b) instead, or make it a condition of its own in WHERE.",
                 )
         return node, found
 
@@ -336,7 +304,7 @@ class Subqueries:
         depth, start = 0, stop
         while start > span.start:
             kind = self.text.kind(start - 1)
-            step = _DEPTH.get(kind, 0)
+            step = DEPTH.get(kind, 0)
             if depth == 0 and (step > 0 or kind in _CONNECTIVES or kind in _BOUNDS):
                 break
             depth += step
@@ -362,39 +330,29 @@ class Subqueries:
         items = [OutputColumn(f"k{place}", own) for place, (own, _) in enumerate(sides, start=1)]
         items.append(OutputColumn("mark", constant("1")))
         derived = Derived(Distinct(Project(opened.right, tuple(items))), alias)
-        conditions = tuple(
-            equality(Expression.of(ColumnRef(alias, item.name)), theirs)
-            for item, (_, theirs) in zip(items, sides, strict=False)
-        )
-        conditions += tuple(around)
+        conditions = _equal(alias, "k", sides) + around
         mark = joined(Expression.of(ColumnRef(alias, "mark")), " IS NOT NULL")
-        return OuterJoin(node, derived, "left", conditions), mark
+        return OuterJoin(node, derived, "left", tuple(conditions)), mark
 
     def value(self, node: Node, at: int, scope: Around) -> tuple[Node, Expression, Facts]:
-        """A subquery that stands for one value."""
-        block = _body(self.outline.subqueries[at])
-        offset = self.text.offset(at)
+        """A subquery that is one value."""
+        block = self.outline.subqueries[at]
         if isinstance(block, Combined) or block.groups is not None or not self.has_aggregates(block):
-            raise self.text.unsupported(offset, "a subquery as a value that may have more than one row", _ONE_ROW)
+            remedy = "Select one aggregate of it, such as max(…), without GROUP BY."
+            raise self.text.unsupported(at, "a subquery as a value that may have more than one row", remedy)
         if len(block.items) != 1:
-            raise self.text.refusal(offset, "a subquery as a value has one column", "Select one column.")
-        below, inner = self.builder.from_clause(block)
-        inner.outer = scope
-        below, outside = self.split(below, block, inner)
-        sides, around = self.equalities(outside, inner)
-        inner.outer = None
-        grouping = Grouping(self.builder, block, inner, tuple(own for own, _ in sides))
+            raise self.text.refusal(at, "a subquery as a value has one column", "Select one column.")
+        below, grouping, sides, around = self.correlated(block, scope)
         alias = self.builder.aliases.new("value")
-        if not outside:
+        if not sides and not around:
             below, outputs = grouping.build(below)
             derived = Derived(Project(below, (OutputColumn("value", outputs[0].expression),)), alias)
             reference = ColumnRef(alias, "value")
             above: Node = OuterJoin(node, derived, "left", ()) if block.having else Join(node, derived)
             return above, Expression.of(reference), column_facts(derived)[reference]
         if block.having:
-            raise self.text.unsupported(
-                offset, "HAVING in a subquery that refers to the query around", "Write CASE WHEN … THEN … END instead."
-            )
+            what = "HAVING in a subquery that refers to the query around"
+            raise self.text.unsupported(at, what, "Write CASE WHEN … THEN … END instead.")
         group, outputs = grouping.build(below)
         if not isinstance(group, Group):
             self.refuse_place(at, "beside another subquery")
@@ -402,32 +360,22 @@ class Subqueries:
         counts = {aggregate.name for aggregate in group.aggregates if aggregate.function == "count"}
 
         def outer(ref: ColumnRef) -> Expression:
-            """A group that is not there has counted nothing."""
+            """A group that does not exist has counted 0 rows."""
             shown = Expression.of(ColumnRef(alias, ref.column))
             return call("coalesce", shown, constant("0")) if ref.column in counts else shown
 
-        conditions = tuple(
-            equality(Expression.of(ColumnRef(alias, f"c{place}")), theirs)
-            for place, (_, theirs) in enumerate(sides, start=1)
-        )
-        conditions += tuple(around)
+        conditions = _equal(alias, "c", sides) + around
         value = outputs[0].expression.replaced(outer)
         temporal = any(column_facts(group)[ref].temporal for ref in outputs[0].expression.columns)
-        return OuterJoin(node, derived, "left", conditions), value, Facts(None, temporal)
+        return OuterJoin(node, derived, "left", tuple(conditions)), value, Facts(None, temporal)
 
 
-def _body(query: QueryOutline) -> Block | Combined:
-    return _body(query.body) if isinstance(query, With) else query
+def _equal(alias: str, letter: str, sides: Sequence[_Sides]) -> list[Expression]:
+    """The numbered columns of a subquery equal the other sides."""
+    columns = [Expression.of(ColumnRef(alias, f"{letter}{place}")) for place in range(1, len(sides) + 1)]
+    return [equality(column, theirs) for column, (_, theirs) in zip(columns, sides, strict=True)]
 
 
-_CONNECTIVES = frozenset({TokenType.AND, TokenType.OR, TokenType.XOR, TokenType.DAMP})
-_BOUNDS = frozenset({TokenType.NOT, TokenType.WHEN, TokenType.THEN, TokenType.ELSE, TokenType.COMMA})
-_PREDICATES = frozenset({TokenType.NOT, TokenType.IS, TokenType.IN, TokenType.BETWEEN, TokenType.LIKE, *_CONNECTIVES})
-_DEPTH: dict[TokenType | None, int] = {
-    TokenType.L_PAREN: 1,
-    TokenType.R_PAREN: -1,
-    TokenType.L_BRACKET: 1,
-    TokenType.R_BRACKET: -1,
-    TokenType.CASE: 1,
-    TokenType.END: -1,
-}
+_CONNECTIVES = kinds("AND OR XOR DAMP")
+_BOUNDS = kinds("NOT WHEN THEN ELSE COMMA")
+_PREDICATES = kinds("NOT IS IN BETWEEN LIKE") | _CONNECTIVES

@@ -139,7 +139,7 @@ CASES: dict[str, tuple[str, Expected]] = {
         step(
             DropColumn("b"),
             ChangeType("a", INTEGER, BIGINT),
-            Harmless("column n may not be NULL now"),
+            Harmless("makes column n NOT NULL"),
             AddColumn(integer("c", 6)),
         ),
     ),
@@ -182,11 +182,11 @@ CASES: dict[str, tuple[str, Expected]] = {
         step(Harmless("column a has the default 5 now")),
     ),
     "drop default": ("ALTER TABLE t ALTER COLUMN b DROP DEFAULT", step(Harmless("column b has no default any more"))),
-    "set not null": ("ALTER TABLE t ALTER COLUMN a SET NOT NULL", step(Harmless("column a may not be NULL now"))),
+    "set not null": ("ALTER TABLE t ALTER COLUMN a SET NOT NULL", step(Harmless("makes column a NOT NULL"))),
     "add check": ("ALTER TABLE t ADD CHECK (a > 0)", step(Harmless("changes its constraints"))),
     "add primary key": (
         "ALTER TABLE t ADD PRIMARY KEY (a)",
-        step(Harmless("column a may not be NULL now"), Harmless("changes its constraints")),
+        step(Harmless("makes column a NOT NULL"), Harmless("changes its constraints")),
     ),
     "set statistics": ("ALTER TABLE t ALTER a SET STATISTICS 500", step(Harmless("changes its statistics"))),
     "storage options": ("ALTER TABLE t SET (fillfactor = 50)", step(Harmless("changes its storage"))),

@@ -146,7 +146,7 @@ def test_whatever_is_dropped_or_renamed_is_judged_or_refused(what: str) -> None:
 
 def test_a_line_is_told() -> None:
     text = "-- Ä\nALTER TABLE customer ADD x int;\n\n/* why */\n  DO $$ BEGIN END $$;\nDROP TABLE customer"
-    with pytest.raises(UnreadableDdl, match=r"^V2__x\.sql, line 5: .*: DO \$\$ BEGIN END \$\$: what DO runs"):
+    with pytest.raises(UnreadableDdl, match=r"^V2__x\.sql, line 5: .*: DO \$\$ BEGIN END \$\$: DO runs code"):
         apply_ddl(text, Schemas(KNOWN), named, "V2__x.sql")
     assert judged("SELECT 'é';\n\\c x").startswith("refused: line 2: ")
     assert judged("SELECT 1;\nALTER TABLE customer\nDROP nothing").startswith("error: line 2: ")

@@ -150,7 +150,7 @@ WRONG = {
     ),
     "one side only": (
         '[[join]]\nbetween = ["crm.customer", "booking.seat"]\non = "customer.name = \'x\'"',
-        "on says nothing about booking.public.seat",
+        "on does not mention booking.public.seat",
     ),
     "itself": (
         '[[join]]\nbetween = ["crm.customer", "crm.customer"]\non = "customer.name = customer.phone"',
@@ -174,7 +174,7 @@ WRONG = {
     ),
     "a type that cannot be compared": (
         '[[join]]\nbetween = ["crm.customer", "booking.seat"]\non = "customer.tags = seat.tags"',
-        "[[join]] 1: on: `crm.public.customer`.`tags` is of type text[], which Spark cannot compute with exactly",
+        "[[join]] 1: on: `crm.public.customer`.`tags` has type text[], which Spark cannot compute with exactly",
     ),
     "numbers of columns": (
         '[[containment]]\nof = "crm.customer(name, age)"\nis = "subset"\nin = "booking.seat(name)"',

@@ -43,7 +43,7 @@ def test_the_tree_of_a_text(text: str, tree: str, resolve: Resolve, views: Views
 
 
 def test_a_view_over_a_view_needs_to_know_it(resolve: Resolve, views: Views) -> None:
-    with pytest.raises(UnsupportedSql, match="line 2: the relation adults does not say"):
+    with pytest.raises(UnsupportedSql, match="line 2: the relation adults has no source in its name"):
         parse_view("v", "SELECT a.name\nFROM adults a", resolve)
     with pytest.raises(UnsupportedSql, match="adolescents is neither a common table expression here nor another view"):
         parse_view("v", "SELECT a.name FROM adolescents a", resolve, views=views)
@@ -52,7 +52,7 @@ def test_a_view_over_a_view_needs_to_know_it(resolve: Resolve, views: Views) -> 
 
 
 def test_a_lower_view_s_column_keeps_its_type(resolve: Resolve, views: Views) -> None:
-    with pytest.raises(Exception, match="is of type mood, which Spark cannot compute with exactly"):
+    with pytest.raises(Exception, match="has type mood, which Spark cannot compute with exactly"):
         parse_view("v", "SELECT upper(a.mood) AS m FROM adults a", resolve, views=views)
 
 

@@ -40,7 +40,7 @@ NAME = RelationName("crm", "public", "customer")
         ((A, B), (Column("b", INT, 1), Column("a", TEXT, 2)), (RenameColumn("a", "b"), RenameColumn("b", "a"))),
         ((A, B), (A, Column("b", INT, 3)), (DropColumn("b"), AddColumn(Column("b", INT, 3)))),
         ((A, B), (Column("a", TEXT, 1), B), (ChangeType("a", INT, TEXT),)),
-        ((A, B), (A, Column("b", TEXT, 2, not_null=True)), (Harmless("column b may not be NULL now"),)),
+        ((A, B), (A, Column("b", TEXT, 2, not_null=True)), (Harmless("makes column b NOT NULL"),)),
         (
             (A, B),
             (Column("x", TEXT, 1), Column("a", INT, 3)),

@@ -95,7 +95,7 @@ def test_renames_are_followed_everywhere() -> None:
         (
             "ALTER TABLE tours.tour ALTER COLUMN no_days TYPE json",
             "function",
-            "equals: `tours.public.tour`.`no_days` is of type json, which Spark cannot compute with exactly",
+            "equals: `tours.public.tour`.`no_days` has type json, which Spark cannot compute with exactly",
         ),
     ],
 )
