@@ -96,14 +96,6 @@ class PostgresSource:
         with self._sessions.transaction(FRESH) as cursor:
             return read_state(cursor, self.consumer)
 
-    def capture_state(self) -> str:
-        """`attached`, `polling` (no event triggers: schemas are compared on every poll) or `detached`."""
-        return self.state().capture
-
-    def order(self) -> str:
-        """How transactions of one poll are ordered: by `commit` time, or by each one's last log `sequence` (P4)."""
-        return self.state().order
-
     def open(
         self,
         relations: Collection[RelationName] | Mapping[RelationName, int],
@@ -118,11 +110,11 @@ class PostgresSource:
         """
         snapshot = SourceSnapshot(self._sessions, self.consumer, self._received, relations, lock, lock_limit)
         try:
-            self.consumer.refuse_rival(snapshot.consumer)
+            self.consumer.refuse_rival(snapshot.state.project)
         except BaseException:
             snapshot.close()
             raise
-        older = snapshot.consumer == self.consumer.project
+        older = snapshot.state.project == self.consumer.project
         self._registered = self.consumer.project if older else self.consumer.text
         self._open = {held for held in self._open if held.held} | {snapshot}
         return snapshot

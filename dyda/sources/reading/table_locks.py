@@ -165,13 +165,9 @@ class TableLocks:
     def _present(self, cursor: Cursor) -> dict[int, tuple[str, str]]:
         """The relations by oid with the names they have now."""
         unknown = [name for name, oid in self._relations.items() if oid is None]
-        under = catalog.stand_under(cursor, [(name.schema, name.table) for name in unknown])
-        oids = {oid for oid in (*self._relations.values(), *under) if oid is not None}
-        found = {
-            oid: (relation.name.schema, relation.name.table)
-            for oid, relation in catalog.find(cursor, self._sessions.settings.name, oids).items()
-            if relation is not None
-        }
-        if len(found) < len(set(self._relations)):
-            raise BrokenUnit(self._sessions.settings.name, frozenset(map(str, self._relations)), "a relation is gone")
-        return found
+        named = catalog.oids_of(cursor, [(name.schema, name.table) for name in unknown])
+        oids = {oid for oid in (*self._relations.values(), *named) if oid is not None}
+        present = {oid: (tree.schema, tree.table) for oid, tree in catalog.hierarchies(cursor, oids).items()}
+        if len(present) < len(self._relations):
+            raise BrokenUnit(self._sessions.settings.name, frozenset(map(str, self._relations)), "a table was dropped")
+        return present

@@ -11,8 +11,6 @@ SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text,
        EXISTS (SELECT FROM pg_subscription_rel s WHERE s.srrelid = c.oid),
        ARRAY(SELECT i.inhparent FROM pg_inherits i WHERE i.inhrelid = c.oid),
        ARRAY(SELECT format('%%I.%%I', pn.nspname, p.relname) FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent
-             JOIN pg_namespace pn ON pn.oid = p.relnamespace WHERE i.inhrelid = c.oid),
-       coalesce((SELECT m.amname FROM pg_am m WHERE m.oid = c.relam), ''),
-       pg_get_userbyid(c.relowner)
+             JOIN pg_namespace pn ON pn.oid = p.relnamespace WHERE i.inhrelid = c.oid)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = ANY (%(relids)s::oid[])

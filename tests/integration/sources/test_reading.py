@@ -337,7 +337,7 @@ def test_sessions_that_died_are_replaced(ground: Ground) -> None:
         " WHERE application_name = 'dyda' AND datname = current_database()"
     )
     ground.run(end)
-    assert ground.source.capture_state() == "attached"
+    assert ground.source.state().capture == "attached"
     with ground.open() as snapshot:
         ground.run(end)
         with pytest.raises(SourceUnreachable):

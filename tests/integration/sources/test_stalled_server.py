@@ -43,7 +43,7 @@ def test_a_frozen_server_is_given_up_and_found_again(new_server: Callable[..., S
         frozen(server),
     ):
         cursor.execute("SELECT 1")
-    assert source.capture_state() == "detached"
+    assert source.state().capture == "detached"
     source.close()
 
 
