@@ -11,7 +11,7 @@ from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.sources import catalog
 from dyda.sources.capture import install
-from dyda.sources.capture.check import check, grants, obstacles
+from dyda.sources.capture.check import check, obstacles
 from dyda.sources.capture.state import CaptureState, read_state
 from dyda.sources.connection import FRESH, WRITING, Sessions
 from dyda.sources.log.cache import Received
@@ -87,10 +87,6 @@ class PostgresSource:
     def obstacles(self, name: RelationName) -> list[Finding]:
         """What keeps one relation from being read or captured, each with the statement that helps."""
         return obstacles(self._sessions, self.consumer, name.schema, name.table)
-
-    def grants(self, role: str, relations: Iterable[tuple[str, str]] = ()) -> str:
-        """The statements that let `role` read and acknowledge after someone else attached."""
-        return grants(role, relations)
 
     def state(self) -> CaptureState:
         with self._sessions.transaction(FRESH) as cursor:

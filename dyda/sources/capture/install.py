@@ -20,6 +20,8 @@ from dyda.errors import Blocker, CaptureBlocked, MissingRights, SourceBusy, Sour
 from dyda.model.relation import Relation
 from dyda.sources.capture.role import (
     ADD_AS_SUPERUSER,
+    ATTACHING,
+    FUNCTIONS,
     drop_capture_role,
     give_to_capture_role,
     give_what_is_new,
@@ -166,7 +168,7 @@ def detach(sessions: Sessions, consumer: Consumer) -> None:
             cursor.execute("; ".join(f"DROP EVENT TRIGGER IF EXISTS {name}" for name in events))
     for relid in tables:
         _patiently(sessions, partial(_strip, relid=relid), relid, any_use=True)
-    _patiently(sessions, _call(load_sql("remove")))
+    _patiently(sessions, lambda cursor: cursor.execute(load_sql("remove"), {"functions": [*FUNCTIONS, *ATTACHING]}))
     _patiently(sessions, give_up_reader_role)
     _patiently(sessions, drop_capture_role)
 
@@ -262,6 +264,7 @@ def _install(sessions: Sessions, consumer: Consumer) -> None:
             cursor.execute(_shared(name, signature))
         for part in ("observing", "events", "guarding", "reading"):
             cursor.execute(load_sql(part))
+        cursor.execute(load_sql("private"), {"functions": [*FUNCTIONS, *ATTACHING]})
         give_what_is_new(cursor, sessions.settings.name)
     with contextlib.suppress(MissingRights, SourceBusy):
         _patiently(sessions, partial(_install_reader, source=sessions.settings.name))

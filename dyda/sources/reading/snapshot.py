@@ -97,9 +97,9 @@ class SourceSnapshot:
 
         Read before the snapshot, the counter includes no gap whose rows the snapshot might lack. If it differs at the
         second reading, a writer whose rows were not captured may be visible: try again. A schema change in between
-        makes fingerprints and log disagree: a few more attempts avoid a false alarm. The advisory lock keeps dyda.shrink
-        away (P6); it is granted after the snapshot is taken, so the log's file is compared too. We do not wait for it,
-        since anybody may hold it: without it, a log that shrinks breaks the unit.
+        makes fingerprints and log disagree: a few more attempts avoid a false alarm. The advisory lock keeps away
+        dyda.shrink (P6); it is granted after the snapshot is taken, so the log's file is compared too. We do not wait
+        for it, since anybody may hold it: without it, a log that shrinks breaks the unit.
         """
         for attempt in range(ATTEMPTS):
             with self._sessions.transaction(FRESH) as cursor:

@@ -270,8 +270,3 @@ BEGIN
     END;
 END
 $body$;
-
-REVOKE ALL ON FUNCTION
-    dyda.is_resting(), dyda.tables_with_types(oid[]), dyda.roots_of(oid[]), dyda.former_root(oid),
-    dyda.command_ended(), dyda.object_dropped(), dyda.table_rewritten()
-    FROM PUBLIC;

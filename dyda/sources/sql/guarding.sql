@@ -94,8 +94,3 @@ BEGIN
     END IF;
 END
 $do$;
-
-REVOKE ALL ON TABLE dyda.mark FROM PUBLIC;
-REVOKE ALL ON FUNCTION
-    dyda.home(), dyda.here(), dyda.standing(), dyda.leave_mark(text, text), dyda.log_changed(), dyda.forward_gap()
-    FROM PUBLIC;

@@ -510,11 +510,3 @@ BEGIN
         'old', old::bigint, 'new', new::bigint, 'after', now)::text;
 END
 $body$;
-
-REVOKE ALL ON FUNCTION
-    dyda.noted(), dyda.note(jsonb), dyda.columns(oid[]), dyda.fingerprints(oid[]), dyda.tree(oid), dyda.obstacles(oid),
-    dyda.shown(oid), dyda.shown(text), dyda.shown_query(), dyda.describe(oid), dyda.members(oid),
-    dyda.follow(oid, oid[], oid[]), dyda.look_at(oid, oid[]), dyda.keep_description(oid, jsonb, boolean), dyda.asked(oid),
-    dyda.lasting(oid), dyda.remember(oid), dyda.observe(oid, text, oid[], oid[]),
-    dyda.replaced(text, text, oid, oid, text)
-    FROM PUBLIC;

@@ -129,17 +129,3 @@ EXCEPTION WHEN lock_not_available THEN
     RETURN false;
 END
 $body$;
-
-REVOKE ALL ON TABLE dyda.log, dyda.consumer, dyda.watched, dyda.holder, dyda.member, dyda.described FROM PUBLIC;
-REVOKE ALL ON SEQUENCE
-    dyda.log_sequence, dyda.gap, dyda.gap_until, dyda.key, dyda.measure_at, dyda.home_number
-    FROM PUBLIC;
-REVOKE ALL ON FUNCTION
-    dyda.seal(text), dyda.be_quiet(), dyda.is_quiet(), dyda.is_copy(), dyda.mark_gap(), dyda.names_now(oid),
-    dyda.places(), dyda.places(oid, oid), dyda.measure(), dyda.capture(), dyda.root_of(oid, bytea),
-    dyda.capturing(oid, oid), dyda.capture_table(oid, oid), dyda.release_table(oid), dyda.suspend_table(oid),
-    dyda.drop_triggers(oid, boolean), dyda.keep_member(oid, oid), dyda.state(),
-    dyda.entries(pg_snapshot), dyda.schema_entries(pg_snapshot),
-    dyda.schema_changed(pg_snapshot), dyda.changed_relations(), dyda.watched_relations(),
-    dyda.acknowledge(text, pg_snapshot), dyda.shrink(bigint)
-    FROM PUBLIC;
