@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -60,15 +61,11 @@ RELATIONS = (
     *("log_sequence", "gap", "gap_until", "key", "measure_at", "home_number"),
 )
 ATTACHING = ("capture_table", "release_table", "suspend_table", "let_read")
-FUNCTIONS = (
-    *("capture", "mark_gap", "places", "measure", "capturing", "names_now", "seal", "be_quiet", "is_quiet", "is_copy"),
-    *("root_of", "drop_triggers", "keep_member", "noted", "note", "columns", "fingerprints", "tree", "obstacles"),
-    *("shown", "shown_query", "describe", "members", "follow", "look_at", "keep_description", "asked", "lasting"),
-    *("remember", "observe", "replaced", "is_resting", "tables_with_types", "roots_of", "former_root"),
-    *("command_ended", "object_dropped", "table_rewritten", "state", "entries", "schema_entries", "changed_relations"),
-    *("schema_changed", "watched_relations", "acknowledge", "shrink"),
-    *("home", "here", "standing", "leave_mark", "log_changed", "forward_gap"),
+INSTALLED = "".join(load_sql(part) for part in ("capture", "observing", "events", "guarding", "reading"))
+FUNCTIONS = tuple(
+    {"columns", "fingerprints", *re.findall(r"CREATE OR REPLACE FUNCTION dyda\.(\w+)", INSTALLED)} - set(ATTACHING)
 )
+"""The functions that belong to the capture role; `columns` and `fingerprints` are made of queries (install.SHARED)."""
 
 
 @dataclass(frozen=True)
@@ -151,38 +148,25 @@ def refuse_strangers(cursor: Cursor, consumer: Consumer) -> None:
     Trusted are superusers, the capture role (by a superuser only while it has no members) and ourselves. A schema that
     names this very project as its consumer was made by another role of ours: nobody else knows the project's number.
     """
-    role = CaptureRole.find(cursor)
-    owners = {owner for _, owner in _elsewhere(cursor, 0, (*FUNCTIONS, *ATTACHING))}
-    trusted = None if role.login or (role.superuser and role.members) else role.oid
     cursor.execute(
-        "SELECT r.rolname FROM pg_roles r WHERE r.oid = ANY (%s::oid[]) AND r.rolname <> current_user"
-        " AND NOT r.rolsuper AND r.oid IS DISTINCT FROM %s::oid AND (%s OR NOT pg_has_role(r.oid, 'USAGE'))",
-        (list(owners), trusted, role.superuser),
+        f"SELECT DISTINCT r.rolname FROM ({load_sql('ownership')}) AS found (what, owner)"
+        " JOIN pg_roles r ON r.oid = found.owner JOIN pg_roles me ON me.rolname = current_user"
+        " JOIN pg_database d ON d.datname = current_database()"
+        " WHERE NOT r.rolsuper AND r.oid <> me.oid AND (me.rolsuper OR NOT pg_has_role(r.oid, 'USAGE'))"
+        " AND (r.rolname <> %(prefix)s || d.oid OR r.rolcanlogin OR (me.rolsuper AND EXISTS ("
+        " SELECT FROM pg_roles m WHERE m.rolcanlogin AND NOT m.rolsuper AND pg_has_role(m.oid, r.oid, 'MEMBER'))))",
+        {"owner": 0, "relations": list(RELATIONS), "functions": [*FUNCTIONS, *ATTACHING], "prefix": PREFIX},
     )
-    _refuse([name for (name,) in cursor.fetchall()], cursor, consumer)
+    strangers = [name for (name,) in cursor.fetchall()]
+    if strangers and not _is_ours(cursor, consumer):
+        raise SchemaTaken(consumer.source, strangers)
 
 
 def refuse_traps(cursor: Cursor, consumer: Consumer) -> None:
-    """The same before a superuser calls a function of schema dyda, in one query, for every poll does it.
-
-    Others have few rights to lose, and may not be able to see whose project it is.
-    """
-    if cursor.connection.get_parameter_status("is_superuser") == "off":
-        return
-    cursor.execute(
-        f"SELECT DISTINCT r.rolname FROM ({load_sql('ownership')}) AS found (what, owner)"
-        " JOIN pg_roles r ON r.oid = found.owner JOIN pg_roles me ON me.rolname = current_user AND me.rolsuper"
-        " JOIN pg_database d ON d.datname = current_database()"
-        " WHERE NOT r.rolsuper AND (r.rolname <> %(prefix)s || d.oid OR r.rolcanlogin OR EXISTS ("
-        " SELECT FROM pg_roles m WHERE m.rolcanlogin AND NOT m.rolsuper AND pg_has_role(m.oid, r.oid, 'MEMBER')))",
-        {"owner": 0, "relations": list(RELATIONS), "functions": [*FUNCTIONS, *ATTACHING], "prefix": PREFIX},
-    )
-    _refuse([name for (name,) in cursor.fetchall()], cursor, consumer)
-
-
-def _refuse(strangers: list[str], cursor: Cursor, consumer: Consumer) -> None:
-    if strangers and not _is_ours(cursor, consumer):
-        raise SchemaTaken(consumer.source, strangers)
+    """The same before a superuser calls a function of schema dyda. Others have few rights to lose, and may not be able
+    to see whose project it is."""
+    if cursor.connection.get_parameter_status("is_superuser") != "off":
+        refuse_strangers(cursor, consumer)
 
 
 def who_can_replace(cursor: Cursor) -> tuple[str, ...]:
@@ -269,22 +253,17 @@ def _give(cursor: Cursor, given: Iterable[str], owner: sql.Composable, last: boo
 def _let_it_attach(cursor: Cursor, role: CaptureRole) -> None:
     """The capture role's event triggers attach new partitions. Nobody else may call what does that, no former owner."""
     cursor.execute(
-        "SELECT p.oid::regprocedure::text, r.rolname FROM pg_proc p CROSS JOIN aclexplode(p.proacl) a"
-        " JOIN pg_roles r ON r.oid = a.grantee WHERE p.pronamespace = to_regnamespace('dyda') AND p.proname = ANY (%s)"
-        " AND a.grantee <> p.proowner AND (a.grantee <> %s OR NOT %s)",
-        (list(ATTACHING), role.oid or 0, role.usable),
+        "SELECT format('REVOKE ALL ON FUNCTION %%s FROM %%I CASCADE', p.oid::regprocedure, r.rolname)"
+        " FROM pg_proc p CROSS JOIN aclexplode(p.proacl) a JOIN pg_roles r ON r.oid = a.grantee"
+        " WHERE p.pronamespace = to_regnamespace('dyda') AND p.proname = ANY (%(functions)s)"
+        " AND a.grantee <> p.proowner AND (a.grantee <> %(role)s OR NOT %(usable)s)"
+        " UNION ALL SELECT format('GRANT EXECUTE ON FUNCTION %%s TO %%I', p.oid::regprocedure, %(name)s) FROM pg_proc p"
+        " WHERE p.pronamespace = to_regnamespace('dyda') AND p.proname = ANY (%(functions)s)"
+        " AND %(usable)s AND NOT has_function_privilege(%(role)s::oid, p.oid, 'EXECUTE')",
+        {"functions": list(ATTACHING), "role": role.oid or 0, "name": role.name, "usable": role.usable},
     )
-    for function, name in cursor.fetchall():
-        revoke = sql.SQL("REVOKE ALL ON FUNCTION {} FROM {} CASCADE")
-        cursor.execute(revoke.format(sql.SQL(function), sql.Identifier(name)))
-    cursor.execute(
-        "SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = to_regnamespace('dyda')"
-        " AND p.proname = ANY (%s) AND %s AND NOT has_function_privilege(%s::oid, p.oid, 'EXECUTE')",
-        (list(ATTACHING), role.usable, role.oid),
-    )
-    for (function,) in cursor.fetchall():
-        grant = sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}")
-        cursor.execute(grant.format(sql.SQL(function), sql.Identifier(role.name)))
+    for (statement,) in cursor.fetchall():
+        cursor.execute(statement)
 
 
 def _who_can_act_as(cursor: Cursor, roles: Iterable[int]) -> tuple[str, ...]:

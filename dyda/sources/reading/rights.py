@@ -132,12 +132,7 @@ class Access:
 
 
 def find_access(
-    cursor: Cursor,
-    settings: SourceSettings,
-    tables: Sequence[int],
-    *,
-    planned: bool = False,
-    new: bool = False,
+    cursor: Cursor, settings: SourceSettings, tables: Sequence[int], *, planned: bool = False, new: bool = False
 ) -> Access:
     """As whom to read the relation that consists of these tables. `planned`: after this session has attached it.
 
@@ -183,7 +178,8 @@ class Accesses:
             if found.why:
                 with contextlib.suppress(DydaError), self._sessions.transaction(WRITING) as cursor:
                     refuse_traps(cursor, self._consumer)
-                    if not _attached_by_this_version(cursor):
+                    cursor.execute("SELECT to_regprocedure('dyda.let_read(oid, boolean)') IS NULL")
+                    if cursor.fetchone()[0]:  # an older DyDa attached it
                         cursor.execute(load_sql("readable"))
                     install_reader(cursor, relation.name.source)
                     grant_reading(cursor, tables)
@@ -194,11 +190,6 @@ class Accesses:
     def _ask(self, name: RelationName, tables: Sequence[int]) -> Access:
         with self._sessions.transaction(FRESH, [name]) as cursor:
             return find_access(cursor, self._sessions.settings, tables)
-
-
-def _attached_by_this_version(cursor: Cursor) -> bool:
-    cursor.execute("SELECT to_regprocedure('dyda.let_read(oid, boolean)') IS NOT NULL")
-    return bool(cursor.fetchone()[0])
 
 
 def _reader_lacks(role: ReaderRole, rows: Iterable[Row], planned: bool, new: bool) -> list[str]:

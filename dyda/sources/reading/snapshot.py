@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
-from types import TracebackType
 
 import pyarrow as pa
 from psycopg2 import sql
@@ -107,7 +106,8 @@ class SourceSnapshot:
                 (fingerprinted,) = cursor.fetchone()
                 before = read_state(cursor, self._consumer)
                 self._trace = None if before.event_triggers else unlogged_changes.read_trace(cursor)
-                names = sorted({*self._relations, *before.watched_names(self.source)})
+                watched = {RelationName(self.source, *name) for name in before.watched.values()}
+                names = sorted(watched.union(self._relations))
                 self._before = catalog.fingerprint(cursor, names, self._oids)
                 seen = {found.root for name, found in self._before.items() if found.name == name}
                 meant = {*before.watched, *self._oids.values()} if self._by_oid else set()
@@ -244,8 +244,9 @@ class SourceSnapshot:
         roots = {}
         for name, columns in wanted.items():
             root: int | None = known[name].oid if known is not None and name in known else self._oids.get(name)
-            if root is None:
-                root = self._known(name).root
+            if root is None and name not in self._before:
+                raise RelationRefused(f"{name} is not captured", "Run: dyda apply")
+            root = self._before[name].root if root is None else root
             if root is None:
                 raise BrokenUnit(self.source, frozenset({str(name)}), "a table was dropped")
             roots[name] = (root, columns)
@@ -420,16 +421,8 @@ class SourceSnapshot:
     def __enter__(self) -> SourceSnapshot:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _known(self, name: RelationName) -> catalog.Fingerprint:
-        try:
-            return self._before[name]
-        except KeyError:
-            raise RelationRefused(f"{name} is not captured", "Run: dyda apply") from None
 
     def _read(self, relations: Collection[RelationName] = ()) -> AbstractContextManager[Cursor]:
         """A short transaction under the shared snapshot; a part of one where the tables are locked."""

@@ -1,7 +1,7 @@
 -- members: what rule C3 asks of every table of a hierarchy. Parameter: relids (oid array). Reads pg_catalog.
 SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text,
-       -- never analysed: a guess of 100 bytes a row; but asking for the size takes a lock, which nobody gets behind one who
-       -- alters the table or waits to do so
+       -- never analysed: estimated at 100 bytes a row, unless somebody alters the table or waits to: asking for its size takes
+       -- a lock
        CASE WHEN c.reltuples >= 0 THEN c.reltuples::bigint
             WHEN c.relkind <> 'r' THEN 0
             WHEN EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database

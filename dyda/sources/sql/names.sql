@@ -1,5 +1,4 @@
--- names: the table with each name, null: there is none. Parameters: schemas, tables (text arrays of one length).
--- Reads pg_catalog.
+-- names: the table with each name (null: none). Parameters: schemas, tables (text arrays of one length). Reads pg_catalog.
 SELECT c.oid
 FROM unnest(%(schemas)s::text[], %(tables)s::text[]) WITH ORDINALITY AS u (schema_name, table_name, position)
 LEFT JOIN (pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid)

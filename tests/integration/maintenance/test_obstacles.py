@@ -99,8 +99,7 @@ def settled(machine: Server, tmp_path_factory: pytest.TempPathFactory, engine: E
         town.view(f"{source}_alone", f"SELECT u.k FROM {source}.u")
     town.apply()
     assert [entry["capture"] for entry in commands.sources(town.folder)] == ["attached", "polling"]
-    with town.opened() as opened:
-        place.run("seen", grants("reader", [("public", table) for table in "rsu"]))
+    place.run("seen", grants("reader", [("public", table) for table in "rsu"]))
     yield place
     town.close()
 
