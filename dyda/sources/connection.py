@@ -7,11 +7,12 @@ import functools
 import threading
 from collections.abc import Iterable, Iterator
 from importlib import resources
+from typing import Any
 
 import psycopg2
 import pyarrow as pa
 
-from dyda.cursor import Cursor
+from dyda.cursor import Cursor, Values
 from dyda.errors import (
     BrokenUnit,
     DydaError,
@@ -26,7 +27,7 @@ from dyda.sources.reading.encoding import Repertoire
 from dyda.sources.settings import SourceSettings
 from dyda.sources.stalled_server import PatientConnection
 
-__all__ = ["FRESH", "WRITING", "Sessions", "load_sql", "translate"]
+__all__ = ["FRESH", "WRITING", "Sessions", "load_sql", "translate", "value"]
 
 FRESH = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 """Several statements that see one state of the catalogs."""
@@ -176,6 +177,12 @@ def translated(source: str, relations: Iterable[object], sqlstate: str | None, w
         remedy = f"`dyda sources check` prints the {statement} to run."
         return MissingRights(f"source {source}: {why}", remedy, source, frozenset(map(str, relations)))
     return SourceUnreachable(source, why)
+
+
+def value(cursor: Cursor, query: str, values: Values | None = None) -> Any:
+    """The value of a query that returns just one."""
+    cursor.execute(query, values)
+    return cursor.fetchone()[0]
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from dyda.model.relation import Relation
 from dyda.sources import catalog
 from dyda.sources.capture.role import ADD_AS_SUPERUSER, CaptureRole, installed_by_another, revocations, who_can_replace
 from dyda.sources.capture.state import CaptureState, read_state
-from dyda.sources.connection import FRESH, Sessions
+from dyda.sources.connection import FRESH, Sessions, value
 from dyda.sources.reading.rights import Access, ReaderRole, find_access, quoted
 from dyda.sources.settings import Consumer, Finding, SourceSettings
 
@@ -65,9 +65,7 @@ def check(
 def obstacles(sessions: Sessions, consumer: Consumer, schema: str, table: str) -> list[Finding]:
     """What keeps one table from being read or captured now."""
     with sessions.transaction(FRESH) as cursor:
-        cursor.execute("SELECT current_user")
-        (role,) = cursor.fetchone()
-        state = read_state(cursor, consumer)
+        role, state = value(cursor, "SELECT current_user"), read_state(cursor, consumer)
         findings = _Tables(cursor, sessions.settings, state, role, planned=False).check([(schema, table)])
     return [finding for finding in findings if finding.level == "error"]
 
@@ -77,11 +75,11 @@ def _dyda_rights(
 ) -> tuple[CaptureState | None, list[Finding]]:
     """Rights on DyDa's own objects: to install them, or to use them if they exist."""
     cursor.execute(
-        "SELECT to_regnamespace('dyda') IS NOT NULL, has_database_privilege(current_database(), 'CREATE'),"
-        " rolsuper FROM pg_roles WHERE rolname = current_user"
+        "SELECT has_schema_privilege(to_regnamespace('dyda')::oid, 'USAGE'),"
+        " has_database_privilege(current_database(), 'CREATE'), rolsuper FROM pg_roles WHERE rolname = current_user"
     )
-    there, may_create, superuser = cursor.fetchone()
-    if not there:
+    may_use, may_create, superuser = cursor.fetchone()
+    if may_use is None:  # there is none
         if not may_create:
             grant = f"GRANT CREATE ON DATABASE {quoted(database)} TO {quoted(role)};"
             return None, [Finding("error", "the role may not create schema dyda", grant)]
@@ -90,8 +88,7 @@ def _dyda_rights(
             found += _no_events(cursor)
         return None, found + _owner(cursor, role, database)
     reader = ReaderRole.find(cursor).there
-    cursor.execute("SELECT has_schema_privilege('dyda', 'USAGE')")
-    if not cursor.fetchone()[0]:
+    if not may_use:
         return None, [Finding("error", "the role may not use schema dyda", grants(role, reader=reader))]
     cursor.execute(
         "SELECT count(*), count(*) FILTER (WHERE has_function_privilege(p.oid, 'EXECUTE')) FROM pg_proc p"
@@ -168,8 +165,7 @@ def _no_events(cursor: Cursor) -> list[Finding]:
             " PostgreSQL's statistics some seconds later, and every view of this source is then rebuilt.",
         )
     ]
-    cursor.execute("SELECT current_setting('track_counts')::boolean")
-    if not cursor.fetchone()[0]:
+    if not value(cursor, "SELECT current_setting('track_counts')::boolean"):
         what = "track_counts is off: what is undone between two polls leaves no trace, so views may become wrong"
         found.append(Finding("error", what, "ALTER SYSTEM SET track_counts = on; SELECT pg_reload_conf();"))
     return found

@@ -30,7 +30,7 @@ from dyda.sources.capture.role import (
 )
 from dyda.sources.capture.state import is_complete, read_state
 from dyda.sources.catalog import fingerprint, hierarchies, oids_of
-from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql
+from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, value
 from dyda.sources.reading.rights import ReaderRole, find_access, give_up_reader_role, grant_reading, install_reader
 from dyda.sources.settings import Consumer
 
@@ -222,15 +222,13 @@ def _install(sessions: Sessions, consumer: Consumer) -> None:
     """The schema, the log, the functions, the consumer, and the event triggers if the role may create them."""
     with sessions.transaction(WRITING) as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(1685677153, 2)")
-        cursor.execute("SELECT to_regclass('dyda.view_version') IS NOT NULL")
-        if cursor.fetchone()[0]:
+        if value(cursor, "SELECT to_regclass('dyda.view_version') IS NOT NULL"):
             raise SourceInUse(
                 f"source {consumer.source}: its database is a DyDa warehouse",
                 "Use separate databases for the source and the warehouse.",
             )
         refuse_strangers(cursor, consumer)
-        cursor.execute("SELECT to_regnamespace('dyda') IS NULL")
-        if cursor.fetchone()[0]:
+        if value(cursor, "SELECT to_regnamespace('dyda') IS NULL"):
             try:
                 cursor.execute("CREATE SCHEMA dyda")
             except psycopg2.errors.InsufficientPrivilege:
@@ -316,8 +314,7 @@ def _watch(cursor: Cursor, relation: Relation) -> None:
         (relation.name.schema, relation.name.table, relation.oid),
     )
     holder = (relation.name.schema, relation.name.table, relation.oid)
-    cursor.execute("SELECT (%s::text, %s::text, %s::oid) IN (SELECT h.* FROM dyda.holder h)", holder)
-    if not cursor.fetchone()[0]:
+    if not value(cursor, "SELECT (%s::text, %s::text, %s::oid) IN (SELECT h.* FROM dyda.holder h)", holder):
         cursor.execute(
             "INSERT INTO dyda.holder (schema_name, table_name, root) VALUES (%s, %s, %s)"
             " ON CONFLICT (schema_name, table_name) DO UPDATE SET root = excluded.root",

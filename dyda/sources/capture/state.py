@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dyda.cursor import Cursor
 from dyda.sources.capture.role import refuse_traps
+from dyda.sources.connection import value
 from dyda.sources.settings import Consumer, SourceIdentity
 
 __all__ = ["CaptureState", "is_complete", "read_state", "schema_changed"]
@@ -88,5 +89,4 @@ def read_state(cursor: Cursor, consumer: Consumer) -> CaptureState:
 
 def schema_changed(cursor: Cursor, since: str) -> bool:
     """Whether the log has a schema change that the snapshot `since` does not show."""
-    cursor.execute("SELECT dyda.schema_changed(%s::pg_snapshot)", (since,))
-    return bool(cursor.fetchone()[0])
+    return bool(value(cursor, "SELECT dyda.schema_changed(%s::pg_snapshot)", (since,)))

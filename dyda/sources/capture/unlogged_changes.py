@@ -7,9 +7,8 @@ unlogged during a crash: rows have changed, nothing was logged, and the catalog 
   statistics only grow, even by what is rolled back;
 - when it began to count. A crash makes it start again, and so does whoever resets the statistics.
 
-A different trace is a doubt, not a proof: whatever reads the source is read again. Sessions report their counts late
-(after a second, or up to ten if idle), so the doubt arises soon, not at once. Event triggers log everything in its own
-transaction; where they exist, no trace is read.
+A different trace is a doubt, not a proof: whatever reads the source is read again. Sessions report their counts after
+a second, or up to ten if idle, so the doubt arises soon, not at once. Where event triggers exist, no trace is read.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from dyda.cursor import Cursor
 from dyda.model.relation import Column, Relation
 from dyda.sources.log.row_images import joined_bytes, stops
 
-__all__ = ["distinct_keys", "lookup_query", "page_queries", "pieces", "selected", "with_few_rights"]
+__all__ = ["distinct_keys", "lookup_query", "page_queries", "pieces", "query_text", "selected"]
 
 PAGE = 8192
 PAGES = 4096
@@ -86,25 +86,17 @@ def selected(columns: Sequence[str]) -> sql.Composable:
     return sql.SQL(", ").join(sql.Identifier("t", name) for name in columns) if columns else sql.SQL("1")
 
 
-def with_few_rights(query: sql.Composable, columns: Sequence[str]) -> sql.Composable:
-    """The same rows, read with the reader role's rights (sql/reader.sql), each value printed there."""
+def query_text(cursor: Cursor, query: sql.Composable, columns: Sequence[str], *, few_rights: bool) -> str:
+    """The query as text. `few_rights`: with the reader role's rights (sql/reader.sql), each value printed there."""
+    if not few_rights:
+        return str(query.as_string(cursor))
     names = [sql.Identifier(f"c{place}") for place in range(max(len(columns), 1))]
     printing = sql.SQL("SELECT {} FROM ({}) AS q ({})").format(
         sql.SQL(", ").join(_printed(sql.SQL("q.") + name) for name in names), query, sql.SQL(", ").join(names)
     )
-    return _Quoted(printing, sql.SQL(", ").join(name + sql.SQL(" text") for name in names))
-
-
-class _Quoted(sql.Composable):  # type: ignore[misc]
-    """A call of dyda.read whose argument is the text of a query."""
-
-    def __init__(self, query: sql.Composable, columns: sql.Composable) -> None:
-        super().__init__((query, columns))
-
-    def as_string(self, context: Cursor) -> str:
-        query, columns = self._wrapped
-        call = sql.SQL("SELECT * FROM dyda.read({}) AS r ({})")
-        return str(call.format(sql.Literal(query.as_string(context)), columns).as_string(context))
+    typed = sql.SQL(", ").join(name + sql.SQL(" text") for name in names)
+    call = sql.SQL("SELECT * FROM dyda.read({}) AS r ({})").format(sql.Literal(printing.as_string(cursor)), typed)
+    return str(call.as_string(cursor))
 
 
 def _printed(value: sql.Composable) -> sql.Composable:

@@ -26,7 +26,7 @@ from dyda.errors import DydaError, MissingRights
 from dyda.model.relation import Relation, RelationName
 from dyda.sources import catalog
 from dyda.sources.capture.role import MADE, create_role, drop_role, refuse_traps, revocations, stable_roles
-from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql
+from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, value
 from dyda.sources.settings import Consumer, SourceSettings
 
 __all__ = [
@@ -178,9 +178,8 @@ class Accesses:
             if found.why:
                 with contextlib.suppress(DydaError), self._sessions.transaction(WRITING) as cursor:
                     refuse_traps(cursor, self._consumer)
-                    cursor.execute("SELECT to_regprocedure('dyda.let_read(oid, boolean)') IS NULL")
-                    if cursor.fetchone()[0]:  # an older DyDa attached it
-                        cursor.execute(load_sql("readable"))
+                    if value(cursor, "SELECT to_regprocedure('dyda.let_read(oid, boolean)') IS NULL"):
+                        cursor.execute(load_sql("readable"))  # an older DyDa attached it
                     install_reader(cursor, relation.name.source)
                     grant_reading(cursor, tables)
                 found = self._ask(relation.name, tables)
@@ -261,6 +260,5 @@ def give_up_reader_role(cursor: Cursor) -> None:
     if role.oid is None or not (role.superuser or role.mine):
         return
     cursor.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(role.name)))
-    cursor.execute("SELECT shobj_description(%s, 'pg_authid') = %s", (role.oid, MADE))
-    if role.may_create and cursor.fetchone()[0]:
+    if role.may_create and value(cursor, "SELECT shobj_description(%s, 'pg_authid') = %s", (role.oid, MADE)):
         drop_role(cursor, role.name)

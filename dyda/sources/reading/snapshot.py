@@ -30,13 +30,13 @@ from dyda.rows import copy_out
 from dyda.sources import catalog
 from dyda.sources.capture import unlogged_changes
 from dyda.sources.capture.state import CaptureState, read_state, schema_changed
-from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, translate
+from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, translate, value
 from dyda.sources.log.cache import Received
 from dyda.sources.log.commit_order import Look
 from dyda.sources.log.messages import Names, concerned, read_messages
 from dyda.sources.log.row_images import delivered_names, read_images
 from dyda.sources.reading.copy import ScanPartition
-from dyda.sources.reading.queries import distinct_keys, lookup_query, page_queries, pieces, with_few_rights
+from dyda.sources.reading.queries import distinct_keys, lookup_query, page_queries, pieces, query_text
 from dyda.sources.reading.rights import Accesses
 from dyda.sources.reading.table_locks import TableLocks
 from dyda.sources.settings import Consumer, SourceIdentity
@@ -102,8 +102,7 @@ class SourceSnapshot:
         """
         for attempt in range(ATTEMPTS):
             with self._sessions.transaction(FRESH) as cursor:
-                cursor.execute("SELECT pg_current_snapshot()::text")
-                (fingerprinted,) = cursor.fetchone()
+                fingerprinted = value(cursor, "SELECT pg_current_snapshot()::text")
                 before = read_state(cursor, self._consumer)
                 self._trace = None if before.event_triggers else unlogged_changes.read_trace(cursor)
                 watched = {RelationName(self.source, *name) for name in before.watched.values()}
@@ -297,9 +296,10 @@ class SourceSnapshot:
             with self._counting:
                 self.queries += 1
                 self.unchecked.add(relation.name)
-            query = self._with_rights(relation, lookup_query(relation, columns, key, piece), columns)
+            few_rights = self._needs_reader(relation)
+            query = lookup_query(relation, columns, key, piece)
             with self._read([relation.name]) as cursor:
-                table = copy_out(cursor, query.as_string(cursor), names)
+                table = copy_out(cursor, query_text(cursor, query, columns, few_rights=few_rights), names)
             found.append(table.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)))
             faults.point("sweep.after-hop")
         return Bag(pa.concat_tables(found))
@@ -329,7 +329,7 @@ class SourceSnapshot:
         with fresh as cursor:
             cursor.execute(load_sql("pages"), {"relids": list(self._before[relation.name].members)})
             queries = [
-                (self._with_rights(relation, query, columns).as_string(cursor), int(rows * share))
+                (query_text(cursor, query, columns, few_rights=self._needs_reader(relation)), int(rows * share))
                 for schema, table, method, pages, size, rows in cursor.fetchall()
                 for query, share in page_queries(columns, schema, table, method, pages, size)
             ]
@@ -430,10 +430,9 @@ class SourceSnapshot:
             return self._locks.reading(relations)
         return self._sessions.tables.transaction(f"{FRESH}; SET TRANSACTION SNAPSHOT '{self._exported}'", relations)
 
-    def _with_rights(self, relation: Relation, query: sql.Composable, columns: Sequence[str]) -> sql.Composable:
-        """A query over the relation, with fewer rights than ours if its owner might have set a trap."""
-        access = self._access.to(relation, self._before[relation.name].members)
-        return with_few_rights(query, columns) if access.through_reader else query
+    def _needs_reader(self, relation: Relation) -> bool:
+        """Whether to read with fewer rights than ours, as its owner might have set a trap. Raises MissingRights."""
+        return self._access.to(relation, self._before[relation.name].members).through_reader
 
     def _read_log(self, relations: Collection[RelationName] = ()) -> AbstractContextManager[Cursor]:
         """The same for the log, without a time limit: nobody waits for this read, and it must be read whole."""

@@ -1,7 +1,6 @@
 -- keys: the column sets of unique constraints, the primary key first; sql/columns.sql tells which are not null. Parameter:
--- relids (oid array). Indexes without a constraint do not count: they come and go without a trace, while dropping a constraint
--- alters the table, and that is logged. An index of an inheritance parent does not see the children's rows, so such a parent
--- has no key; a partitioned table's does.
+-- relids (oid array). Indexes without a constraint come and go without a trace, while dropping a constraint is logged. An
+-- inheritance parent has no key, for its index does not see the children's rows; a partitioned table's does.
 SELECT i.indrelid, array_agg(a.attname::text ORDER BY k.place)
 FROM pg_constraint u
 JOIN pg_index i ON i.indexrelid = u.conindid AND i.indrelid = u.conrelid
