@@ -91,7 +91,8 @@ def sources(folder: Path) -> list[dict[str, Any]]:
                 "error": None,
             }
             try:
-                answer |= {"capture": source.capture_state(), "order": source.order()}
+                state = source.state()
+                answer |= {"capture": state.capture, "order": state.order}
             except DydaError as error:
                 answer |= {"reachable": False, "error": error.what}
             answers.append(answer)

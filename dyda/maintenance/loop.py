@@ -195,7 +195,7 @@ class Maintainer:
 
     def _to_attach(self, polled: Poll, again: Iterable[str]) -> set[RelationName]:
         """What these views read; all that was captured where nothing is captured any more."""
-        bare = [source for source, snapshot in polled.snapshots.items() if not snapshot.attached]
+        bare = [source for source, snapshot in polled.snapshots.items() if not snapshot.state.attached]
         mine = {relation for name in again for relation in self.known.served(name).relations}
         return mine | {relation for source in bare for relation in self.known.captured.get(source, {})}
 

@@ -1,17 +1,17 @@
-"""Sources: autonomous PostgreSQL databases, captured, held still, asked (paper 000, Section 5; rules C, P and R).
+"""Sources: autonomous PostgreSQL databases, captured and read (paper 000, Section 5; rules C, P and R).
 
     postgres        a PostgreSQL source: describe, attach, open a snapshot, acknowledge, detach
-    settings        what is said about a source: how to reach it, which server it is, what a check of it found
-    connection      pinned sessions that are reused, short transactions, errors in DyDa's own words
-    catalog         relations with their columns, hierarchies, and fingerprints of both
+    settings        a source's settings, its identity, and the results of checking it
+    connection      reused sessions with pinned settings, short transactions, errors in DyDa's own words
+    catalog         relations, the tables they consist of, and fingerprints of both
     capture/        triggers write row images and schema changes into a log inside the writers' own transactions
     log/            that log as update messages in commit order
-    reading/        one state of log and tables together: what is in the log is exactly what is in the tables
-    stalled_server  connections that do not wait for ever
+    reading/        one state of log and tables together
+    stalled_server  connections that give up on a server that no longer responds
 
-Always true here: values travel as PostgreSQL's own text under pinned settings; what DyDa puts into a source waits for
-no lock longer than 40 ms; what could not be captured is counted as a gap, and only where that is impossible does a
-statement fail.
+Always true here: values travel as PostgreSQL's own text under pinned settings; what DyDa puts into a source waits no
+longer than 40 ms for a lock; what could not be captured is counted as a gap, and a statement fails only if even that is
+impossible.
 """
 
 from dyda.sources.capture.check import grants

@@ -1,4 +1,4 @@
-"""What a source's catalog says: relations with their columns, hierarchies, and fingerprints of both (rules C3, R2)."""
+"""What a source's catalog says: relations, the tables they consist of, and fingerprints of both (rules C3, R2)."""
 
 from __future__ import annotations
 
@@ -29,15 +29,14 @@ __all__ = [
     "hierarchies",
     "is_uncaptured",
     "look",
+    "oids_of",
     "relations",
-    "stand_under",
     "uncaptured",
 ]
 
 ABSENT = "absent"
-"""The fingerprint of a name that leads to no relation."""
+"""The fingerprint of a name that no relation has."""
 _UNCAPTURED = "uncaptured"
-
 
 KINDS = {
     "v": "a view",
@@ -54,7 +53,7 @@ SYSTEM = ("pg_catalog", "information_schema", "pg_toast", "dyda")
 
 @dataclass(frozen=True)
 class Member:
-    """One table of a hierarchy."""
+    """One table of a hierarchy, as sql/members.sql describes it."""
 
     oid: int
     schema: str
@@ -63,18 +62,19 @@ class Member:
     persistence: str
     rows: int
     subscribed: bool
-    parents: tuple[int, ...]
-    parents_shown: tuple[str, ...]
-    method: str
-    owner: str
+    parents: list[int]
+    parents_shown: list[str]
 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """A named relation and everything below it, the relation first. `root` is None if the name leads nowhere."""
+    """A relation under its present name, and all tables that it consists of (`root` is one), by oid."""
 
-    root: int | None
-    members: tuple[int, ...]
+    root: int
+    schema: str
+    schema_xmin: str
+    table: str
+    members: list[int]
 
 
 @dataclass(frozen=True)
@@ -93,58 +93,39 @@ class Fingerprint:
 
 
 def uncaptured(lasting: str) -> str:
-    """How a snapshot prints a relation whose capture is not complete. That equals no other, not even itself taken
-    again: nothing that read such a relation can be installed."""
+    """The fingerprint of a relation that is not completely captured. It equals no other, not even its own next one:
+    nothing that read such a relation can be installed."""
     return f"{_UNCAPTURED} {lasting} {uuid.uuid4().hex}"
 
 
 def is_uncaptured(printed: str) -> bool:
-    """Whether a fingerprint is that of a relation whose capture is not complete."""
     return printed.startswith(_UNCAPTURED)
 
 
 def look(printed: str | None) -> str | None:
-    """A fingerprint as one sees it who reads no rows: of a relation that is not captured, too, it stays the same until
-    the relation changes."""
+    """A fingerprint for those who read no rows: it stays the same until the relation changes, captured or not."""
     return printed.rsplit(" ", 1)[0] if printed is not None and is_uncaptured(printed) else printed
 
 
 def relations(cursor: Cursor) -> list[tuple[str, str]]:
-    """What there is to watch."""
+    """The tables that can be watched."""
     cursor.execute(load_sql("relations"))
     return [(schema, table) for schema, table in cursor.fetchall()]
 
 
-def stand_under(cursor: Cursor, tables: Sequence[tuple[str, str]]) -> list[int | None]:
+def oids_of(cursor: Cursor, tables: Sequence[tuple[str, str]]) -> list[int | None]:
     """The oid of what is called (schema, table) now, for each of them."""
     if not tables:
         return []
-    cursor.execute(load_sql("names"), _parameters(tables))
-    found: dict[int, int | None] = dict(cursor.fetchall())
-    return [found[position] for position in range(1, len(tables) + 1)]
+    cursor.execute(
+        load_sql("names"), {"schemas": [schema for schema, _ in tables], "tables": [table for _, table in tables]}
+    )
+    return [oid for (oid,) in cursor.fetchall()]
 
 
-def hierarchies(cursor: Cursor, tables: Sequence[tuple[str, str]]) -> list[Hierarchy]:
-    """For each (schema, table) the tables it consists of, now."""
-    if not tables:
-        return []
-    cursor.execute(load_sql("tree"), _parameters(tables))
-    members: dict[int, set[int]] = {}
-    roots: dict[int, int | None] = {}
-    for position, root, relid in cursor.fetchall():
-        roots[position] = root
-        if relid is not None:
-            members.setdefault(position, set()).add(relid)
-    found = []
-    for position in range(1, len(tables) + 1):
-        root = roots[position]
-        below = sorted(members.get(position, set()) - {root})
-        found.append(Hierarchy(root, () if root is None else (root, *below)))
-    return found
-
-
-def _parameters(tables: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
-    return {"schemas": [schema for schema, _ in tables], "tables": [table for _, table in tables]}
+def hierarchies(cursor: Cursor, oids: Collection[int]) -> dict[int, Hierarchy]:
+    """The relations that exist among those with these oids."""
+    return {row[0]: Hierarchy(*row) for row in answer(cursor, "hierarchy", oids)} if oids else {}
 
 
 def describe(cursor: Cursor, source: str, tables: Collection[tuple[str, str]]) -> dict[tuple[str, str], Relation]:
@@ -155,59 +136,46 @@ def describe(cursor: Cursor, source: str, tables: Collection[tuple[str, str]]) -
             f"source {source}: its database has no encoding (SQL_ASCII), so its texts cannot be read exactly",
             "Move it into a database with an encoding, UTF8 for example.",
         )
-    held = Repertoire().holds(cursor, ["".join(name) for name in wanted])
-    for (schema, table), possible in zip(wanted, held, strict=True):
-        if not possible:
+    possible = Repertoire().holds(cursor, ["".join(name) for name in wanted])
+    asked = [name for name, holds in zip(wanted, possible, strict=True) if holds]
+    oids = dict(zip(asked, oids_of(cursor, asked), strict=True))
+    for schema, table in wanted:
+        if oids.get((schema, table)) is None:
             raise _unknown(cursor, source, schema, table)
-    trees = hierarchies(cursor, wanted)
-    members = _members(cursor, [relid for tree in trees for relid in tree.members])
-    for (schema, table), tree in zip(wanted, trees, strict=True):
-        if tree.root is None:
-            raise _unknown(cursor, source, schema, table)
-        _refuse(RelationName(source, schema, table), [members[relid] for relid in tree.members])
-    return _relations(cursor, source, wanted, trees, members)
+    described = _relations(cursor, source, [oid for oid in oids.values() if oid is not None], refuse=True)
+    return {(relation.name.schema, relation.name.table): relation for relation in described}
 
 
 def find(cursor: Cursor, source: str, oids: Collection[int]) -> dict[int, Relation | None]:
     """The relations with these oids under the names they have now; None: gone. Refuses nothing."""
-    wanted = sorted(set(oids))
-    cursor.execute(
-        "SELECT c.oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE c.oid = ANY (%s::oid[])",
-        (wanted,),
-    )
-    names = {oid: (schema, table) for oid, schema, table in cursor.fetchall()}
-    tables = list(names.values())
-    trees = hierarchies(cursor, tables)
-    members = _members(cursor, [relid for tree in trees for relid in tree.members])
-    found = {relation.oid: relation for relation in _relations(cursor, source, tables, trees, members).values()}
-    return {oid: found.get(oid) for oid in wanted}
+    found = {relation.oid: relation for relation in _relations(cursor, source, oids)}
+    return {oid: found.get(oid) for oid in sorted(set(oids))}
 
 
-def _relations(
-    cursor: Cursor,
-    source: str,
-    tables: Sequence[tuple[str, str]],
-    trees: Sequence[Hierarchy],
-    members: Mapping[int, Member],
-) -> dict[tuple[str, str], Relation]:
-    roots = [tree.root for tree in trees]
-    columns = _columns(cursor, roots)
-    keys: dict[int, list[tuple[str, ...]]] = {}
-    cursor.execute(load_sql("keys"), {"relids": roots})
+def _relations(cursor: Cursor, source: str, oids: Collection[int], *, refuse: bool = False) -> list[Relation]:
+    trees = hierarchies(cursor, oids)
+    cursor.execute(load_sql("members"), {"relids": [relid for tree in trees.values() for relid in tree.members]})
+    members = {row[0]: Member(*row) for row in cursor.fetchall()}
+    columns: dict[int, list[Column]] = {root: [] for root in trees}
+    cursor.execute(load_sql("columns"), {"relids": list(trees)})
+    for relid, name, number, not_null, generated, bare, declared, builtin in cursor.fetchall():
+        columns[relid].append(Column(name, PgType(bare, declared, builtin), number, not_null, generated))
+    keys: dict[int, list[tuple[str, ...]]] = {root: [] for root in trees}
+    cursor.execute(load_sql("keys"), {"relids": list(trees)})
     for relid, names in cursor.fetchall():
-        keys.setdefault(relid, []).append(tuple(names))
-    found = {}
-    for (schema, table), tree in zip(tables, trees, strict=True):
-        root = tree.members[0]
-        found[(schema, table)] = Relation(
-            name=RelationName(source, schema, table),
-            oid=root,
-            columns=tuple(columns.get(root, ())),
-            keys=tuple(dict.fromkeys(keys.get(root, ()))),
-            estimated_rows=sum(members[relid].rows for relid in tree.members if members[relid].kind == "r"),
-        )
-    return found
+        if all(column.not_null for column in columns[relid] if column.name in names):
+            keys[relid].append(tuple(names))
+    described = []
+    for root in [oid for oid in dict.fromkeys(oids) if oid in trees]:
+        tree = trees[root]
+        relation_name = RelationName(source, tree.schema, tree.table)
+        parts = [members[relid] for relid in tree.members]
+        if refuse:
+            _refuse(relation_name, members[root], parts)
+        rows = sum(part.rows for part in parts if part.kind == "r")
+        unique_keys = tuple(dict.fromkeys(keys[root]))
+        described.append(Relation(relation_name, root, tuple(columns[root]), unique_keys, rows))
+    return described
 
 
 def fingerprint(
@@ -215,11 +183,10 @@ def fingerprint(
 ) -> dict[RelationName, Fingerprint]:
     """Fingerprints of the relations and all their descendants; the transaction must be a fresh one (R2).
 
-    A name means the table that stands under it. If none does, it means the table that is `known` by it, wherever
-    that is now.
+    A name means the table that has it now. If none has, it means the table `known` by it, whatever its name is now.
     """
-    under = dict(zip(names, stand_under(cursor, [(name.schema, name.table) for name in names]), strict=True))
-    roots = {name: oid if oid is not None else (known or {}).get(name) for name, oid in under.items()}
+    named = zip(names, oids_of(cursor, [(name.schema, name.table) for name in names]), strict=True)
+    roots = {name: oid if oid is not None else (known or {}).get(name) for name, oid in named}
     prints = _prints(cursor, names[0].source, {oid for oid in roots.values() if oid is not None}) if names else {}
     return {name: prints.get(root or 0, Fingerprint(None, ABSENT, ABSENT)) for name, root in roots.items()}
 
@@ -230,28 +197,28 @@ def fingerprint_tables(cursor: Cursor, source: str, oids: Collection[int]) -> di
 
 
 def _prints(cursor: Cursor, source: str, oids: Collection[int]) -> dict[int, Fingerprint]:
-    if not oids:
-        return {}
-    trees = answer(cursor, "hierarchy", oids)
-    found_below = {relid for *_, members in trees for relid in members}
-    parts = {relid: part for relid, *part in answer(cursor, "fingerprint", found_below)}
-    found = {}
-    for root, schema, namespace_xmin, table, members in trees:
-        lasting = _hash([schema, *(parts[relid][0] for relid in members)])
-        passing = _hash([namespace_xmin, *(parts[relid][1] for relid in members)])
-        captured = all(parts[relid][2] for relid in members)
-        found[root] = Fingerprint(root, lasting, passing, tuple(members), RelationName(source, schema, table), captured)
-    return found
+    trees = hierarchies(cursor, oids)
+    tables = {relid for tree in trees.values() for relid in tree.members}
+    parts = {relid: part for relid, *part in answer(cursor, "fingerprint", tables)} if tables else {}
+    prints = {}
+    for root, tree in trees.items():
+        lasting = _hash([tree.schema, *(parts[relid][0] for relid in tree.members)])
+        passing = _hash([tree.schema_xmin, *(parts[relid][1] for relid in tree.members)])
+        captured = all(parts[relid][2] for relid in tree.members)
+        name = RelationName(source, tree.schema, tree.table)
+        prints[root] = Fingerprint(root, lasting, passing, tuple(tree.members), name, captured)
+    return prints
 
 
 def answer(cursor: Cursor, question: str, relids: Collection[int]) -> list[Row]:
-    """To what every poll asks more than once: planning it takes several times as long, so a session does that once."""
+    """The rows of sql/QUESTION.sql. Every poll asks these questions, and planning takes several times as long as
+    answering, so each session plans once."""
     prepared = cast(PatientConnection, cursor.connection).prepared
     if question not in prepared:
         text = load_sql(question).replace("%(relids)s", "$1").replace("%%", "%")
         cursor.execute(f"PREPARE dyda_{question} (oid[]) AS {text}")
         prepared.add(question)
-    # Left to itself, PostgreSQL plans anew each time: it takes an array of unknown length for a longer one than it is.
+    # By default PostgreSQL would plan each time: it expects longer arrays than these, and so costlier generic plans.
     cursor.execute(
         f"SET LOCAL plan_cache_mode = force_generic_plan; EXECUTE dyda_{question} (%s::oid[])", (sorted(relids),)
     )
@@ -263,29 +230,10 @@ def _hash(parts: Iterable[str]) -> str:
     return hashlib.md5(" ".join(parts).encode(), usedforsecurity=False).hexdigest()
 
 
-def _members(cursor: Cursor, relids: Sequence[int]) -> dict[int, Member]:
-    cursor.execute(load_sql("members"), {"relids": list(relids)})
-    found = {}
-    for oid, schema, table, kind, persistence, rows, subscribed, parents, shown, method, owner in cursor.fetchall():
-        parts = (tuple(parents), tuple(shown))
-        found[oid] = Member(oid, schema, table, kind, persistence, rows, subscribed, *parts, method, owner)
-    return found
-
-
-def _columns(cursor: Cursor, roots: Sequence[int | None]) -> dict[int, list[Column]]:
-    cursor.execute(load_sql("columns"), {"relids": list(roots)})
-    found: dict[int, list[Column]] = {}
-    for relid, name, number, not_null, generated, bare, declared, builtin in cursor.fetchall():
-        column = Column(name, PgType(bare, declared, builtin), number, not_null, generated)
-        found.setdefault(relid, []).append(column)
-    return found
-
-
-def _refuse(name: RelationName, members: Sequence[Member]) -> None:
+def _refuse(name: RelationName, root: Member, members: Collection[Member]) -> None:
     """Rule C3, for the relation itself and for every table below it."""
-    root = members[0]
     if name.schema in SYSTEM:
-        raise RelationRefused(f"{name} belongs to the system, not to an application", "Watch an ordinary table.")
+        raise RelationRefused(f"{name} is a system table", "Watch an ordinary table.")
     if root.parents:
         parent = root.parents_shown[0]
         raise RelationRefused(
@@ -293,37 +241,31 @@ def _refuse(name: RelationName, members: Sequence[Member]) -> None:
             f"Use {parent} in the view, with a condition that selects these rows.",
         )
     inside = {member.oid for member in members}
-    for member in members:
-        part = "it" if member is root else f"its part {member.schema}.{member.table}"
-        if member.kind not in ("r", "p"):
-            kind = KINDS.get(member.kind, "not a table")
-            remedy = "Watch the ordinary tables under it."
-            if member is not root:
-                remedy = f"Detach or drop {member.schema}.{member.table}, or watch the other parts singly."
-            raise RelationRefused(f"{name}: {part} is {kind}, whose changes cannot be captured", remedy)
-        if member.persistence == "u":
-            raise RelationRefused(
-                f"{name}: {part} is unlogged and would be empty after a crash",
-                "Run ALTER TABLE … SET LOGGED at the source.",
-            )
-        if member.persistence == "t" and member is root:
-            raise RelationRefused(f"{name}: it is a temporary table", "Watch a permanent table.")
-        if member.persistence == "t":
-            raise RelationRefused(
-                f"{name}: {part} is a temporary table, whose rows only one session can see",
-                "Views of it go on by themselves once that session drops the temporary table or ends.",
-            )
-        if member.subscribed:
-            raise RelationRefused(
-                f"{name}: {part} is the target of a logical replication subscription, which fires no such triggers",
-                "Watch the table at the publisher.",
-            )
+    for member in sorted(members, key=lambda member: member is not root):
+        shown = f"{member.schema}.{member.table}"
+        part = "it" if member is root else f"its part {shown}"
         outside = [shown for oid, shown in zip(member.parents, member.parents_shown, strict=True) if oid not in inside]
-        if outside:
-            raise RelationRefused(
-                f"{name}: {part} also inherits from {outside[0]}; statements on {outside[0]} change its rows unseen",
-                f"Run ALTER TABLE … NO INHERIT {outside[0]} at the source, or watch both parents' children singly.",
-            )
+        what = remedy = ""
+        if member.kind not in ("r", "p"):
+            what = f"is {KINDS.get(member.kind, 'not a table')}, whose changes cannot be captured"
+            remedy = "Watch the tables it is made from."
+            if member is not root:
+                remedy = f"Detach or drop {shown}, or watch the other parts one by one."
+        elif member.persistence == "u":
+            what, remedy = "is unlogged: a crash would empty it", "Run ALTER TABLE … SET LOGGED at the source."
+        elif member.persistence == "t" and member is root:
+            what, remedy = "is a temporary table", "Watch a permanent table."
+        elif member.persistence == "t":
+            what = "is a temporary table, whose rows only one session can see"
+            remedy = "Maintenance resumes once that session ends or drops the temporary table."
+        elif member.subscribed:
+            what = "is the target of a logical replication subscription, which does not fire capture's triggers"
+            remedy = "Watch the table at the publisher."
+        elif outside:
+            what = f"also inherits from {outside[0]}, and statements on {outside[0]} would change its rows uncaptured"
+            remedy = f"Run ALTER TABLE … NO INHERIT {outside[0]} at the source, or watch the child tables one by one."
+        if what:
+            raise RelationRefused(f"{name}: {part} {what}", remedy)
 
 
 def _unknown(cursor: Cursor, source: str, schema: str, table: str) -> UnknownRelation:

@@ -1,4 +1,4 @@
-"""Connections to one source: pinned sessions that are reused, short transactions, errors in DyDa's own words."""
+"""Connections to one source: reused sessions with pinned settings, short transactions, errors in DyDa's own words."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import functools
 import threading
 from collections.abc import Iterable, Iterator
 from importlib import resources
+from typing import Any
 
 import psycopg2
 import pyarrow as pa
 
-from dyda.cursor import Cursor
+from dyda.cursor import Cursor, Values
 from dyda.errors import (
     BrokenUnit,
     DydaError,
@@ -26,7 +27,7 @@ from dyda.sources.reading.encoding import Repertoire
 from dyda.sources.settings import SourceSettings
 from dyda.sources.stalled_server import PatientConnection
 
-__all__ = ["FRESH", "WRITING", "Sessions", "load_sql", "translate"]
+__all__ = ["FRESH", "WRITING", "Sessions", "load_sql", "translate", "value"]
 
 FRESH = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 """Several statements that see one state of the catalogs."""
@@ -36,16 +37,16 @@ MOVED = frozenset({"42P01", "42703", "3F000", "42883", "42804", "42846", "22P02"
 """A table, column, schema, operator or type is not what it was when the query was written."""
 LOST = (psycopg2.OperationalError, psycopg2.InterfaceError)
 UNREADABLE = frozenset({"22021", "22P05"})
-"""A text is not one of the encoding that its database has, or has no counterpart in UTF8."""
+"""A text is invalid in its database's encoding, or has no equivalent in UTF8."""
 BUSY = frozenset({"55P03", "57014", "40001", "40P01", "53300", "53200"})
 
 
 class Sessions:
     """Reuses idle sessions of one source; a session that failed in an unknown way is never used again.
 
-    Applications' tables are read in sessions of their own, `tables`, which do nothing else: what somebody has prepared,
-    declared or set in one, by a function that was evaluated while we read, must never be met by anything but the next
-    such read. Their transactions are always rolled back, so that nothing of it is done at a COMMIT, with our rights.
+    Applications' tables are read in separate sessions, `tables`: what a function that runs while we read has prepared,
+    declared or set there must affect nothing but the next such read. Their transactions are always rolled back, so that
+    nothing of it runs at COMMIT with our rights.
     """
 
     def __init__(self, settings: SourceSettings, whole: Sessions | None = None) -> None:
@@ -56,8 +57,8 @@ class Sessions:
         self._guard = threading.Lock()
         self._utf8 = True
         self._repertoire = Repertoire()
-        self._still = False
-        """Whether the server stood still when it was last asked; a new session that works shows that it does not."""
+        self._stalled = False
+        """Whether the server did not respond last time; a new session that works shows that it does again."""
 
     @contextlib.contextmanager
     def transaction(self, begin: str, relations: Iterable[object] = ()) -> Iterator[Cursor]:
@@ -74,8 +75,7 @@ class Sessions:
         self.give_back(connection)
 
     def begin(self, begin: str, relations: Iterable[object] = ()) -> PatientConnection:
-        """A session on which `begin` has been executed. Idle sessions may have died with their server: tried until
-        one answers."""
+        """A session on which `begin` has been executed. Idle ones may have died with their server: tried in turn."""
         with translate(self.settings.name, relations, self.settings.url):
             while True:
                 with self._guard:
@@ -86,18 +86,18 @@ class Sessions:
                 try:
                     with connection.cursor() as cursor:
                         cursor.execute(begin)
-                    self._whole._still = self._whole._still and reused
+                    self._whole._stalled = self._whole._stalled and reused
                     self._utf8 = connection.get_parameter_status("server_encoding") == "UTF8"
                     return connection
                 except BaseException as error:
-                    self._note_still(connection)
+                    self._note_stalled(connection)
                     connection.close()
                     if not reused or connection.given_up or not _lost(error):
                         raise
 
     @staticmethod
     def resume(connection: PatientConnection, begin: str) -> bool:
-        """Execute `begin` on a session that a caller keeps to himself; False if it is no more."""
+        """Execute `begin` on a session that a caller keeps to himself; False if the session is gone."""
         try:
             with connection.cursor() as cursor:
                 cursor.execute(begin)
@@ -111,11 +111,11 @@ class Sessions:
     def give_back(self, connection: PatientConnection) -> None:
         """End whatever transaction is open and keep the session, if it still works."""
         try:
-            self._note_still(connection)
+            self._note_stalled(connection)
             if connection.closed:
                 return
-            if self._whole._still:
-                connection.close()  # nobody would answer
+            if self._whole._stalled:
+                connection.close()  # ROLLBACK would get no answer
                 return
             if connection.info.transaction_status != psycopg2.extensions.TRANSACTION_STATUS_IDLE:
                 with connection.cursor() as cursor:
@@ -125,14 +125,14 @@ class Sessions:
         except psycopg2.Error:
             connection.close()
 
-    def _note_still(self, connection: PatientConnection) -> None:
-        """One session was given up because the server stands still: the others need not each find out."""
-        if connection.given_up and not self._whole._still:
-            self._whole._still = True
+    def _note_stalled(self, connection: PatientConnection) -> None:
+        """One session was given up because the server does not respond: the others need not each find out."""
+        if connection.given_up and not self._whole._stalled:
+            self._whole._stalled = True
             self._whole.close()
 
     def possible(self, keys: pa.Table) -> pa.Table:
-        """The tuples of texts that the source's encoding can hold: any other equals nothing there."""
+        """The tuples that the source's encoding can represent: any other equals nothing there."""
         if self._utf8:
             return keys
         with self.transaction(FRESH) as cursor:
@@ -148,7 +148,7 @@ class Sessions:
 
 
 def _lost(error: BaseException) -> bool:
-    """Whether a session may be gone. A server that dies in the middle of an answer raises a bare DatabaseError."""
+    """Whether a session may be gone. A server that dies while answering raises a bare DatabaseError."""
     return isinstance(error, LOST) or type(error) is psycopg2.DatabaseError
 
 
@@ -162,14 +162,14 @@ def translate(source: str, relations: Iterable[object] = (), url: str = "") -> I
 
 
 def translated(source: str, relations: Iterable[object], sqlstate: str | None, why: str) -> DydaError:
-    """The error that a caller acts on: wait, plan again, ask for a right, or give the source up for now."""
+    """The error that a caller acts on: wait, plan again, request a right, or give up the source for now."""
     code = sqlstate or ""
     if code in MOVED:
         return BrokenUnit(source, frozenset(str(relation) for relation in relations), why)
     if code in UNREADABLE:
         return SourceUnreadable(source, why)
     if code == "55006":
-        return SourceInUse(f"source {source}: {why}", "A source belongs to one project.")
+        return SourceInUse(f"source {source}: {why}", "A source can belong to one project only.")
     if code in BUSY:
         return SourceBusy(source, why)
     if code == "42501":
@@ -177,6 +177,12 @@ def translated(source: str, relations: Iterable[object], sqlstate: str | None, w
         remedy = f"`dyda sources check` prints the {statement} to run."
         return MissingRights(f"source {source}: {why}", remedy, source, frozenset(map(str, relations)))
     return SourceUnreachable(source, why)
+
+
+def value(cursor: Cursor, query: str, values: Values | None = None) -> Any:
+    """The value of a query that returns just one."""
+    cursor.execute(query, values)
+    return cursor.fetchone()[0]
 
 
 @functools.cache

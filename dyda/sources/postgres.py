@@ -11,7 +11,7 @@ from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.sources import catalog
 from dyda.sources.capture import install
-from dyda.sources.capture.check import check, grants, obstacles
+from dyda.sources.capture.check import check, obstacles
 from dyda.sources.capture.state import CaptureState, read_state
 from dyda.sources.connection import FRESH, WRITING, Sessions
 from dyda.sources.log.cache import Received
@@ -21,7 +21,7 @@ from dyda.sources.settings import Consumer, Finding, SourceSettings
 __all__ = ["PostgresSource"]
 
 SHRINK = 64 * 2**20
-"""An empty log is given back to the file system once it is larger than this."""
+"""An empty log larger than this is returned to the file system."""
 
 
 class PostgresSource:
@@ -48,7 +48,7 @@ class PostgresSource:
             return catalog.find(cursor, self.name, list(oids))
 
     def relations(self) -> list[tuple[str, str]]:
-        """What there is to watch, as (schema, table)."""
+        """The tables that can be watched, as (schema, table)."""
         with self._sessions.transaction(FRESH) as cursor:
             return catalog.relations(cursor)
 
@@ -60,13 +60,13 @@ class PostgresSource:
     ) -> None:
         """Capture these relations from now on (C6: before their schema and rows are read). Idempotent.
 
-        `waiting` is told who stands in the way, and ends the wait by raising; `attached` of each relation, in turn.
+        `waiting` is called with the sessions in the way, and raises to end the wait; `attached` with each relation.
         """
         self._received.forget()
         install.attach(self._sessions, self.consumer, relations, waiting, attached)
 
     def stand_back(self, schema: str, table: str) -> None:
-        """Keep capture from making statements fail at a relation that is refused; see `describe`."""
+        """Keep capture from making statements fail on a relation that is refused; see `describe`."""
         install.stand_back(self._sessions, self.consumer, schema, table)
 
     def release(self, relations: Iterable[Relation]) -> None:
@@ -80,29 +80,17 @@ class PostgresSource:
         install.detach(self._sessions, self.consumer)
 
     def check(self, tables: Iterable[tuple[str, str]], *, owner_known: bool = True) -> list[Finding]:
-        """Reach, rights and capture, each with the statement that helps. Without the warehouse nobody knows whether
-        capture is this project's."""
+        """Connection, rights and capture, each with the statement that helps. `owner_known`: the project's number is,
+        so it can be checked whose capture it is."""
         return check(self._sessions, self.consumer, list(tables), owner_known=owner_known)
 
     def obstacles(self, name: RelationName) -> list[Finding]:
         """What keeps one relation from being read or captured, each with the statement that helps."""
         return obstacles(self._sessions, self.consumer, name.schema, name.table)
 
-    def grants(self, role: str, relations: Iterable[tuple[str, str]] = ()) -> str:
-        """The statements that let `role` read and acknowledge after someone else attached."""
-        return grants(role, relations)
-
     def state(self) -> CaptureState:
         with self._sessions.transaction(FRESH) as cursor:
             return read_state(cursor, self.consumer)
-
-    def capture_state(self) -> str:
-        """`attached`, `polling` (no event triggers: schemas are compared on every poll) or `detached`."""
-        return self.state().capture
-
-    def order(self) -> str:
-        """How transactions of one poll are ordered: by `commit` time, or by each one's last log `sequence` (P4)."""
-        return self.state().order
 
     def open(
         self,
@@ -112,30 +100,30 @@ class PostgresSource:
     ) -> SourceSnapshot:
         """Hold the source's present state still. Use it as a context manager.
 
-        With a mapping from names to oids, what is logged for a relation is reported under the name given here, whatever
-        it is called by now. `lock` keeps schema changes away from exactly these relations until the snapshot is
-        closed, for `lock_limit` seconds at the most.
+        With a mapping from names to oids, log entries of a relation are reported under the name given here, whatever it
+        is called now. `lock` keeps schema changes away from these relations until the snapshot is closed, for
+        `lock_limit` seconds at most.
         """
         snapshot = SourceSnapshot(self._sessions, self.consumer, self._received, relations, lock, lock_limit)
         try:
-            self.consumer.refuse_rival(snapshot.consumer)
+            self.consumer.refuse_rival(snapshot.state.project)
         except BaseException:
             snapshot.close()
             raise
-        older = snapshot.consumer == self.consumer.project
+        older = snapshot.state.project == self.consumer.project
         self._registered = self.consumer.project if older else self.consumer.text
         self._open = {held for held in self._open if held.held} | {snapshot}
         return snapshot
 
     def acknowledge(self, position: Position) -> int:
-        """Forget the log entries of every transaction in `position`; the number of entries.
+        """Delete the log entries of every transaction in `position`; the number of entries.
 
-        DELETE, not TRUNCATE: an older snapshot of ours still reads log and tables as they were (P6). Only a large
-        log that is empty is truncated, and only while no snapshot of ours is open anywhere.
+        DELETE, not TRUNCATE: an older snapshot of ours must still see log and tables as they were (P6). Only a large
+        empty log is truncated, and only while no snapshot of ours is open anywhere.
         """
         faults.point("acknowledge.before")
         with self._sessions.transaction(WRITING) as cursor:
-            # An acknowledgement that a crash undoes is only repeated; nobody need wait for the disk.
+            # If a crash undoes an acknowledgement, it is simply repeated: no need to wait for the disk.
             cursor.execute("SET LOCAL statement_timeout = 0; SET LOCAL synchronous_commit = off")
             cursor.execute("SELECT * FROM dyda.acknowledge(%s, %s::pg_snapshot)", (self._registered, str(position)))
             deleted, size = cursor.fetchone()

@@ -1,4 +1,4 @@
-"""What is said about a source: how to reach it, which server it is, what a check of it found."""
+"""A source's settings, its identity, and the results of checking it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class SourceSettings:
 @dataclass(frozen=True)
 class Consumer:
     """Who reads a log (C7): one source of one project. The same database under another of the project's names would be
-    a second reader, whose acknowledgements delete what the first has not seen; urls do not tell.
+    a second reader, whose acknowledgements delete what the first has not seen; urls do not show that.
 
-    `others` are the project's other sources. The log's database keeps `text`; an older DyDa's has the project alone.
+    `others` are the project's other sources. The log's database keeps `text`, or only the project (older versions).
     """
 
     project: str
@@ -44,11 +44,11 @@ class Consumer:
         return found in (self.project, self.text)
 
     def is_of_project(self, found: str | None) -> bool:
-        """Whether the log is this one's, or was a source's of this project, whatever that is called now."""
+        """Whether the log is this one's, or belongs to a source of this project, maybe under an earlier name."""
         return found is not None and found.partition("/")[0] == self.project
 
     def refuse_rival(self, found: str | None) -> None:
-        """The log is that of another source of this project."""
+        """Refuse a log that another source of this project reads."""
         rival = found.partition("/")[2] if found is not None and self.is_of_project(found) else ""
         if rival in self.others:
             raise SameDatabase(self.source, rival)
@@ -56,7 +56,7 @@ class Consumer:
 
 @dataclass(frozen=True)
 class SourceIdentity:
-    """Which cluster and which history of it answers (rule P2): if it changes, positions mean nothing any more."""
+    """Which cluster answers, and which history of it (rule P2): if it changes, positions mean nothing any more."""
 
     system_identifier: str
     timeline: str

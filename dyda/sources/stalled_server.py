@@ -1,7 +1,7 @@
-"""Connections that do not wait for ever: a frozen server, or a network that swallows packets, answers nothing.
+"""Connections that give up on a server that no longer responds, because it is frozen or the network drops packets.
 
-A server ends statements that take too long by itself, unless it is the server that stands still. So a connection that
-waits for an answer for a while has its server asked, beside it, for any sign of life; without one it is given up.
+A server ends statements that take too long, unless the server itself hangs. So when a connection has waited a while for
+an answer, the server is probed over a second connection; if it shows no sign of life, the first one is given up.
 Imports nothing but psycopg2 and the standard library, so that Spark can ship it to executors without DyDa.
 """
 
@@ -28,33 +28,33 @@ if TYPE_CHECKING:
 __all__ = ["PatientConnection", "PatientCursor"]
 
 QUIET = 5.0
-"""Seconds without an answer after which the server is asked for a sign of life; it may take long, it must be there."""
+"""Seconds without an answer after which the server is probed."""
 
 SIGN_OF_LIFE = 10.0
-"""Seconds that the server has for that."""
+"""Seconds that the server has to answer the probe."""
 
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)
-"""What PostgreSQL answers before it asks who we are, with one byte."""
+"""PostgreSQL answers this with one byte, without any authentication."""
 
 
 class PatientConnection(psycopg2.extensions.connection):  # type: ignore[misc]
     """Made by psycopg2.connect(connection_factory=…); its cursors are patient ones."""
 
-    cursor: Callable[[], Cursor]  # for type checkers: psycopg2's classes tell them nothing
+    cursor: Callable[[], Cursor]  # for type checkers: psycopg2 has no types
 
     def __init__(self, *arguments: object, **options: object) -> None:
         super().__init__(*arguments, **options)
         self.cursor_factory = PatientCursor
         self.asked_at: float | None = None
-        """When the statement was sent that is being answered now."""
+        """When the running statement was sent."""
         self.given_up = False
         self.prepared: set[str] = set()
-        """Names of statements that the session has planned."""
+        """Names of the session's prepared statements."""
         threading.Thread(target=_watch, args=(weakref.ref(self),), daemon=True).start()
 
 
 class PatientCursor(psycopg2.extensions.cursor):  # type: ignore[misc]
-    """Raises OperationalError where its server stands still."""
+    """Raises OperationalError if its server no longer responds."""
 
     def execute(self, query: str | sql.Composable, values: Values | None = None) -> None:
         with self._asking():
@@ -73,14 +73,14 @@ class PatientCursor(psycopg2.extensions.cursor):  # type: ignore[misc]
         except psycopg2.Error:
             if connection.given_up:
                 quiet = time.monotonic() - connection.asked_at
-                raise psycopg2.OperationalError(f"the server stands still: no answer for {quiet:.0f} s") from None
+                raise psycopg2.OperationalError(f"the server does not respond: no answer for {quiet:.0f} s") from None
             raise
         finally:
             connection.asked_at = None
 
 
 def _watch(reference: weakref.ref[PatientConnection]) -> None:
-    """Gives the connection up when it waits for a server that shows no sign of life. Ends with the connection."""
+    """Give up the connection if it waits for a server that does not respond. Ends with the connection."""
     while True:
         time.sleep(1.0)
         connection = reference()
@@ -88,20 +88,20 @@ def _watch(reference: weakref.ref[PatientConnection]) -> None:
             return
         asked_at = connection.asked_at
         if asked_at is not None and time.monotonic() - asked_at > QUIET:
-            _give_up_unless_it_lives(connection, asked_at)
+            _give_up_if_dead(connection, asked_at)
         del connection
 
 
-def _give_up_unless_it_lives(connection: PatientConnection, asked_at: float) -> None:
+def _give_up_if_dead(connection: PatientConnection, asked_at: float) -> None:
     # A connection that is closed meanwhile has no descriptor any more.
     with contextlib.suppress(OSError, psycopg2.Error), socket.socket(fileno=os.dup(connection.fileno())) as own:
-        if not _lives(own) and connection.asked_at == asked_at:
+        if not _responds(own) and connection.asked_at == asked_at:
             connection.given_up = True
             own.shutdown(socket.SHUT_RDWR)  # libpq now finds the connection gone
 
 
-def _lives(own: socket.socket) -> bool:
-    """Whether the server at the other end of this connection says anything to somebody new."""
+def _responds(own: socket.socket) -> bool:
+    """Whether the server at the other end of this connection answers a new one."""
     try:
         with socket.socket(own.family, socket.SOCK_STREAM) as probe:
             probe.settimeout(SIGN_OF_LIFE)

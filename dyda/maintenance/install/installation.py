@@ -48,7 +48,9 @@ def moved_on(known: CatalogState, changes: Iterable[ViewChange], polled: Poll) -
         at = {source: new for source, (_, new) in change.positions.items() if new is not None}
         views[change.view] = replace(view, record=replace(view.record, positions={**view.positions, **at}))
     sources = {
-        name: replace(record, capture=snapshot.capture, order=snapshot.order, mark=snapshot.mark or record.mark)
+        name: replace(
+            record, capture=snapshot.state.capture, order=snapshot.state.order, mark=snapshot.mark or record.mark
+        )
         if (snapshot := polled.snapshots.get(name)) is not None
         else record
         for name, record in known.sources.items()
@@ -153,8 +155,8 @@ def _read_after(known: CatalogState, changes: Iterable[ViewChange]) -> set[Relat
 def _source_state(known: CatalogState, polled: Poll, name: str) -> SourceState:
     """What is now known of a source. What happens to its identity and its gaps later is a drift, see there."""
     record, snapshot = known.sources.get(name), polled.snapshots[name]
-    state = SourceState(name, capture=snapshot.capture, order=snapshot.order, mark=snapshot.mark)
+    state = SourceState(name, capture=snapshot.state.capture, order=snapshot.state.order, mark=snapshot.mark)
     if record is not None and record.gap is not None:
         return state
-    gap = snapshot.gap if snapshot.gap_settled else UNSETTLED
+    gap = UNSETTLED if snapshot.state.unsettled else snapshot.gap
     return replace(state, identity=snapshot.identity, gap=gap)

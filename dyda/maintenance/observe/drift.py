@@ -54,12 +54,12 @@ def _owes(known: CatalogState, name: str) -> bool:
 def _state(known: CatalogState, polled: Poll, source: str) -> SourceState | None:
     """The source as it is now, if that is news. Where capture is not attached it is that first, and tells more then."""
     snapshot, record = polled.snapshots[source], known.sources[source]
-    if not snapshot.attached:
-        return None if record.capture == snapshot.capture else SourceState(source, capture=snapshot.capture)
-    marked = record.mark is None or record.mark in snapshot.marks
+    if not snapshot.state.attached:
+        return None if record.capture == snapshot.state.capture else SourceState(source, capture=snapshot.state.capture)
+    marked = record.mark is None or record.mark in snapshot.state.marks
     if marked and record.identity == snapshot.identity and record.gap == snapshot.gap:
         return None
-    return SourceState(source, identity=snapshot.identity, gap=snapshot.gap, capture=snapshot.capture, mark="")
+    return SourceState(source, identity=snapshot.identity, gap=snapshot.gap, capture=snapshot.state.capture, mark="")
 
 
 def listen_again(opened: OpenProject, writer: Writer, sources: tuple[str, ...], log: Callable[[str], None]) -> None:
@@ -70,7 +70,7 @@ def listen_again(opened: OpenProject, writer: Writer, sources: tuple[str, ...], 
             source.attach([])
         except SourceBusy:
             continue  # at the next poll
-        capture = source.capture_state()
+        capture = source.state().capture
         now = "they are back" if capture == "attached" else "schema changes are found on each poll from now on"
         log(f"source {name}: event triggers were dropped or disabled; {now}")
         writer.save_sources([SourceState(name, capture=capture)])

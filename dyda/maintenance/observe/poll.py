@@ -196,7 +196,7 @@ def _refuse_twins(found: Poll) -> None:
         name: other
         for name, snapshot in found.snapshots.items()
         for other, its in found.snapshots.items()
-        if name != other and snapshot.marks & its.marks
+        if name != other and snapshot.state.marks & its.state.marks
     }
     for name, other in twins.items():
         error = SameDatabase(name, other, attached=False)

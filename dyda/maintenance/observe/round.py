@@ -48,7 +48,10 @@ class Round:
             project,
             catalog,
             polled.arrivals,
-            {name: SourceNow(snapshot.position, snapshot.watched) for name, snapshot in polled.snapshots.items()},
+            {
+                name: SourceNow(snapshot.position, frozenset(snapshot.state.watched))
+                for name, snapshot in polled.snapshots.items()
+            },
             dict(polled.after),
             dict(polled.unreachable),
             tables or TablesNow(),

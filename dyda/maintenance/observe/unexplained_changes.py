@@ -63,12 +63,12 @@ def find_movement(poll: Poll, known: CatalogState) -> Movement:
         if record is None:
             continue
         readers = [view for view in known.views.values() if source in view.positions]
-        if snapshot.attached and not snapshot.event_triggers and record.capture == "attached":
+        if snapshot.state.capture == "polling" and record.capture == "attached":
             deaf.append(source)
         drift = _drift(source, snapshot, record, readers)
         if drift is None:
             continue
-        if snapshot.gap_settled:
+        if not snapshot.state.unsettled:
             drifts.append(drift)
             again |= {view.name: drift for view in readers}
         else:
@@ -99,13 +99,13 @@ def find_movement(poll: Poll, known: CatalogState) -> Movement:
 def _drift(
     source: str, snapshot: SourceSnapshot, record: SourceRecord, readers: list[MaintainedView]
 ) -> SourceDrifted | None:
-    if not snapshot.attached:
+    if not snapshot.state.attached:
         return None if record.gap is None else SourceDrifted(source, SourceDrift.CAPTURE_LOST)
     if record.identity is not None and record.identity != snapshot.identity:
         return SourceDrifted(source, SourceDrift.REPLACED)
     standing = [view for view in readers if view.record.stored_state != ViewState.RESYNC]
     ahead = any(view.positions[source].xmax > snapshot.position.xmax for view in standing)
-    if ahead or (record.mark is not None and record.mark not in snapshot.marks):
+    if ahead or (record.mark is not None and record.mark not in snapshot.state.marks):
         return SourceDrifted(source, SourceDrift.TRANSACTIONS_LOST)
     if record.gap is not None and record.gap != snapshot.gap:
         return SourceDrifted(source, SourceDrift.CHANGES_MISSED)

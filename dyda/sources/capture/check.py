@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from dyda.cursor import Cursor
-from dyda.errors import DydaError, RelationRefused, SourceUnreachable, UnknownRelation
+from dyda.errors import DydaError, RelationRefused, UnknownRelation
 from dyda.model.relation import Relation
 from dyda.sources import catalog
 from dyda.sources.capture.role import ADD_AS_SUPERUSER, CaptureRole, installed_by_another, revocations, who_can_replace
 from dyda.sources.capture.state import CaptureState, read_state
-from dyda.sources.connection import FRESH, Sessions
+from dyda.sources.connection import FRESH, Sessions, value
 from dyda.sources.reading.rights import Access, ReaderRole, find_access, quoted
 from dyda.sources.settings import Consumer, Finding, SourceSettings
 
 __all__ = ["check", "grants", "obstacles"]
 
 READING = (
-    "dyda.state(), dyda.entries(pg_snapshot), dyda.schema_entries(pg_snapshot), dyda.changed_relations(),"
-    " dyda.schema_changed(pg_snapshot), dyda.watched_relations(), dyda.acknowledge(text, pg_snapshot),"
-    " dyda.shrink(bigint), dyda.standing(), dyda.leave_mark(text, text)"
+    *("state()", "entries(pg_snapshot)", "schema_entries(pg_snapshot)", "changed_relations()"),
+    *("schema_changed(pg_snapshot)", "watched_relations()", "acknowledge(text, pg_snapshot)", "shrink(bigint)"),
+    *("standing()", "leave_mark(text, text)"),
 )
+READ = "read(text)"
 
 
 def grants(role: str, relations: Iterable[tuple[str, str]] = (), *, reader: bool = True) -> str:
-    """What a role needs that reads and acknowledges, after another role has attached. `reader`: dyda.read is there."""
-    functions = f"{READING}, dyda.read(text)" if reader else READING
+    """What a role that reads and acknowledges needs after another role has attached. `reader`: dyda.read exists."""
+    functions = ", ".join(f"dyda.{function}" for function in ((*READING, READ) if reader else READING))
     statements = [
         f"GRANT USAGE ON SCHEMA dyda TO {quoted(role)};",
         f"GRANT EXECUTE ON FUNCTION {functions} TO {quoted(role)};",
@@ -39,7 +41,7 @@ def grants(role: str, relations: Iterable[tuple[str, str]] = (), *, reader: bool
 def check(
     sessions: Sessions, consumer: Consumer, tables: Sequence[tuple[str, str]], *, owner_known: bool = True
 ) -> list[Finding]:
-    """Everything that could stand in the way, in the order in which one would mend it."""
+    """Everything that could be in the way, in the order in which one would fix it."""
     findings: list[Finding] = []
     try:
         with sessions.transaction(FRESH) as cursor:
@@ -54,34 +56,30 @@ def check(
                 findings.append(Finding("error", f"PostgreSQL {version} is too old", "Use PostgreSQL 14 or later."))
             state, rights = _dyda_rights(cursor, role, database, consumer, owner_known)
             findings += rights
-            findings += _tables(cursor, sessions.settings, state, role, tables)
-    except SourceUnreachable as error:
-        findings.append(Finding("error", error.what, error.remedy))
+            findings += _Tables(cursor, sessions.settings, state, role).check(tables)
     except DydaError as error:
         findings.append(Finding("error", error.what, error.remedy))
     return findings
 
 
 def obstacles(sessions: Sessions, consumer: Consumer, schema: str, table: str) -> list[Finding]:
-    """What keeps one table from being read or captured as it is now, nothing else."""
+    """What keeps one table from being read or captured now."""
     with sessions.transaction(FRESH) as cursor:
-        cursor.execute("SELECT current_user")
-        (role,) = cursor.fetchone()
-        state = read_state(cursor, consumer)
-        findings = _tables(cursor, sessions.settings, state, role, [(schema, table)], planned=False)
+        role, state = value(cursor, "SELECT current_user"), read_state(cursor, consumer)
+        findings = _Tables(cursor, sessions.settings, state, role, planned=False).check([(schema, table)])
     return [finding for finding in findings if finding.level == "error"]
 
 
 def _dyda_rights(
     cursor: Cursor, role: str, database: str, consumer: Consumer, owner_known: bool
 ) -> tuple[CaptureState | None, list[Finding]]:
-    """Rights on DyDa's own objects: to install them, or to use them if they are there."""
+    """Rights on DyDa's own objects: to install them, or to use them if they exist."""
     cursor.execute(
-        "SELECT to_regnamespace('dyda') IS NOT NULL, has_database_privilege(current_database(), 'CREATE'),"
-        " rolsuper FROM pg_roles WHERE rolname = current_user"
+        "SELECT has_schema_privilege(to_regnamespace('dyda')::oid, 'USAGE'),"
+        " has_database_privilege(current_database(), 'CREATE'), rolsuper FROM pg_roles WHERE rolname = current_user"
     )
-    there, may_create, superuser = cursor.fetchone()
-    if not there:
+    may_use, may_create, superuser = cursor.fetchone()
+    if may_use is None:  # there is none
         if not may_create:
             grant = f"GRANT CREATE ON DATABASE {quoted(database)} TO {quoted(role)};"
             return None, [Finding("error", "the role may not create schema dyda", grant)]
@@ -90,14 +88,12 @@ def _dyda_rights(
             found += _no_events(cursor)
         return None, found + _owner(cursor, role, database)
     reader = ReaderRole.find(cursor).there
-    cursor.execute("SELECT has_schema_privilege('dyda', 'USAGE')")
-    if not cursor.fetchone()[0]:
+    if not may_use:
         return None, [Finding("error", "the role may not use schema dyda", grants(role, reader=reader))]
     cursor.execute(
         "SELECT count(*), count(*) FILTER (WHERE has_function_privilege(p.oid, 'EXECUTE')) FROM pg_proc p"
-        " WHERE p.pronamespace = 'dyda'::regnamespace"
-        " AND p.proname IN ('state', 'entries', 'schema_entries', 'schema_changed', 'changed_relations',"
-        " 'watched_relations', 'acknowledge', 'shrink', 'standing', 'leave_mark', 'read')"
+        " WHERE p.pronamespace = 'dyda'::regnamespace AND p.proname = ANY (%s)",
+        ([function.partition("(")[0] for function in (*READING, READ)],),
     )
     functions, allowed = cursor.fetchone()
     if allowed < functions:
@@ -118,7 +114,7 @@ def _dyda_rights(
 
 
 def _owner(cursor: Cursor, role: str, database: str) -> list[Finding]:
-    """Whether capture runs with the rights of a role that cannot log in, and whether superusers are safe from it."""
+    """Whether a role that cannot log in owns capture, and whether superusers are safe from it."""
     capture_role = CaptureRole.find(cursor)
     cursor.execute(
         "SELECT pg_get_userbyid(p.proowner), r.rolcanlogin, r.rolsuper, pg_has_role(p.proowner, 'USAGE'),"
@@ -132,7 +128,7 @@ def _owner(cursor: Cursor, role: str, database: str) -> list[Finding]:
     replacing = who_can_replace(cursor) if events else ()
     if replacing:
         names = ", ".join(replacing)
-        what = f"event triggers run functions that {names} may replace, also in a superuser's transactions"
+        what = f"event triggers run functions that {names} may replace, even in a superuser's transactions"
         remedy = "Run: dyda apply" if capture_role.superuser else "Run `dyda apply` once as a superuser."
         if given and replacing == capture_role.members:
             remedy = revocations(cursor, capture_role.name, capture_role.oid)
@@ -164,83 +160,70 @@ def _no_events(cursor: Cursor) -> list[Finding]:
         Finding(
             "warning",
             "no event triggers: schema changes are found by comparing the catalog on every poll",
-            "Run `dyda apply` once as a superuser to have them noticed in their own transaction. Until then, what comes"
-            " and goes between two polls (a partition, a parent, a subscription, a crash of the server) shows in"
+            "Run `dyda apply` once as a superuser to have schema changes logged as they happen. Until then, what is"
+            " undone between two polls (a partition, a parent, a subscription, a crash of the server) only shows in"
             " PostgreSQL's statistics some seconds later, and every view of this source is then rebuilt.",
         )
     ]
-    cursor.execute("SELECT current_setting('track_counts')::boolean")
-    if not cursor.fetchone()[0]:
-        what = "track_counts is off: what comes and goes between two polls leaves no trace, so that rows may be wrong"
+    if not value(cursor, "SELECT current_setting('track_counts')::boolean"):
+        what = "track_counts is off: what is undone between two polls leaves no trace, so views may become wrong"
         found.append(Finding("error", what, "ALTER SYSTEM SET track_counts = on; SELECT pg_reload_conf();"))
     return found
 
 
-def _tables(
-    cursor: Cursor,
-    settings: SourceSettings,
-    state: CaptureState | None,
-    role: str,
-    tables: Sequence[tuple[str, str]],
-    *,
-    planned: bool = True,
-) -> list[Finding]:
-    """`planned`: as it will be once this role has attached them."""
-    unreadable: dict[Access, list[str]] = {}
-    findings: list[Finding] = []
-    for schema, table in tables:
-        findings += _table(cursor, settings, state, role, schema, table, unreadable, planned)
-    for access, names in unreadable.items():  # once for all: a role can be created only once
-        findings.append(Finding("error", f"{', '.join(names)}: {access.why}", "\n".join(access.missing)))
-    return findings
+@dataclass(frozen=True)
+class _Tables:
+    """Checks of single tables. `planned`: as they will be once this role has attached them."""
 
+    cursor: Cursor
+    settings: SourceSettings
+    state: CaptureState | None
+    role: str
+    planned: bool = True
+    unreadable: dict[Access, list[str]] = field(default_factory=dict)
 
-def _table(
-    cursor: Cursor,
-    settings: SourceSettings,
-    state: CaptureState | None,
-    role: str,
-    schema: str,
-    table: str,
-    unreadable: dict[Access, list[str]],
-    planned: bool,
-) -> list[Finding]:
-    try:
-        relation = catalog.describe(cursor, settings.name, [(schema, table)])[(schema, table)]
-    except (UnknownRelation, RelationRefused) as error:
-        return [Finding("error", error.what, error.remedy)]
-    fingerprint = catalog.fingerprint(cursor, [relation.name])[relation.name]
-    captured = fingerprint.captured
-    cursor.execute(
-        "SELECT pg_has_role(c.relowner, 'USAGE'), pg_get_userbyid(c.relowner) FROM pg_class c WHERE c.oid = %s",
-        (relation.oid,),
-    )
-    owns, owner = cursor.fetchone()
-    installer = installed_by_another(cursor)
-    new = not captured or (state is not None and relation.oid not in state.watched)
-    access = find_access(cursor, settings, fingerprint.members, planned=planned, new=planned and new)
-    if access.why:
-        unreadable.setdefault(access, []).append(str(relation.name))
-    as_itself = not access.why and not access.through_reader
-    # The reader role has its own rights on the parts, also on those that come later.
-    read = fingerprint.members if as_itself else (relation.oid,) if planned else ()
-    findings = _reading(cursor, relation, role, read, row_security=as_itself)
-    if new and installer is not None:
-        findings.append(
-            Finding(
-                "error",
-                f"{relation.name}: not captured yet, and {role} may not add tables to capture, which is {installer}'s",
-                ADD_AS_SUPERUSER.format(role=role),
-            )
+    def check(self, tables: Iterable[tuple[str, str]]) -> list[Finding]:
+        findings = [finding for schema, table in tables for finding in self._table(schema, table)]
+        for access, names in self.unreadable.items():  # once for all: a role can be created only once
+            findings.append(Finding("error", f"{', '.join(names)}: {access.why}", "\n".join(access.missing)))
+        return findings
+
+    def _table(self, schema: str, table: str) -> list[Finding]:
+        cursor, state, role, planned = self.cursor, self.state, self.role, self.planned
+        try:
+            relation = catalog.describe(cursor, self.settings.name, [(schema, table)])[(schema, table)]
+        except (UnknownRelation, RelationRefused) as error:
+            return [Finding("error", error.what, error.remedy)]
+        fingerprint = catalog.fingerprint(cursor, [relation.name])[relation.name]
+        captured = fingerprint.captured
+        cursor.execute(
+            "SELECT pg_has_role(c.relowner, 'USAGE'), pg_get_userbyid(c.relowner) FROM pg_class c WHERE c.oid = %s",
+            (relation.oid,),
         )
-    elif not captured and not owns:
-        grant = f"GRANT {quoted(owner)} TO {quoted(role)};"
-        findings.append(Finding("error", f"{relation.name}: only its owner can attach capture to it", grant))
-    elif not captured and state is not None and relation.oid in state.watched:
-        findings.append(Finding("warning", f"{relation.name}: capture is not complete", "Run: dyda apply"))
-    if not findings and not access.why:
-        findings.append(Finding("ok", f"{relation.name}: readable, {'captured' if captured else 'not captured yet'}"))
-    return findings
+        owns, owner = cursor.fetchone()
+        installer = installed_by_another(cursor)
+        new = not captured or (state is not None and relation.oid not in state.watched)
+        access = find_access(cursor, self.settings, fingerprint.members, planned=planned, new=planned and new)
+        if access.why:
+            self.unreadable.setdefault(access, []).append(str(relation.name))
+        as_itself = not access.why and not access.through_reader
+        # The reader role has its own rights on the parts, also on those that come later.
+        read = fingerprint.members if as_itself else (relation.oid,) if planned else ()
+        findings = _reading(cursor, relation, role, read, row_security=as_itself)
+        what = remedy = ""
+        if new and installer is not None:
+            what = f"not captured yet, and {role} may not add tables to capture, which belongs to {installer}"
+            remedy = ADD_AS_SUPERUSER.format(role=role)
+        elif not captured and not owns:
+            what, remedy = "only its owner can attach capture to it", f"GRANT {quoted(owner)} TO {quoted(role)};"
+        if what:
+            findings.append(Finding("error", f"{relation.name}: {what}", remedy))
+        elif not captured and state is not None and relation.oid in state.watched:
+            findings.append(Finding("warning", f"{relation.name}: capture is not complete", "Run: dyda apply"))
+        if not findings and not access.why:
+            what = f"{relation.name}: readable, {'captured' if captured else 'not captured yet'}"
+            findings.append(Finding("ok", what))
+        return findings
 
 
 def _reading(
@@ -258,19 +241,17 @@ def _reading(
     )
     found: dict[str, Finding] = {}
     for oid, schema, table, usage, select, restricted in cursor.fetchall():
-        part, of = (
-            ("it", "") if oid == relation.oid else (f"its part {schema}.{table}", f" of its part {schema}.{table}")
-        )
+        shown = "" if oid == relation.oid else f"its part {schema}.{table}"
         wrong = []
         if not usage:
             wrong.append((f"the role may not use schema {schema}", f"GRANT USAGE ON SCHEMA {quoted(schema)}"))
         if not select:
-            wrong.append((f"the role may not read {part}", f"GRANT SELECT ON TABLE {quoted(schema)}.{quoted(table)}"))
-        for what, grant in wrong:
-            remedy = f"{grant} TO {quoted(role)};"
-            found.setdefault(remedy, Finding("error", f"{relation.name}: {what}", remedy))
+            grant = f"GRANT SELECT ON TABLE {quoted(schema)}.{quoted(table)}"
+            wrong.append((f"the role may not read {shown or 'it'}", grant))
+        findings = [(what, f"{grant} TO {quoted(role)};") for what, grant in wrong]
         if restricted and row_security:
-            what = f"{relation.name}: row-level security would hide rows{of} from the role"
-            remedy = f"ALTER ROLE {quoted(role)} BYPASSRLS;"
-            found.setdefault(remedy, Finding("error", what, remedy))
+            what = f"row-level security would hide rows{f' of {shown}' if shown else ''} from the role"
+            findings.append((what, f"ALTER ROLE {quoted(role)} BYPASSRLS;"))
+        for what, remedy in findings:
+            found.setdefault(remedy, Finding("error", f"{relation.name}: {what}", remedy))
     return list(found.values())

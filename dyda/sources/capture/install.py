@@ -1,7 +1,7 @@
 """Putting capture into a source and taking it out again (rules C2, C5, C6, C7).
 
-Locks on the application's tables are asked for with a short time limit and again later: CREATE TRIGGER waits behind
-open writers, and meanwhile every later writer would queue behind it.
+CREATE TRIGGER waits for open writers, and every later writer would queue behind it. So locks on the application's
+tables are requested with a short time limit, again and again.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 import psycopg2
 from psycopg2 import sql
@@ -22,6 +20,8 @@ from dyda.errors import Blocker, CaptureBlocked, MissingRights, SourceBusy, Sour
 from dyda.model.relation import Relation
 from dyda.sources.capture.role import (
     ADD_AS_SUPERUSER,
+    ATTACHING,
+    FUNCTIONS,
     drop_capture_role,
     give_to_capture_role,
     give_what_is_new,
@@ -29,8 +29,8 @@ from dyda.sources.capture.role import (
     refuse_strangers,
 )
 from dyda.sources.capture.state import is_complete, read_state
-from dyda.sources.catalog import fingerprint, hierarchies, stand_under
-from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql
+from dyda.sources.catalog import fingerprint, hierarchies, oids_of
+from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, value
 from dyda.sources.reading.rights import ReaderRole, find_access, give_up_reader_role, grant_reading, install_reader
 from dyda.sources.settings import Consumer
 
@@ -38,6 +38,10 @@ __all__ = ["Waiting", "attach", "detach", "release", "stand_back"]
 
 LOCK_TIMEOUT = "80ms"
 """How long a writer may have to queue behind us."""
+
+CAPTURE = "SELECT dyda.capture_table(oid, %s) FROM pg_class WHERE oid = %s"
+RELEASE = "SELECT dyda.release_table(%s)"
+SUSPEND = "SELECT dyda.suspend_table(%s); SELECT dyda.mark_gap()"
 
 SHARED = {
     "columns": (
@@ -49,11 +53,10 @@ SHARED = {
         " writers bigint[])"
     ),
 }
-"""Queries that we ask from outside and event triggers ask inside a source's transaction: one text for both."""
+"""Queries that both we and the event triggers run, the latter as functions: one text for both."""
 
-Result = TypeVar("Result")
 Waiting = Callable[[CaptureBlocked], None]
-"""Is told who is waited for, and ends the wait by raising."""
+"""Called with the sessions in the way for as long as the wait lasts; raises to end it."""
 
 
 def attach(
@@ -63,17 +66,14 @@ def attach(
     waiting: Waiting | None = None,
     attached: Callable[[Relation], None] = lambda relation: None,
 ) -> None:
-    """Capture the relations and everything below them. Does nothing where all is in place already.
-
-    `waiting` is told again and again who is waited for, as long as it does not raise; `attached` of each relation that
-    is captured. A table is asked for with a short time limit each time, so nobody queues behind us.
+    """Capture the relations and everything below them; calls `attached` for each. Changes nothing that is in place.
 
     First the log and the event triggers, committed; then the tables, one transaction each, parents before children:
-    whatever is created below an attached parent from then on is attached by the event trigger.
+    the event trigger attaches whatever is created below an attached parent from then on.
     """
     wanted = list(relations)
     with contextlib.suppress(MissingRights), sessions.transaction(FRESH) as cursor:
-        consumer.refuse_rival(read_state(cursor, consumer).project)  # also at a standby, where nothing can be installed
+        consumer.refuse_rival(read_state(cursor, consumer).project)  # also on a standby, where nothing can be installed
     try:
         _strip_a_copy(sessions, consumer)
         _install(sessions, consumer)
@@ -90,7 +90,7 @@ def attach(
             raise
         names = ", ".join(str(relation.name) for relation in missing)
         raise MissingRights(
-            f"{names}: {role} may not add tables to capture, which is {owner}'s",
+            f"{names}: {role} may not add tables to capture, which belongs to {owner}",
             ADD_AS_SUPERUSER.format(role=role),
             sessions.settings.name,
             frozenset(str(relation.name) for relation in missing),
@@ -106,31 +106,33 @@ def attach(
 
 
 def _attach(sessions: Sessions, relation: Relation, waiting: Waiting | None) -> None:
-    _patiently(sessions, partial(_watch, relation=relation), _Table(relation.oid), waiting)
+    root = relation.oid
+    patiently = partial(_patiently, sessions, waiting=waiting)
+    patiently(partial(_watch, relation=relation), root)
     for _ in range(10):  # without event triggers children may appear meanwhile
         with sessions.transaction(FRESH, [relation.name]) as cursor:
-            cursor.execute(load_sql("uncaptured"), {"root": relation.oid})
+            cursor.execute(load_sql("uncaptured"), {"root": root})
             missing, stale, blocked = cursor.fetchone()
         if not missing and not stale and not blocked:
             break
         for relid in missing:
-            _patiently(sessions, partial(_capture, relid=relid, root=relation.oid), _Table(relid), waiting)
+            patiently(_call(CAPTURE, root, relid), relid)
         for relid in stale:
-            _patiently(sessions, partial(_release, relid=relid), _Table(relid, any_use=True), waiting)
+            patiently(_call(RELEASE, relid), relid, any_use=True)
         for relid in blocked:
-            _patiently(sessions, partial(_suspend, relid=relid), _Table(relid, any_use=True), waiting)
-    _patiently(sessions, partial(_remember, relation=relation), _Table(relation.oid), waiting)
-    _patiently(sessions, partial(_let_read, relation=relation), _Table(relation.oid), waiting)
+            patiently(_call(SUSPEND, relid), relid, any_use=True)
+    patiently(_call("SELECT dyda.remember(%s)", root), root)
+    patiently(partial(_let_read, relation=relation), root)
 
 
 def release(sessions: Sessions, relations: Iterable[Relation]) -> None:
-    """Stop capturing these relations; their entries in the log are of no use any more."""
+    """Stop capturing these relations, and delete their entries from the log."""
     for relation in relations:
         with sessions.transaction(FRESH) as cursor:
             cursor.execute("SELECT relid FROM dyda.member WHERE root = %s", (relation.oid,))
             members = [relid for (relid,) in cursor.fetchall()]
         for relid in members:
-            _patiently(sessions, partial(_release, relid=relid), _Table(relid, any_use=True))
+            _patiently(sessions, _call(RELEASE, relid), relid, any_use=True)
         with sessions.transaction(WRITING) as cursor:
             cursor.execute("SELECT dyda.be_quiet()")
             for table in ("watched", "holder", "described", "log"):
@@ -138,22 +140,22 @@ def release(sessions: Sessions, relations: Iterable[Relation]) -> None:
 
 
 def stand_back(sessions: Sessions, consumer: Consumer, schema: str, table: str) -> None:
-    """Let go of the tables above a foreign one, whose statements fail if their rows are to be captured.
+    """Stop capturing the tables above a foreign one: PostgreSQL would refuse statements that write through them.
 
-    Event triggers do that in the transaction that brings the foreign table; where there are none, it is done here.
+    Event triggers do that in the transaction that adds the foreign table; without them it is done here.
     """
     with sessions.transaction(FRESH) as cursor:
-        (root,) = stand_under(cursor, [(schema, table)])
+        (root,) = oids_of(cursor, [(schema, table)])
         if root is None or root not in read_state(cursor, consumer).watched:
             return
         cursor.execute(load_sql("uncaptured"), {"root": root})
         *_, blocked = cursor.fetchone()
     for relid in blocked:
-        _patiently(sessions, partial(_suspend, relid=relid))
+        _patiently(sessions, _call(SUSPEND, relid))
 
 
 def detach(sessions: Sessions, consumer: Consumer) -> None:
-    """Remove everything: triggers first, so that no writer meets a log that is being dropped."""
+    """Remove everything: triggers first, so that no writer finds the log gone."""
     with sessions.transaction(FRESH) as cursor:
         state = read_state(cursor, consumer)
         cursor.execute(load_sql("leftovers"))
@@ -165,28 +167,29 @@ def detach(sessions: Sessions, consumer: Consumer) -> None:
         with sessions.transaction(WRITING) as cursor:
             cursor.execute("; ".join(f"DROP EVENT TRIGGER IF EXISTS {name}" for name in events))
     for relid in tables:
-        _patiently(sessions, partial(_strip, relid=relid), _Table(relid, any_use=True))
-    _patiently(sessions, lambda cursor: cursor.execute(load_sql("remove")))
+        _patiently(sessions, partial(_strip, relid=relid), relid, any_use=True)
+    _patiently(sessions, lambda cursor: cursor.execute(load_sql("remove"), {"functions": [*FUNCTIONS, *ATTACHING]}))
     _patiently(sessions, give_up_reader_role)
     _patiently(sessions, drop_capture_role)
 
 
-def _require_reading(sessions: Sessions, relations: Iterable[Relation]) -> None:
-    """Nothing is captured that this session could not read then."""
+def _require_reading(sessions: Sessions, relations: Sequence[Relation]) -> None:
+    """Refuse to capture what this session could not read afterwards."""
     with sessions.transaction(FRESH) as cursor:
-        for relation in relations:
-            (tree,) = hierarchies(cursor, [(relation.name.schema, relation.name.table)])
-            find_access(cursor, sessions.settings, tree.members, planned=True, new=True).require(relation.name)
+        trees = hierarchies(cursor, [relation.oid for relation in relations])
+        for relation in [relation for relation in relations if relation.oid in trees]:
+            members = trees[relation.oid].members
+            find_access(cursor, sessions.settings, members, planned=True, new=True).require(relation.name)
 
 
 def _let_read(cursor: Cursor, relation: Relation) -> None:
     """Also tables that were captured before there was a reader role, and those whose schema it may not use yet."""
-    (tree,) = hierarchies(cursor, [(relation.name.schema, relation.name.table)])
-    grant_reading(cursor, tree.members)
+    for tree in hierarchies(cursor, [relation.oid]).values():
+        grant_reading(cursor, tree.members)
 
 
 def _not_in_place(sessions: Sessions, consumer: Consumer, relations: Sequence[Relation]) -> list[Relation] | None:
-    """Those that are not captured for this project, as far as a role can tell that may only read; None: nothing is."""
+    """Those not captured for this project, as far as a role that may only read can see; None: nothing is."""
     with sessions.transaction(FRESH) as cursor:
         state = read_state(cursor, consumer)
         consumer.refuse_rival(state.project)
@@ -198,9 +201,9 @@ def _not_in_place(sessions: Sessions, consumer: Consumer, relations: Sequence[Re
 
 
 def _strip_a_copy(sessions: Sessions, consumer: Consumer) -> None:
-    """Triggers that came along with a copy of another source's database rest there.
+    """Triggers in a copy of another source's database are inactive.
 
-    Put on anew, they wait for the writers whose rows they have let pass (rule C6).
+    Creating them again waits for the writers whose rows they did not capture (rule C6).
     """
     with sessions.transaction(WRITING) as cursor:
         refuse_strangers(cursor, consumer)
@@ -219,21 +222,19 @@ def _install(sessions: Sessions, consumer: Consumer) -> None:
     """The schema, the log, the functions, the consumer, and the event triggers if the role may create them."""
     with sessions.transaction(WRITING) as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(1685677153, 2)")
-        cursor.execute("SELECT to_regclass('dyda.view_version') IS NOT NULL")
-        if cursor.fetchone()[0]:
+        if value(cursor, "SELECT to_regclass('dyda.view_version') IS NOT NULL"):
             raise SourceInUse(
-                f"source {consumer.source}: its database is a warehouse of DyDa's",
-                "A source and a warehouse need databases of their own.",
+                f"source {consumer.source}: its database is a DyDa warehouse",
+                "Use separate databases for the source and the warehouse.",
             )
         refuse_strangers(cursor, consumer)
-        cursor.execute("SELECT to_regnamespace('dyda') IS NULL")
-        if cursor.fetchone()[0]:
+        if value(cursor, "SELECT to_regnamespace('dyda') IS NULL"):
             try:
                 cursor.execute("CREATE SCHEMA dyda")
             except psycopg2.errors.InsufficientPrivilege:
                 raise MissingRights(
                     f"source {sessions.settings.name}: the role may not create schema dyda",
-                    "Run `dyda sources check`: it prints the GRANT that is missing.",
+                    "`dyda sources check` prints the GRANT to run.",
                     sessions.settings.name,
                 ) from None
         complete = is_complete(cursor)
@@ -254,17 +255,18 @@ def _install(sessions: Sessions, consumer: Consumer) -> None:
             )
         for part in ("readable", "capture"):
             cursor.execute(load_sql(part))
-        # What was missing may have cost rows that not even a gap could tell of, and so may a source of another name.
+        # Where parts were missing, or the source had another name, rows may have been lost without being counted.
         if not complete or (found is not None and not consumer.is_meant(found[0])):
             cursor.execute("SELECT dyda.forward_gap()")
         for name, signature in SHARED.items():
             cursor.execute(_shared(name, signature))
         for part in ("observing", "events", "guarding", "reading"):
             cursor.execute(load_sql(part))
+        cursor.execute(load_sql("private"), {"functions": [*FUNCTIONS, *ATTACHING]})
         give_what_is_new(cursor, sessions.settings.name)
     with contextlib.suppress(MissingRights, SourceBusy):
         _patiently(sessions, partial(_install_reader, source=sessions.settings.name))
-    # At a source that an older DyDa attached, writers may keep the log from changing hands: next time, then.
+    # At a source that an older DyDa attached, busy writers may prevent the change of owner: next time, then.
     with contextlib.suppress(MissingRights, SourceBusy):
         _patiently(sessions, partial(_give_away, source=sessions.settings.name))
     with contextlib.suppress(MissingRights), sessions.transaction(WRITING) as cursor:
@@ -272,7 +274,7 @@ def _install(sessions: Sessions, consumer: Consumer) -> None:
 
 
 def _give_away(cursor: Cursor, source: str) -> None:
-    """For a moment only: a writer that waits for the log leaves a gap."""
+    """With a very short limit: a writer that has to wait for the log leaves a gap."""
     cursor.execute("SET LOCAL lock_timeout = '5ms'")
     give_to_capture_role(cursor, source, last=True)
 
@@ -285,8 +287,8 @@ def _install_reader(cursor: Cursor, source: str) -> None:
 def _shared(name: str, signature: str) -> sql.Composable:
     """A function whose body is the query sql/NAME.sql. Its parameter, the only one, is an array of oids.
 
-    plpgsql keeps the plan for a session; planning takes several times as long as the query itself. One that asks for a
-    few tables goes by the catalogs' indexes, however many tables PostgreSQL expects.
+    plpgsql keeps its plan for the session: planning takes several times as long as the query. The settings make it use
+    the catalogs' indexes, which is right for a few tables, however many PostgreSQL expects.
     """
     query = re.sub(r"%\(relids\)s", "$1", load_sql(name)).replace("%%", "%")
     return sql.SQL(
@@ -305,29 +307,24 @@ def _watch(cursor: Cursor, relation: Relation) -> None:
         " WHERE (watched.schema_name, watched.table_name) <> (excluded.schema_name, excluded.table_name)",
         (relation.oid, relation.name.schema, relation.name.table),
     )
-    # What the log still speaks of may be meant by somebody who has yet to read it.
+    # A relation that the log still mentions may be one that a reader has yet to hear of.
     cursor.execute(
         "DELETE FROM dyda.watched w WHERE (w.schema_name, w.table_name) = (%s, %s) AND w.root <> %s"
         " AND NOT EXISTS (SELECT FROM dyda.log l WHERE l.root = w.root AND l.op IN ('S', 'T') AND l.op = 'S')",
         (relation.name.schema, relation.name.table, relation.oid),
     )
     holder = (relation.name.schema, relation.name.table, relation.oid)
-    cursor.execute("SELECT (%s::text, %s::text, %s::oid) IN (SELECT h.* FROM dyda.holder h)", holder)
-    if not cursor.fetchone()[0]:
+    if not value(cursor, "SELECT (%s::text, %s::text, %s::oid) IN (SELECT h.* FROM dyda.holder h)", holder):
         cursor.execute(
             "INSERT INTO dyda.holder (schema_name, table_name, root) VALUES (%s, %s, %s)"
             " ON CONFLICT (schema_name, table_name) DO UPDATE SET root = excluded.root",
             holder,
         )
-    _capture(cursor, relation.oid, relation.oid)
-
-
-def _remember(cursor: Cursor, relation: Relation) -> None:
-    cursor.execute("SELECT dyda.remember(%s)", (relation.oid,))
+    cursor.execute(CAPTURE, (relation.oid, relation.oid))
 
 
 def _release_the_forgotten(sessions: Sessions) -> None:
-    """Tables that lost a watched name to another one are captured for nobody. If they are in use now: next time."""
+    """Stop capturing tables that lost a watched name to another one. Those in use now wait for the next attach."""
     with sessions.transaction(WRITING) as cursor:
         cursor.execute("DELETE FROM dyda.described d WHERE d.root NOT IN (SELECT w.root FROM dyda.watched w)")
         cursor.execute("DELETE FROM dyda.member m WHERE m.root = 0")
@@ -340,20 +337,11 @@ def _release_the_forgotten(sessions: Sessions) -> None:
     for relid in forgotten:
         with contextlib.suppress(SourceBusy), sessions.transaction(WRITING) as cursor:
             cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
-            _release(cursor, relid)
+            cursor.execute(RELEASE, (relid,))
 
 
-def _capture(cursor: Cursor, relid: int, root: int) -> None:
-    cursor.execute("SELECT dyda.capture_table(oid, %s) FROM pg_class WHERE oid = %s", (root, relid))
-
-
-def _release(cursor: Cursor, relid: int) -> None:
-    cursor.execute("SELECT dyda.release_table(%s)", (relid,))
-
-
-def _suspend(cursor: Cursor, relid: int) -> None:
-    cursor.execute("SELECT dyda.suspend_table(%s)", (relid,))
-    cursor.execute("SELECT dyda.mark_gap()")
+def _call(statement: str, *values: object) -> Callable[[Cursor], None]:
+    return lambda cursor: cursor.execute(statement, values)
 
 
 def _strip(cursor: Cursor, relid: int) -> None:
@@ -363,29 +351,27 @@ def _strip(cursor: Cursor, relid: int) -> None:
         cursor.execute(statement)
 
 
-@dataclass(frozen=True)
-class _Table:
-    """What a step locks; `any_use`: so that readers stand in its way, too."""
-
-    relid: int
-    any_use: bool = False
-
-
 def _patiently(
-    sessions: Sessions, step: Callable[[Cursor], Result], table: _Table | None = None, waiting: Waiting | None = None
-) -> Result:
-    """Run `step` in a transaction with a short lock_timeout, again and again: until `waiting` raises, or where nobody
-    is to be told until attach_timeout."""
+    sessions: Sessions,
+    step: Callable[[Cursor], object],
+    relid: int | None = None,
+    *,
+    any_use: bool = False,
+    waiting: Waiting | None = None,
+) -> None:
+    """Run `step` in a transaction with a short lock_timeout, again and again: until `waiting` raises, or without that
+    until attach_timeout. It locks table `relid`; with `any_use` even readers keep it from doing so."""
     deadline = time.monotonic() + sessions.settings.attach_timeout
     pause = 0.02
     while True:
         try:
             with sessions.transaction(WRITING) as cursor:
                 cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
-                return step(cursor)
+                step(cursor)
+            return
         except SourceBusy as busy:
             over = time.monotonic() + pause > deadline
-            blocked = _blocked(sessions, table, busy) if table is not None and (over or waiting is not None) else None
+            blocked = _blocked(sessions, relid, any_use, busy) if relid is not None and (over or waiting) else None
             if waiting is not None and blocked is not None:
                 waiting(blocked)
             elif over:
@@ -394,10 +380,10 @@ def _patiently(
             pause = min(pause * 2, 1.0)
 
 
-def _blocked(sessions: Sessions, table: _Table, busy: SourceBusy) -> CaptureBlocked | None:
-    """Who stood in the way, as far as the role may see it; None: the table is gone."""
+def _blocked(sessions: Sessions, relid: int, any_use: bool, busy: SourceBusy) -> CaptureBlocked | None:
+    """Who is in the way, as far as the role may see it; None: the table is gone."""
     with sessions.transaction(FRESH) as cursor:
-        cursor.execute(load_sql("blockers"), {"relid": table.relid, "any_use": table.any_use})
+        cursor.execute(load_sql("blockers"), {"relid": relid, "any_use": any_use})
         rows = cursor.fetchall()
     if not rows:
         return None
@@ -409,5 +395,5 @@ def _blocked(sessions: Sessions, table: _Table, busy: SourceBusy) -> CaptureBloc
 def _in_use(sessions: Sessions, other: str) -> SourceInUse:
     return SourceInUse(
         f"source {sessions.settings.name} already belongs to another project ({other})",
-        "Detach it there with `dyda sources detach`, or use another database: one log has one consumer.",
+        "Run `dyda sources detach` in that project, or use another database: a log has only one reader.",
     )

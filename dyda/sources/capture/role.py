@@ -1,21 +1,23 @@
-"""Whose capture is: a role without login, where there may be one, and nobody's who could have prepared a trap.
+"""Who owns capture: a role without login if possible, and never somebody who could have set a trap.
 
 Capture runs inside everybody's transactions with its owner's rights. So it belongs to a role that cannot log in and has
-no right but on schema dyda. Only the functions that put triggers on tables stay with the role that attached: they
-need what the tables' owners may. Where that role may neither create the capture role nor is a member of it, it owns all
-of it itself, and `sources check` says so.
+rights on schema dyda only. The functions that put triggers on tables stay with the role that attached: they need the
+rights of the tables' owners. If that role may neither create the capture role nor is a member of it, it owns everything
+itself, and `sources check` says so.
 
-A member of the capture role can replace what runs in other people's transactions, and a superuser's are among them.
-Roles are the server's and not a database's: so each database has a capture role of its own, `dyda_capture_` and the
-database's oid, which no renaming changes, and to be a member of one says nothing about another. Not even that one is
-used by a superuser while anybody of lesser rights can act as it: he owns everything himself then. To keep only the
-event triggers' functions would not do: who owns the tables that they write, or the schema, can put a trap there too.
+A member of the capture role can replace what runs in other people's transactions, a superuser's included. Roles belong
+to the server, so each database has its own capture role, `dyda_capture_` and the database's oid: membership in one
+means nothing in another. A superuser does not use it while anybody with fewer rights can act as it, and owns everything
+himself instead. Keeping only the event triggers' functions would not do: whoever owns the schema, or the tables that
+they write, can set a trap there too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import psycopg2
@@ -28,49 +30,49 @@ from dyda.sources.settings import Consumer
 
 __all__ = [
     "ADD_AS_SUPERUSER",
+    "ATTACHING",
+    "FUNCTIONS",
     "CaptureRole",
     "create_role",
     "drop_capture_role",
+    "drop_role",
     "give_to_capture_role",
     "give_what_is_new",
     "installed_by_another",
     "refuse_strangers",
     "refuse_traps",
     "revocations",
+    "stable_roles",
     "who_can_replace",
 ]
 
 PREFIX = "dyda_capture_"
 SHARED_ROLE = "dyda_capture"
-"""An older DyDa's, for all databases of a server: what belongs to it moves when it is attached again."""
+"""An older DyDa's, for all databases of a server. Attaching again moves what belongs to it."""
 
-ADD_AS_SUPERUSER = "Run `dyda apply` once with a superuser's url; {role} goes on from there."
+ADD_AS_SUPERUSER = "Run `dyda apply` once with a superuser's url; after that, {role} can do the rest."
 """The remedy where a role may read and acknowledge, but not change capture."""
 
 MADE = "made by DyDa"
-"""The comment on a role that we created, and may drop again."""
+"""The comment on roles that we created: these we may drop again."""
 
 RELATIONS = (
     *("log", "consumer", "watched", "holder", "member", "described", "mark"),
     *("log_sequence", "gap", "gap_until", "key", "measure_at", "home_number"),
 )
 ATTACHING = ("capture_table", "release_table", "suspend_table", "let_read")
-FUNCTIONS = (
-    *("capture", "mark_gap", "places", "measure", "capturing", "names_now", "seal", "be_quiet", "is_quiet", "is_copy"),
-    *("root_of", "drop_triggers", "keep_member", "noted", "note", "columns", "fingerprints", "tree", "obstacles"),
-    *("shown", "shown_query", "describe", "members", "follow", "look_at", "keep_description", "asked", "lasting"),
-    *("remember", "observe", "replaced", "is_resting", "tables_with_types", "roots_of", "former_root"),
-    *("command_ended", "object_dropped", "table_rewritten", "state", "entries", "schema_entries", "changed_relations"),
-    *("schema_changed", "watched_relations", "acknowledge", "shrink"),
-    *("home", "here", "standing", "leave_mark", "log_changed", "forward_gap"),
+INSTALLED = "".join(load_sql(part) for part in ("capture", "observing", "events", "guarding", "reading"))
+FUNCTIONS = tuple(
+    {"columns", "fingerprints", *re.findall(r"CREATE OR REPLACE FUNCTION dyda\.(\w+)", INSTALLED)} - set(ATTACHING)
 )
+"""The functions that belong to the capture role; `columns` and `fingerprints` are made of queries (install.SHARED)."""
 
 
 @dataclass(frozen=True)
 class CaptureRole:
-    """This database's, as the session's role finds it. `mine`: that one may give it things.
+    """This database's. `mine`: the session's role may transfer objects to it.
 
-    `members` are all who can log in, are no superusers and can act as it, or make themselves able to.
+    `members`: everybody but superusers who can log in and act as it, or make themselves able to.
     """
 
     name: str
@@ -101,20 +103,20 @@ class CaptureRole:
 
 
 def give_what_is_new(cursor: Cursor, source: str) -> None:
-    """Where capture has its role already, it could not use what a newer DyDa brings and another role has made."""
+    """The capture role, if it owns capture already, must also own what a newer DyDa just added."""
     role = CaptureRole.find(cursor)
     if role.usable and not any(what.startswith("TABLE ") for what, _ in _elsewhere(cursor, role.oid, ())):
         give_to_capture_role(cursor, source)
 
 
 def give_to_capture_role(cursor: Cursor, source: str, *, last: bool = False) -> None:
-    """Everything of capture's to the role without login. Locks nothing where it has all of it already.
+    """Transfer all of capture to the role without login. Locks nothing if it owns everything already.
 
-    `last`: the transaction ends with it. Writers wait for what is locked, and their statements fail where even the
-    counter of gaps is: so all of that goes in one message, with the COMMIT, and the counter comes last.
+    `last`: also commit. Writers wait for what is locked, and their statements fail if even the counter of gaps is: so
+    all transfers are sent in one message with the COMMIT, the counter last.
     """
     role = CaptureRole.find(cursor)
-    try:
+    with stable_roles(source, role.name):
         if role.oid is None and role.may_create:
             create_role(cursor, role.name, superuser=role.superuser)
             role = CaptureRole.find(cursor)
@@ -130,57 +132,50 @@ def give_to_capture_role(cursor: Cursor, source: str, *, last: bool = False) -> 
         # The schema first: who is given something in it must be allowed to create there.
         given.sort(key=lambda what: (what != "SCHEMA dyda", what == "SEQUENCE dyda.gap"))
         _give(cursor, given, sql.Identifier(role.name) if role.usable else sql.SQL("CURRENT_USER"), last)
+
+
+@contextlib.contextmanager
+def stable_roles(source: str, role: str) -> Iterator[None]:
+    try:
+        yield
     except (psycopg2.errors.UndefinedObject, psycopg2.errors.DuplicateObject, psycopg2.errors.UniqueViolation):
-        raise SourceBusy(source, f"role {role.name} came or went this very moment") from None
+        raise SourceBusy(source, f"role {role} is being created or dropped by another session") from None
 
 
 def refuse_strangers(cursor: Cursor, consumer: Consumer) -> None:
-    """A schema dyda that somebody else has put there may hold traps: our functions in it would be his.
+    """A schema dyda that somebody else created may hold traps: he would own our functions.
 
-    Trusted are superusers, the capture role and ourselves; a superuser trusts that role as long as it has no members.
-    If it says that it is this very project's, whose number nobody else knows, another role of ours has made it.
+    Trusted are superusers, the capture role (by a superuser only while it has no members) and ourselves. A schema that
+    names this very project as its consumer was made by another role of ours: nobody else knows the project's number.
     """
-    role = CaptureRole.find(cursor)
-    owners = {owner for _, owner in _elsewhere(cursor, 0, (*FUNCTIONS, *ATTACHING))}
-    trusted = None if role.login or (role.superuser and role.members) else role.oid
-    cursor.execute(
-        "SELECT r.rolname FROM pg_roles r WHERE r.oid = ANY (%s::oid[]) AND r.rolname <> current_user"
-        " AND NOT r.rolsuper AND r.oid IS DISTINCT FROM %s::oid AND (%s OR NOT pg_has_role(r.oid, 'USAGE'))",
-        (list(owners), trusted, role.superuser),
-    )
-    _refuse([name for (name,) in cursor.fetchall()], cursor, consumer)
-
-
-def refuse_traps(cursor: Cursor, consumer: Consumer) -> None:
-    """Before a superuser calls a function of schema dyda: the same, in one question, for it is asked at every poll.
-
-    Others have few rights to lose, and may not see whose project it is.
-    """
-    if cursor.connection.get_parameter_status("is_superuser") == "off":
-        return
     cursor.execute(
         f"SELECT DISTINCT r.rolname FROM ({load_sql('ownership')}) AS found (what, owner)"
-        " JOIN pg_roles r ON r.oid = found.owner JOIN pg_roles me ON me.rolname = current_user AND me.rolsuper"
+        " JOIN pg_roles r ON r.oid = found.owner JOIN pg_roles me ON me.rolname = current_user"
         " JOIN pg_database d ON d.datname = current_database()"
-        " WHERE NOT r.rolsuper AND (r.rolname <> %(prefix)s || d.oid OR r.rolcanlogin OR EXISTS ("
-        " SELECT FROM pg_roles m WHERE m.rolcanlogin AND NOT m.rolsuper AND pg_has_role(m.oid, r.oid, 'MEMBER')))",
+        " WHERE NOT r.rolsuper AND r.oid <> me.oid AND (me.rolsuper OR NOT pg_has_role(r.oid, 'USAGE'))"
+        " AND (r.rolname <> %(prefix)s || d.oid OR r.rolcanlogin OR (me.rolsuper AND EXISTS ("
+        " SELECT FROM pg_roles m WHERE m.rolcanlogin AND NOT m.rolsuper AND pg_has_role(m.oid, r.oid, 'MEMBER'))))",
         {"owner": 0, "relations": list(RELATIONS), "functions": [*FUNCTIONS, *ATTACHING], "prefix": PREFIX},
     )
-    _refuse([name for (name,) in cursor.fetchall()], cursor, consumer)
-
-
-def _refuse(strangers: list[str], cursor: Cursor, consumer: Consumer) -> None:
+    strangers = [name for (name,) in cursor.fetchall()]
     if strangers and not _is_ours(cursor, consumer):
         raise SchemaTaken(consumer.source, strangers)
 
 
+def refuse_traps(cursor: Cursor, consumer: Consumer) -> None:
+    """The same before a superuser calls a function of schema dyda. Others have few rights to lose, and may not be able
+    to see whose project it is."""
+    if cursor.connection.get_parameter_status("is_superuser") != "off":
+        refuse_strangers(cursor, consumer)
+
+
 def who_can_replace(cursor: Cursor) -> tuple[str, ...]:
-    """Everybody but superusers who can change what event triggers run, or what that stands on."""
+    """Everybody but superusers who can change what event triggers run, or what that depends on."""
     return _who_can_act_as(cursor, {owner for _, owner in _elsewhere(cursor, 0, FUNCTIONS)})
 
 
 def installed_by_another(cursor: Cursor) -> str | None:
-    """Whose capture is, where it is there and the session's role may not change it."""
+    """The owner of capture, if it is installed and the session's role may not change it."""
     cursor.execute(
         "SELECT pg_get_userbyid(p.proowner)::text FROM pg_proc p"
         " WHERE p.pronamespace = to_regnamespace('dyda') AND p.proname = 'capture'"
@@ -191,24 +186,33 @@ def installed_by_another(cursor: Cursor) -> str | None:
 
 
 def drop_capture_role(cursor: Cursor) -> None:
-    """If we created it. The one that an older DyDa made for all databases goes with the last of them."""
+    """If we created it. An older DyDa's, shared by all databases, is dropped with the last of them."""
     role = CaptureRole.find(cursor)
     cursor.execute(
         "SELECT r.rolname FROM pg_roles r WHERE r.rolname = ANY (%s) AND shobj_description(r.oid, 'pg_authid') = %s",
         ([role.name, SHARED_ROLE], MADE),
     )
     for (name,) in cursor.fetchall() if role.superuser else []:
-        cursor.execute("SAVEPOINT dropping")
-        try:
-            cursor.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
-        except (psycopg2.errors.DependentObjectsStillExist, psycopg2.errors.UndefinedObject):
-            cursor.execute("ROLLBACK TO SAVEPOINT dropping")  # another source's, or gone with it
+        drop_role(cursor, name)
+
+
+def drop_role(cursor: Cursor, name: str) -> None:
+    """Unless another source needs it, it is gone already, or we may not."""
+    cursor.execute("SAVEPOINT dropping")
+    try:
+        cursor.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+    except (
+        psycopg2.errors.DependentObjectsStillExist,
+        psycopg2.errors.UndefinedObject,
+        psycopg2.errors.InsufficientPrivilege,
+    ):
+        cursor.execute("ROLLBACK TO SAVEPOINT dropping")
 
 
 def revocations(cursor: Cursor, name: str, oid: int | None, keep: str = "") -> str:
-    """The statements that leave a role without members, but for the one called `keep`.
+    """The statements that end all memberships in a role but that of `keep`.
 
-    PostgreSQL 16 asks who granted it, unless it was a superuser, whose grants are all the first one's (oid 10).
+    PostgreSQL 16 wants to know who granted it, unless a superuser did: such grants all count as those of oid 10.
     """
     cursor.execute(
         "SELECT pg_get_userbyid(a.member), pg_get_userbyid(a.grantor), %s AND a.grantor <> 10 FROM pg_auth_members a"
@@ -216,15 +220,15 @@ def revocations(cursor: Cursor, name: str, oid: int | None, keep: str = "") -> s
         (cursor.connection.server_version >= 160000, oid, keep),
     )
     statements = []
-    for member, grantor, asked in cursor.fetchall():
-        by = sql.SQL(" GRANTED BY {}").format(sql.Identifier(grantor)) if asked else sql.SQL("")
+    for member, grantor, needed in cursor.fetchall():
+        by = sql.SQL(" GRANTED BY {}").format(sql.Identifier(grantor)) if needed else sql.SQL("")
         revoke = sql.SQL("REVOKE {} FROM {}{} CASCADE;").format(sql.SQL(name), sql.Identifier(member), by)
         statements.append(revoke.as_string(cursor))
     return "\n".join(statements)
 
 
 def create_role(cursor: Cursor, role: str, *, superuser: bool) -> None:
-    """A role without login that detach may drop again. `superuser`: the session's role needs no membership."""
+    """A role without login, which detach may drop. `superuser`: the session's role needs no membership."""
     name = sql.Identifier(role)
     cursor.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(name))
     cursor.execute(sql.SQL("COMMENT ON ROLE {} IS {}").format(name, sql.Literal(MADE)))
@@ -234,8 +238,7 @@ def create_role(cursor: Cursor, role: str, *, superuser: bool) -> None:
 
 
 def _lesser(cursor: Cursor, found: Iterable[tuple[str, int]]) -> list[str]:
-    """What is not a superuser's. A superuser runs it himself, or lets it run with his rights: nobody of lesser rights
-    may replace it."""
+    """What no superuser owns. A superuser runs it, or it runs with his rights: nobody with fewer may replace it."""
     cursor.execute("SELECT r.oid FROM pg_roles r WHERE r.rolsuper")
     superusers = {oid for (oid,) in cursor.fetchall()}
     return [what for what, owner in found if owner not in superusers]
@@ -248,28 +251,23 @@ def _give(cursor: Cursor, given: Iterable[str], owner: sql.Composable, last: boo
 
 
 def _let_it_attach(cursor: Cursor, role: CaptureRole) -> None:
-    """Its event triggers follow new partitions. Nobody else may call what puts triggers on tables: no former owner."""
+    """The capture role's event triggers attach new partitions. Nobody else may call what does that, no former owner."""
     cursor.execute(
-        "SELECT p.oid::regprocedure::text, r.rolname FROM pg_proc p CROSS JOIN aclexplode(p.proacl) a"
-        " JOIN pg_roles r ON r.oid = a.grantee WHERE p.pronamespace = to_regnamespace('dyda') AND p.proname = ANY (%s)"
-        " AND a.grantee <> p.proowner AND (a.grantee <> %s OR NOT %s)",
-        (list(ATTACHING), role.oid or 0, role.usable),
+        "SELECT format('REVOKE ALL ON FUNCTION %%s FROM %%I CASCADE', p.oid::regprocedure, r.rolname)"
+        " FROM pg_proc p CROSS JOIN aclexplode(p.proacl) a JOIN pg_roles r ON r.oid = a.grantee"
+        " WHERE p.pronamespace = to_regnamespace('dyda') AND p.proname = ANY (%(functions)s)"
+        " AND a.grantee <> p.proowner AND (a.grantee <> %(role)s OR NOT %(usable)s)"
+        " UNION ALL SELECT format('GRANT EXECUTE ON FUNCTION %%s TO %%I', p.oid::regprocedure, %(name)s) FROM pg_proc p"
+        " WHERE p.pronamespace = to_regnamespace('dyda') AND p.proname = ANY (%(functions)s)"
+        " AND %(usable)s AND NOT has_function_privilege(%(role)s::oid, p.oid, 'EXECUTE')",
+        {"functions": list(ATTACHING), "role": role.oid or 0, "name": role.name, "usable": role.usable},
     )
-    for function, name in cursor.fetchall():
-        revoke = sql.SQL("REVOKE ALL ON FUNCTION {} FROM {} CASCADE")
-        cursor.execute(revoke.format(sql.SQL(function), sql.Identifier(name)))
-    cursor.execute(
-        "SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = to_regnamespace('dyda')"
-        " AND p.proname = ANY (%s) AND %s AND NOT has_function_privilege(%s::oid, p.oid, 'EXECUTE')",
-        (list(ATTACHING), role.usable, role.oid),
-    )
-    for (function,) in cursor.fetchall():
-        grant = sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}")
-        cursor.execute(grant.format(sql.SQL(function), sql.Identifier(role.name)))
+    for (statement,) in cursor.fetchall():
+        cursor.execute(statement)
 
 
 def _who_can_act_as(cursor: Cursor, roles: Iterable[int]) -> tuple[str, ...]:
-    """Superusers can act as everybody, and nobody else as a superuser: neither is of interest."""
+    """Superusers are left out: they can act as everybody, and nobody else can act as one."""
     cursor.execute(
         "SELECT m.rolname::text FROM pg_roles m WHERE m.rolcanlogin AND NOT m.rolsuper"
         " AND EXISTS (SELECT FROM pg_roles r WHERE r.oid = ANY (%s::oid[]) AND NOT r.rolsuper"
@@ -288,16 +286,16 @@ def _elsewhere(cursor: Cursor, owner: int | None, functions: Iterable[str]) -> l
 def _is_ours(cursor: Cursor, consumer: Consumer) -> bool:
     """Whether the consumer there is this project.
 
-    Only a table is read: a view would run what its owner wants. And not by a query: to plan one runs what he has put
-    into an index.
+    Only a table is read: a view would run its owner's code. And by COPY, not by a query: planning one would run what
+    the owner put into an index.
     """
-    cursor.execute("SELECT FROM pg_class WHERE oid = to_regclass('dyda.consumer') AND relkind = 'r'")
+    is_table = "SELECT FROM pg_class WHERE oid = to_regclass('dyda.consumer') AND relkind = 'r'"
+    cursor.execute(is_table)
     if cursor.fetchone() is None:
         return False
-    cursor.execute("LOCK TABLE dyda.consumer IN ACCESS SHARE MODE")
-    cursor.execute("SELECT FROM pg_class WHERE oid = to_regclass('dyda.consumer') AND relkind = 'r'")
+    cursor.execute(f"LOCK TABLE dyda.consumer IN ACCESS SHARE MODE; {is_table}")
     if cursor.fetchone() is None:
         return False
     projects = io.StringIO()
     cursor.copy_expert("COPY dyda.consumer (project) TO STDOUT", projects)
-    return [consumer.is_of_project(found) for found in projects.getvalue().splitlines()] == [True]
+    return [consumer.is_of_project(project) for project in projects.getvalue().splitlines()] == [True]

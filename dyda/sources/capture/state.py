@@ -1,13 +1,13 @@
-"""The state of capture at a source, as its own functions tell it."""
+"""The state of capture at a source, as its own functions report it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dyda.cursor import Cursor
-from dyda.model.relation import RelationName
 from dyda.sources.capture.role import refuse_traps
+from dyda.sources.connection import value
 from dyda.sources.settings import Consumer, SourceIdentity
 
 __all__ = ["CaptureState", "is_complete", "read_state", "schema_changed"]
@@ -15,11 +15,10 @@ __all__ = ["CaptureState", "is_complete", "read_state", "schema_changed"]
 
 @dataclass(frozen=True)
 class CaptureState:
-    """`gap` counts the failures of capture; `unsettled` while a transaction that failed to be captured is open.
+    """`gap` counts the failures of capture; `unsettled` while a transaction that was not captured is still open.
 
-    `marks` are those that installations have left (`SourceSnapshot.make_durable`), the last ones.
-    `log_file` changes when the log is truncated or made anew.
-    `watched` maps the oid of each watched relation to (schema, table).
+    `marks`: the last ones that installations left (`SourceSnapshot.make_durable`). `log_file` changes when the log is
+    truncated or created again. `watched` maps the oid of each watched relation to (schema, table).
     """
 
     attached: bool
@@ -45,14 +44,11 @@ class CaptureState:
         """How transactions of one poll are ordered: by `commit` time, or by each one's last log `sequence` (P4)."""
         return "commit" if self.commit_order else "sequence"
 
-    def watched_names(self, source: str) -> Iterator[RelationName]:
-        return (RelationName(source, schema, table) for schema, table in self.watched.values())
-
 
 def is_complete(cursor: Cursor) -> bool:
-    """Whether every table, sequence and function of capture is there, and the log's guards are on duty.
+    """Whether every table, sequence and function of capture exists, and the triggers that guard the log are enabled.
 
-    Capture as an older DyDa attached it, with dyda.shape, is complete without what came later.
+    Capture as an older DyDa attached it, with dyda.shape, is complete without later additions.
     """
     cursor.execute(
         "SELECT (SELECT count(*) = 3 FROM pg_trigger WHERE tgrelid = to_regclass('dyda.log') AND tgenabled = 'A'"
@@ -74,10 +70,7 @@ def is_complete(cursor: Cursor) -> bool:
 
 
 def read_state(cursor: Cursor, consumer: Consumer) -> CaptureState:
-    """What `dyda.state()` says, or that nothing is attached. The transaction must be a fresh one.
-
-    What a dump brought along from another database is not attached here.
-    """
+    """What `dyda.state()` says, or that nothing is attached (as in a restored dump). Needs a fresh transaction."""
     nothing = CaptureState(False, SourceIdentity("unknown", "unknown"))
     if not is_complete(cursor):
         return nothing
@@ -95,6 +88,5 @@ def read_state(cursor: Cursor, consumer: Consumer) -> CaptureState:
 
 
 def schema_changed(cursor: Cursor, since: str) -> bool:
-    """Whether the log has a schema change by a transaction that the snapshot `since` does not show."""
-    cursor.execute("SELECT dyda.schema_changed(%s::pg_snapshot)", (since,))
-    return bool(cursor.fetchone()[0])
+    """Whether the log has a schema change that the snapshot `since` does not show."""
+    return bool(value(cursor, "SELECT dyda.schema_changed(%s::pg_snapshot)", (since,)))

@@ -1,15 +1,14 @@
-"""What came and went between two polls, at a source without event triggers.
+"""Changes that were undone between two polls, at a source without event triggers.
 
 A partition that was created, filled and dropped again, a parent that a table had for a moment, a table that was
-unlogged during a crash: rows have moved, nothing was logged, and the catalog looks as it did. What is left is a trace:
+unlogged during a crash: rows have changed, nothing was logged, and the catalog looks as before. But there is a trace:
 
-- how many rows PostgreSQL has ever put into, changed in and taken out of pg_inherits and pg_subscription_rel. The
-  counters of its statistics only grow, also by what is rolled back;
-- when it began to count. A crash makes it begin again, and so does whoever resets the statistics.
+- how many rows PostgreSQL has ever inserted, updated and deleted in pg_inherits and pg_subscription_rel. These
+  statistics only grow, even by what is rolled back;
+- when it began to count. A crash makes it start again, and so does whoever resets the statistics.
 
-A trace that differs is a doubt, not a proof: whatever reads the source is read again. Sessions report what they counted
-late (after a second, up to ten if they then do nothing), so what came and went is found soon, not at once. Where event
-triggers are, they tell all of it in its own transaction, and no trace is read.
+A different trace is a doubt, not a proof: whatever reads the source is read again. Sessions report their counts after
+a second, or up to ten if idle, so the doubt arises soon, not at once. Where event triggers exist, no trace is read.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ SEPARATOR = " after "
 
 
 def read_trace(cursor: Cursor) -> str:
-    """That of the whole database. The transaction must be a fresh one: in one, statistics stay what they were."""
+    """That of the whole database. The transaction must be a fresh one: within one, statistics do not change."""
     cursor.execute(
         "SELECT concat_ws('/', pg_stat_get_tuples_inserted(i), pg_stat_get_tuples_updated(i),"
         " pg_stat_get_tuples_deleted(i), pg_stat_get_tuples_inserted(s), pg_stat_get_tuples_deleted(s),"
@@ -42,7 +41,7 @@ def kept(lasting: str, trace: str | None) -> str:
 
 
 def agrees(recorded: str | None, lasting: str, trace: str | None) -> bool:
-    """Whether a relation is as it was when `recorded` was kept. With event triggers (no `trace`) its fingerprint says
-    all there is to say; without, a record that has no trace proves nothing."""
+    """Whether a relation is as it was when `recorded` was kept. With event triggers (no `trace`) its fingerprint is
+    enough; without them, a record that has no trace proves nothing."""
     before, _, left = (recorded or "").partition(SEPARATOR)
     return before == lasting and (trace is None or left == trace)

@@ -1,11 +1,11 @@
-"""What was read of a source's log and is still waiting: a poll reads only what came since the one before.
+"""What was read of a source's log and is not acknowledged yet: a poll reads only what is new.
 
     log     ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓░░░░░░        ▓ visible to the last poll: kept here   ░ new: read now
             └ after ┘                      and what `after` has is forgotten
 
 Entries of a transaction never change, so what is kept is what would be read again, with one exception: a source that
-crashes may lose a transaction that was visible, and give its number to another one (P2). Every session of a server ends
-with a crash, and so all that is kept here belongs to one session and is forgotten when that ends.
+crashes may lose a transaction that was visible, and reuse its number (P2). A crash ends every session of the server, so
+all that is kept here belongs to one session and is forgotten when that ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Received"]
 
 
 class Received:
-    """The transactions of one source's log that were read by one session and that nobody has yet."""
+    """The transactions of one source's log that one session has read and that are not acknowledged yet."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -32,13 +32,13 @@ class Received:
         self._log: object = None
         self._look: Look | None = None
         self._doubted: set[int] = set()
-        """Those that came when the source's clock was found to lie."""
+        """Those read when the source's clock was found to be wrong."""
         self.rows = 0
         """How many rows were read so far: what polls cost."""
 
     @property
     def clock(self) -> bool:
-        """Whether the source's clock is to be believed about all that waits."""
+        """Whether the source's clock can be trusted for everything that waits."""
         return not self._doubted
 
     def forget(self) -> None:
@@ -46,7 +46,7 @@ class Received:
         self._waiting, self._doubted, self._until, self._look = {}, set(), None, None
 
     def acknowledged(self, position: Position) -> None:
-        """The source has forgotten these."""
+        """The source has deleted these."""
         self._waiting = {x: found for x, found in self._waiting.items() if not position.includes(x)}
 
     def close(self) -> None:
@@ -62,7 +62,8 @@ class Received:
         session = self._begin(begin)
         try:
             known = self._until
-            if known is None or log != self._log or not until.covers(known) or not self._has_all_since(after):
+            has_all = self._since is None or (after is not None and after.covers(self._since))
+            if known is None or log != self._log or not until.covers(known) or not has_all:
                 self.forget()
                 known = after
             with translate(self._sessions.settings.name), session.cursor() as cursor:
@@ -81,11 +82,6 @@ class Received:
         self._doubted &= self._waiting.keys()
         self._since, self._until, self._log, self._look = after, until, log, now
         return self._waiting
-
-    def _has_all_since(self, after: Position | None) -> bool:
-        if self._since is None:
-            return True
-        return after is not None and after.covers(self._since)
 
     def _begin(self, begin: str) -> PatientConnection:
         if self._session is not None and not self._sessions.resume(self._session, begin):

@@ -1,14 +1,14 @@
-"""The order of a source's transactions: as they committed, as long as the source's clock tells it right.
+"""The order of a source's transactions: as they committed, as long as the source's clock can be trusted.
 
-A wall clock may be set back, and then commit timestamps lie. It shows in two ways:
+A wall clock may be set back, and then commit timestamps are wrong. It shows in two ways:
 
-- A transaction says that it committed after the moment at which it was already seen, or, though it began after a look
-  at the source, that it committed before that look (`contradicts`).
+- A transaction's commit time is after the moment at which it was already seen, or, though it began after a look at the
+  source, before that look (`contradicts`).
 - Two transactions of one relation cannot have overlapped if one of them changed its schema or truncated it: that takes
-  a lock until the commit. The log's numbers tell their order for certain.
+  a lock until the commit. The log's numbers give their order for certain.
 
-Who lies once is not believed at all: if transactions were ordered partly by the clock and partly by what is certain,
-some would pass others that had ended before they began. The log's own order (P4) never does that.
+A clock that is wrong once is not used at all: in an order that is partly the clock's and partly certain, some
+transactions would precede others that had ended before they began. The log's own order (P4) never does that.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ def contradicts(one: Transaction, last: Look | None, now: Look) -> bool:
 
 
 def transactions_in_order(found: Iterable[Transaction], *, clock: bool = True) -> list[Transaction]:
-    """As they committed, where the source knows it; else, and without a `clock` to believe, by their last log numbers
-    (P4)."""
+    """As they committed, where the source knows it and its `clock` is right; else by their last log numbers (P4)."""
     by_log = sorted(found, key=lambda one: one.last)
     if not clock or not all(one.committed is not None for one in by_log):
         return by_log
@@ -60,8 +59,8 @@ def _certain(by_log: Sequence[Transaction]) -> list[tuple[int, int]]:
     barrier: dict[int, int] = {}
     since: dict[int, list[int]] = {}
     for one in by_log:
-        changed = {root for root, op, *_ in one.told if op in BARRIERS}
-        for root in {root for root, *_ in one.told}:
+        changed = {root for root, op, *_ in one.entries if op in BARRIERS}
+        for root in {root for root, *_ in one.entries}:
             if root in barrier:
                 found.append((barrier[root], one.xid))
             if root in changed:

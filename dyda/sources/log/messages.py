@@ -1,8 +1,8 @@
-"""The log as update messages: what each transaction did, under the names that the reader knows the relations by."""
+"""The log as update messages: what each transaction did, under the relation names that the reader knows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, UpdateMessage
@@ -16,13 +16,12 @@ __all__ = ["Names", "concerned", "read_messages"]
 
 @dataclass
 class Names:
-    """Who is called what, transaction by transaction.
+    """Which table each name means, transaction by transaction.
 
-    `known` are the relations the reader knows, by oid; `watched` the names that capture was asked for. What the reader
-    knows by a name is a table, whatever it is called by now, until a transaction takes that table's name away from it
-    and gives it to another one: then that one is meant, and the old one is nobody's. A name that became free in an
-    earlier transaction may go to anybody. Without `by_oid` the reader knows names only: whatever is logged about a
-    table that was watched under a name is reported under it.
+    `known` are the relations the reader knows, by oid; `watched` the names that capture was asked for. A name that the
+    reader knows means one table, whatever that is called now, until one transaction takes the table's name away and
+    gives it to another table: then it means that one. A name that became free in an earlier transaction is not passed
+    on. Without `by_oid` the reader knows names only: what is logged about a table is reported under its watched name.
     """
 
     source: str
@@ -32,9 +31,9 @@ class Names:
     _meant: dict[RelationName, int] = field(init=False)
     _named: dict[int, tuple[RelationName, ...]] = field(default_factory=dict)
     _before: dict[RelationName, int] = field(init=False)
-    """What was meant when the transaction began."""
+    """What the names meant when the transaction began."""
     _left: dict[int, RelationName | None] = field(default_factory=dict)
-    """Tables whose schema the transaction changed so far, under the names they had before."""
+    """Tables whose schema the transaction has changed, with the names they had before."""
 
     def __post_init__(self) -> None:
         self._meant = {name: oid for oid, name in self.known.items()}
@@ -45,7 +44,7 @@ class Names:
         self._left.clear()
 
     def of(self, root: int) -> tuple[RelationName, ...]:
-        """The names under which rows of the table are reported; none: nobody asked for it."""
+        """The names under which rows of the table are reported; none: it was not asked for."""
         found = self._named.get(root)
         if found is None:
             found = tuple(name for name, oid in self._meant.items() if oid == root)
@@ -55,8 +54,8 @@ class Names:
             self._named[root] = found
         return found
 
-    def told_by(self, entry: SchemaEntry) -> list[SchemaChange]:
-        """What the entry says, to each name that it concerns."""
+    def changes_of(self, entry: SchemaEntry) -> list[SchemaChange]:
+        """The schema change that the entry logs, for each name that it concerns."""
         if entry.replaces:
             return self._replaced(entry)
         self._left.setdefault(entry.root, entry.left(self.source))
@@ -78,7 +77,7 @@ class Names:
                 found.append(entry.change(name, oid))
                 self._meant[name] = entry.root
         if not found and entry.root in self.known:
-            # The reader knows the new table already, and may have views that have yet to see that it came.
+            # The reader knows the new table already, but some of its views may not have seen the replacement.
             found.append(entry.change(self.known[entry.root]))
         return found
 
@@ -86,16 +85,16 @@ class Names:
 def read_messages(
     source: str, found: Mapping[int, Transaction], names: Names, *, clock: bool = True
 ) -> list[UpdateMessage]:
-    """The transactions as messages, in commit order where the source knows it and its `clock` is right, else P4's."""
+    """The transactions as messages, in the order of `transactions_in_order`."""
     messages = []
     alike: dict[tuple[tuple[int, str, int, int], ...], tuple[Change, ...]] = {}
     for one in transactions_in_order(found.values(), clock=clock):  # names pass from relation to relation like this
-        changes = alike.get(one.told)
+        changes = alike.get(one.entries)
         if changes is None or one.changes_schema:
             if one.changes_schema:
                 alike.clear()
                 names.next_transaction()
-            changes = alike[one.told] = _changes(names, one)
+            changes = alike[one.entries] = _changes(names, one)
             if one.changes_schema:
                 alike.clear()
         if not changes:
@@ -109,19 +108,16 @@ def read_messages(
 
 def _changes(names: Names, one: Transaction) -> tuple[Change, ...]:
     changes: list[Change] = []
-    for (root, op, inserted, deleted), image in zip(one.told, one.images, strict=True):
-        for change in _told(names, root, op, inserted, deleted, image):
-            if not isinstance(change, Truncation) or changes[-1:] != [change]:
-                changes.append(change)  # each part of a hierarchy that is truncated says so
+    for (root, op, inserted, deleted), image in zip(one.entries, one.images, strict=True):
+        if op == "S":
+            changes += names.changes_of(SchemaEntry.read(root, image))
+        elif op == "T":
+            for name in names.of(root):
+                if changes[-1:] != [Truncation(name)]:  # each part of a truncated hierarchy logs it
+                    changes.append(Truncation(name))
+        else:
+            changes += [DataUpdate(name, inserted, deleted) for name in names.of(root)]
     return tuple(changes)
-
-
-def _told(names: Names, root: int, op: str, inserted: int, deleted: int, image: str | None) -> Sequence[Change]:
-    if op == "S":
-        return names.told_by(SchemaEntry.read(root, image))
-    if op == "T":
-        return [Truncation(name) for name in names.of(root)]
-    return [DataUpdate(name, inserted, deleted) for name in names.of(root)]
 
 
 def concerned(entries: Iterable[tuple[str, int, str, str]], names: Names) -> frozenset[RelationName]:
@@ -133,7 +129,7 @@ def concerned(entries: Iterable[tuple[str, int, str, str]], names: Names) -> fro
             names.next_transaction()
             last = xid
         if op == "S":
-            found |= {change.relation for change in names.told_by(SchemaEntry.read(root, image))}
+            found |= {change.relation for change in names.changes_of(SchemaEntry.read(root, image))}
         else:
             found.update(names.of(root))
     return frozenset(found)

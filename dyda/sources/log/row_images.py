@@ -1,4 +1,4 @@
-"""Row images out of the log: PostgreSQL's text of a whole row, taken apart by Arrow's CSV reader.
+"""Row images from the log: PostgreSQL's text of a whole row, parsed by Arrow's CSV reader.
 
     (1,"a b",,"x""y\\\\z")      quoted like CSV, with backslashes doubled; nothing between commas is NULL
 

@@ -1,8 +1,8 @@
-"""Entries of the log about schema changes, told as primitive steps (paper 002's pathways).
+"""Entries of the log about schema changes, as primitive steps (paper 002's pathways).
 
-The event trigger logs the relation as it was before and after the command (sql/observing.sql). Columns are
-compared by number; what that comparison cannot see the entry says itself: rewrites, tables that came and went, values
-of types, another table under the name.
+The event trigger logs the relation as it was before and after the command (sql/observing.sql). Columns are compared by
+number; the entry itself says what that comparison cannot see: rewrites, tables that were added or removed, values of
+types, another table under the name.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SchemaEntry:
     """One entry as it was logged; `root` is the oid of the relation it is about."""
 
     root: int
-    told: Mapping[str, Any]
+    entry: Mapping[str, Any]
 
     @classmethod
     def read(cls, root: int, image: str | None) -> SchemaEntry:
@@ -51,46 +51,49 @@ class SchemaEntry:
 
     def name(self, source: str) -> RelationName:
         """The name that the relation was asked for by."""
-        return RelationName(source, self.told["schema"], self.told["table"])
+        return RelationName(source, self.entry["schema"], self.entry["table"])
 
     @property
     def replaces(self) -> bool:
-        """Whether it says that this relation took the name from another one."""
-        return "new" in self.told
+        """Whether this relation took the name from another one."""
+        return "new" in self.entry
 
     def left(self, source: str) -> RelationName | None:
         """What the relation was called before, if that is known."""
-        before = self.told.get("before")
+        before = self.entry.get("before")
         return RelationName(source, before["schema"], before["table"]) if before else None
 
     def change(self, name: RelationName, old: int | None = None) -> SchemaChange:
-        """What happened, to the relation that the reader knows as `name`; `old` is the table that it was until now."""
-        return SchemaChange(name, self.told["command"], self.told["ddl"], tuple(self._steps(name.source, old)))
+        """What happened to the relation that the reader knows as `name`; `old`: the table that had the name before."""
+        return SchemaChange(name, self.entry["command"], self.entry["ddl"], tuple(self._steps(name.source, old)))
 
     def _steps(self, source: str, old: int | None) -> Iterator[Step]:
-        told = self.told
+        entry = self.entry
         if self.replaces:
-            described = tuple(_columns(told["after"])) if told.get("after") else None
-            yield ReplaceRelation(told["old"] if old is None else old, told["new"], self.name(source), described)
+            described = tuple(_columns(entry["after"])) if entry.get("after") else None
+            yield ReplaceRelation(entry["old"] if old is None else old, entry["new"], self.name(source), described)
             return
-        before, after = told.get("before"), told.get("after")
+        before, after = entry.get("before"), entry.get("after")
         if before is None:
-            return  # never described: nobody knows
+            return  # never described: unknown
         if after is None:
             yield DropRelation()
             return
-        steps = [*_renaming(source, before, after), *compare(_columns(before), _columns(after))]
+        steps: list[Step] = []
+        if (before["schema"], before["table"]) != (after["schema"], after["table"]):
+            steps.append(RenameRelation(RelationName(source, after["schema"], after["table"])))
+        steps += compare(_columns(before), _columns(after))
         steps += _expressions(before, after, {step.column for step in steps if isinstance(step, ChangeType)})
         steps += _types(before["types"], after["types"])
-        steps += _parts(told["came"], told["went"])
+        steps += _parts(entry["came"], entry["went"])
         if before["parents"] != after["parents"]:
             steps.append(Rewrite(f"makes it a part of {', '.join(after['parents']) or 'nothing else'}"))
-        steps += _rewriting(told["rewritten"], any(isinstance(step, ChangeType) for step in steps))
-        if told["repaired"]:
+        steps += _rewriting(entry["rewritten"], any(isinstance(step, ChangeType) for step in steps))
+        if entry["repaired"]:
             steps.append(Rewrite("disables its capture, so that rows may have moved unseen"))
-        if told["command"].endswith(" SUBSCRIPTION"):
+        if entry["command"].endswith(" SUBSCRIPTION"):
             steps.append(Rewrite("makes it the target of a subscription or ends that, which moves rows unseen"))
-        if told["unseen"]:
+        if entry["unseen"]:
             steps.append(Rewrite("comes after a change that was not logged"))
         rest = [what for what in after["rest"] if before["rest"].get(what) != after["rest"][what]]
         steps += [Harmless(f"changes its {what}") for what in sorted(rest)]
@@ -104,13 +107,8 @@ def _columns(description: Mapping[str, Any]) -> list[Column]:
     ]
 
 
-def _renaming(source: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Step]:
-    if (before["schema"], before["table"]) != (after["schema"], after["table"]):
-        yield RenameRelation(RelationName(source, after["schema"], after["table"]))
-
-
 def _expressions(before: Mapping[str, Any], after: Mapping[str, Any], retyped: set[str]) -> Iterator[Step]:
-    """Defaults, and expressions of generated columns: a virtual column's values move without any row being written."""
+    """Defaults, and expressions of generated columns: a virtual column changes without any row being written."""
     old, new = before["defaults"], after["defaults"]
     known = {column.number for column in _columns(before)}
     for column in _columns(after):
@@ -126,7 +124,7 @@ def _expressions(before: Mapping[str, Any], after: Mapping[str, Any], retyped: s
 
 
 def _types(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Step]:
-    """Values that print otherwise because their type changed: an enum's label, a row type's fields."""
+    """Values that print differently because their type changed: an enum's label, a row type's fields."""
     for oid in sorted(before.keys() & after.keys(), key=int):
         was, now = before[oid], after[oid]
         shown = now["name"]

@@ -1,4 +1,4 @@
-"""A source's transactions as its log tells them."""
+"""A source's transactions, as its log has them."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ __all__ = ["Transaction", "transactions"]
 
 @dataclass(slots=True)
 class Transaction:
-    """The rows of sql/messages.sql of one transaction; `told` are (root, op, inserted, deleted) of each."""
+    """The rows of sql/messages.sql of one transaction; `entries` are (root, op, inserted, deleted) of each."""
 
     xid: int
     last: int
     committed: datetime | None
-    told: tuple[tuple[int, str, int, int], ...]
+    entries: tuple[tuple[int, str, int, int], ...]
     images: tuple[str | None, ...]
     changes_schema: bool
     message: UpdateMessage | None = None
-    """What was last made of it."""
+    """The message that was last made of it."""
 
 
 def transactions(rows: Iterable[Sequence[Any]]) -> dict[int, Transaction]:
     """The rows by transaction."""
-    entries: dict[int, list[Sequence[Any]]] = {}
+    by_xid: dict[int, list[Sequence[Any]]] = {}
     for row in rows:
-        entries.setdefault(row[0], []).append(row)
+        by_xid.setdefault(row[0], []).append(row)
     found = {}
-    alike: dict[object, Any] = {}  # most transactions do what many others do: that is kept once
-    for xid, mine in entries.items():
-        told = tuple((row[1], row[2], row[3], row[4]) for row in mine)
+    shared: dict[object, Any] = {}  # most transactions do what many others do: kept once
+    for xid, mine in by_xid.items():
+        entries = tuple((row[1], row[2], row[3], row[4]) for row in mine)
         images = tuple(row[5] for row in mine)
-        told, images = alike.setdefault(told, told), alike.setdefault(images, images)
-        found[xid] = Transaction(xid, mine[-1][6], mine[-1][7], told, images, any(row[2] == "S" for row in mine))
+        entries, images = shared.setdefault(entries, entries), shared.setdefault(images, images)
+        found[xid] = Transaction(xid, mine[-1][6], mine[-1][7], entries, images, any(row[2] == "S" for row in mine))
     return found

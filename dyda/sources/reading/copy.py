@@ -23,20 +23,13 @@ from dyda.masking import masked
 from dyda.rows import copy_out, no_columns
 from dyda.sources.stalled_server import PatientConnection
 
-__all__ = [
-    "ReadFailed",
-    "ScanPartition",
-    "connect",
-    "first_line",
-    "keep_rows",
-    "read_partition",
-]
+__all__ = ["ReadFailed", "ScanPartition", "connect", "first_line", "keep_rows", "read_partition"]
 
 PINNED = {
     "client_min_messages": "error",
     "jit": "off",  # compiling takes longer than a lookup
 }
-"""Settings of every session at a source, besides those by which any session of ours begins."""
+"""Settings of every session at a source, besides those of all our sessions."""
 
 PATIENT = {
     "connect_timeout": "10",
@@ -45,11 +38,11 @@ PATIENT = {
     "keepalives_interval": "10",
     "keepalives_count": "3",
 }
-"""How a connection is opened and kept, where its url does not say it."""
+"""How a connection is opened and kept, unless its url says otherwise."""
 
 
 class ReadFailed(Exception):
-    """A partition could not be read; `sqlstate` says why, and the message never holds a password."""
+    """A partition could not be read; `sqlstate` says why, and the message never contains a password."""
 
     def __init__(self, what: str, sqlstate: str | None = None, source: str = "", relation: str = "") -> None:
         super().__init__(what, sqlstate, source, relation)
@@ -64,9 +57,9 @@ class ReadFailed(Exception):
 
 @dataclass(frozen=True)
 class ScanPartition:
-    """One piece of a scan: a query over a page range of one table, under a snapshot that is held elsewhere.
+    """One piece of a scan: a query over a page range of one table, under an exported snapshot.
 
-    `file`: where its rows are already, if the task runs on the machine that read them.
+    `file`: its rows, if they have been read already; for tasks on the same machine.
     """
 
     source: str
@@ -84,7 +77,7 @@ class ScanPartition:
 def read_partition(partition: ScanPartition) -> pa.Table:
     """The partition's rows as text columns, from whatever machine this runs on."""
     if partition.file is not None:
-        with contextlib.suppress(OSError):  # a task of another machine, or of another user, asks the source
+        with contextlib.suppress(OSError):  # on another machine, or as another user, ask the source
             return _kept_rows(Path(partition.file), partition.columns)
     connection = None
     try:
@@ -93,7 +86,7 @@ def read_partition(partition: ScanPartition) -> pa.Table:
             cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             cursor.execute("SET TRANSACTION SNAPSHOT %s", (partition.snapshot,))
             table = copy_out(cursor, partition.query, partition.columns)
-            cursor.execute("ROLLBACK")  # a COMMIT would run, with our rights, what reading has left behind
+            cursor.execute("ROLLBACK")  # COMMIT would run what reading has left behind, with our rights
             return table
     except psycopg2.Error as error:
         what = f"reading {partition.relation}: {first_line(error, partition.url)}"
@@ -105,7 +98,7 @@ def read_partition(partition: ScanPartition) -> pa.Table:
 
 def keep_rows(path: Path, rows: pa.Table) -> None:
     """Write rows to a file, for `read_partition`."""
-    columns = rows.columns or [pa.nulls(rows.num_rows)]  # a file forgets how many rows without columns there are
+    columns = rows.columns or [pa.nulls(rows.num_rows)]  # a file without columns has no number of rows
     table = pa.Table.from_arrays(columns, names=[f"c{place}" for place in range(len(columns))])
     with pa.OSFile(str(path), "wb") as file, pa_ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
@@ -118,9 +111,9 @@ def _kept_rows(path: Path, columns: Sequence[str]) -> pa.Table:
 
 
 def connect(url: str, lock_timeout: float, statement_timeout: float) -> PatientConnection:
-    """A session of our own, in autocommit: transactions are begun by name, so that none is left open by accident.
+    """A session in autocommit: transactions are begun explicitly, so that none is left open by accident.
 
-    What the url says about the connection is libpq's business (TLS above all); ours is only what it leaves open.
+    Whatever the url says about the connection (TLS above all) takes precedence over our defaults.
     """
     limits = {
         "lock_timeout": f"{int(lock_timeout * 1000)}ms",

@@ -1,7 +1,7 @@
-"""Texts that a source's own encoding can hold. A key with any other character equals nothing there, and a table's name
-with one is no table's; to send either would only fail.
+"""Texts that a source's own encoding can represent. A key with any other character equals nothing there, and no table
+has a name with one; sending either would only fail.
 
-PostgreSQL alone knows what its conversions take (not even Python's codecs of the same name agree for all of them), so
+Only PostgreSQL knows what its conversions accept (not even Python's codecs of the same name agree for all of them), so
 it is asked: about characters, of which there are fewer than texts, and about each of them once.
 """
 
@@ -27,7 +27,7 @@ class Repertoire:
         self._known: dict[str, bool] = {}
 
     def holds(self, cursor: Cursor, texts: Collection[str]) -> list[bool]:
-        """For each text whether it can be there. The cursor's transaction must be open."""
+        """For each text whether the database can hold it. The cursor's transaction must be open."""
         if cursor.connection.get_parameter_status("server_encoding") == "UTF8":
             return [True] * len(texts)
         found = {text: frozenset(character for character in text if ord(character) > 127) for text in texts}
@@ -38,7 +38,7 @@ class Repertoire:
             return [all(self._known[character] for character in found[text]) for text in texts]
 
     def possible(self, cursor: Cursor, keys: pa.Table) -> pa.Table:
-        """The tuples of texts that can be there."""
+        """The tuples of texts that the database can hold."""
         for name in keys.column_names:
             column = keys.column(name)
             odd = column.filter(pc.invert(pc.string_is_ascii(column))).unique()

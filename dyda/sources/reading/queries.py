@@ -1,4 +1,4 @@
-"""The questions put to a source: lookups by key and page ranges of a scan, as SQL.
+"""Queries for a source: lookups by key and page ranges of a scan.
 
 Every identifier is quoted and every value bound as a literal; keys travel as text arrays and are cast at the source.
 """
@@ -16,15 +16,15 @@ from dyda.cursor import Cursor
 from dyda.model.relation import Column, Relation
 from dyda.sources.log.row_images import joined_bytes, stops
 
-__all__ = ["distinct_keys", "lookup_query", "page_queries", "pieces", "selected", "with_few_rights"]
+__all__ = ["distinct_keys", "lookup_query", "page_queries", "pieces", "query_text", "selected"]
 
 PAGE = 8192
 PAGES = 4096
 """Pages of a table that one scan partition reads: 32 MB."""
 
 QUESTION = 32 * 2**20
-"""Bytes of keys that one lookup asks for. A statement and each of its values end at 1 GB, a key's special characters
-are escaped twice, and both sides have the whole statement in memory several times."""
+"""Bytes of keys in one lookup. A statement and each of its values are limited to 1 GB, special characters are escaped
+twice, and both sides hold the whole statement in memory several times."""
 
 # What a key's text is cast to: the widest type of its family, so that no key is out of range and the source's
 # equality is at least as wide as Spark's (R4). Bare `character` would mean character(1).
@@ -46,20 +46,19 @@ FAMILY_TYPES = {
 
 def lookup_query(relation: Relation, columns: Sequence[str], key: Sequence[str], keys: pa.Table) -> sql.Composable:
     """The rows of `relation` whose key columns equal a tuple of `keys` (as `distinct_keys` gives them)."""
+    names = [sql.Identifier(f"k{place}") for place in range(len(key))]
+    kinds = [sql.SQL(_key_type(relation.column(name))) for name in key]
+    casts = [sql.SQL("k.{}::{}").format(name, kind) for name, kind in zip(names, kinds, strict=True)]
+    arrays = [sql.SQL("{}::text[]").format(sql.Literal(_array_text(column))) for column in keys.columns]
     return sql.SQL(
         "SELECT {columns} FROM {table} AS t WHERE ({key}) IN (SELECT {casts} FROM unnest({arrays}) AS k ({names}))"
     ).format(
         columns=selected(columns),
         table=sql.Identifier(relation.name.schema, relation.name.table),
         key=sql.SQL(", ").join(_compared(relation.column(name)) for name in key),
-        casts=sql.SQL(", ").join(
-            sql.SQL("{}::{}").format(sql.Identifier("k", f"k{i}"), sql.SQL(_key_type(relation.column(name))))
-            for i, name in enumerate(key)
-        ),
-        arrays=sql.SQL(", ").join(
-            sql.SQL("{}::text[]").format(sql.Literal(_array_text(column))) for column in keys.columns
-        ),
-        names=sql.SQL(", ").join(sql.Identifier(f"k{i}") for i in range(len(key))),
+        casts=sql.SQL(", ").join(casts),
+        arrays=sql.SQL(", ").join(arrays),
+        names=sql.SQL(", ").join(names),
     )
 
 
@@ -68,8 +67,8 @@ def page_queries(
 ) -> Iterator[tuple[sql.Composable, float]]:
     """One table alone (not its children) in page ranges, each with its share of the table.
 
-    A table with much out of line gets smaller ranges, so that no piece is huge. The last range is open: the file may
-    have grown, and rows beyond are not in the snapshot anyway. Only heap tables know page ranges.
+    A table with much TOAST data gets smaller ranges, so that no piece is huge. The last range is open: the file may
+    have grown, and rows beyond are not in the snapshot anyway. Only heap tables have page ranges.
     """
     base = sql.SQL("SELECT {} FROM ONLY {} AS t").format(selected(columns), sql.Identifier(schema, table))
     if method != "heap":
@@ -87,35 +86,27 @@ def selected(columns: Sequence[str]) -> sql.Composable:
     return sql.SQL(", ").join(sql.Identifier("t", name) for name in columns) if columns else sql.SQL("1")
 
 
-def with_few_rights(query: sql.Composable, columns: Sequence[str]) -> sql.Composable:
-    """The same rows, read with the reader role's rights (sql/reader.sql), each value printed there."""
+def query_text(cursor: Cursor, query: sql.Composable, columns: Sequence[str], *, few_rights: bool) -> str:
+    """The query as text. `few_rights`: with the reader role's rights (sql/reader.sql), each value printed there."""
+    if not few_rights:
+        return str(query.as_string(cursor))
     names = [sql.Identifier(f"c{place}") for place in range(max(len(columns), 1))]
     printing = sql.SQL("SELECT {} FROM ({}) AS q ({})").format(
         sql.SQL(", ").join(_printed(sql.SQL("q.") + name) for name in names), query, sql.SQL(", ").join(names)
     )
-    return _Quoted(printing, sql.SQL(", ").join(name + sql.SQL(" text") for name in names))
-
-
-class _Quoted(sql.Composable):  # type: ignore[misc]
-    """A call of dyda.read whose argument is the text of a query."""
-
-    def __init__(self, query: sql.Composable, columns: sql.Composable) -> None:
-        super().__init__((query, columns))
-
-    def as_string(self, context: Cursor) -> str:
-        query, columns = self._wrapped
-        call = sql.SQL("SELECT * FROM dyda.read({}) AS r ({})")
-        return str(call.format(sql.Literal(query.as_string(context)), columns).as_string(context))
+    typed = sql.SQL(", ").join(name + sql.SQL(" text") for name in names)
+    call = sql.SQL("SELECT * FROM dyda.read({}) AS r ({})").format(sql.Literal(printing.as_string(cursor)), typed)
+    return str(call.as_string(cursor))
 
 
 def _printed(value: sql.Composable) -> sql.Composable:
-    """As its type's output function prints it, NULL as NULL. Not ::text: that may be a cast of somebody's own, and
-    prints an inet otherwise. Not IS NULL: a row of NULLs is not one."""
+    """As its type's output function prints it, NULL as NULL. Not ::text: that may be a user's own cast, and prints an
+    inet differently. Not IS NULL: it is true for a row of NULLs, too."""
     return sql.SQL("CASE WHEN num_nulls({0}) = 0 THEN concat({0}) END").format(value)
 
 
 def _compared(column: Column) -> sql.Composable:
-    """The column as the key compares with it; types that only travel as text compare as text."""
+    """The column as it is compared with the key; types that are only transported as text compare as text."""
     name = sql.Identifier("t", column.name)
     return name if column.type.computation() is not None else _printed(name)
 
@@ -136,7 +127,7 @@ def distinct_keys(values: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def pieces(keys: pa.Table) -> Iterator[pa.Table]:
-    """The tuples in lookups of moderate size. They are distinct, so no row is found by two of them (W5)."""
+    """The tuples in groups of moderate size. They are distinct, so no row matches two of them (W5)."""
     lengths = functools.reduce(pc.add, [pc.cast(pc.binary_length(column), pa.int64()) for column in keys.columns])
     start = 0
     for stop in stops(lengths, QUESTION):

@@ -1,15 +1,15 @@
-"""As whom tables are read. PostgreSQL evaluates what a table's owner wrote when we read it, with our rights.
+"""As whom tables are read. When we read a table, PostgreSQL runs what its owner wrote, with our rights.
 
-Predicates and expressions of indexes, statistics, partition keys, constraints, casts and operators are functions that
-somebody may replace at any time. If he has less rights than the session that plans or runs a query over his table, he
-gains the difference. So a table is read
+Indexes, statistics, partition keys, constraints, casts and operators use functions that somebody may replace at any
+time. If he has fewer rights than the session that plans or runs a query over his table, he gains the difference. So a
+table is read
 
-    directly            if everybody whose functions may be evaluated is a superuser, the session's own role or named in
+    directly            if everybody whose functions may run is a superuser, the session's own role or named in
                         `trusted_owners`; and by a role that can do nothing but read
     through dyda.read   otherwise: with the rights of the reader role, which may read what is watched and nothing else
 
-and by nobody if there is no such role. Each database has its own, `dyda_reader_` and the database's oid; whoever is a
-member of it can replace dyda.read, and so it is not used by a session that has more rights than its members.
+and not at all without such a role. Each database has its own, `dyda_reader_` and the database's oid. Its members can
+replace dyda.read, so a session that has more rights than they have does not use it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-import psycopg2
 from psycopg2 import sql
 
 from dyda.cursor import Cursor, Row
-from dyda.errors import DydaError, MissingRights, SourceBusy
+from dyda.errors import DydaError, MissingRights
 from dyda.model.relation import Relation, RelationName
 from dyda.sources import catalog
-from dyda.sources.capture.role import MADE, create_role, refuse_traps, revocations
-from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql
+from dyda.sources.capture.role import MADE, create_role, drop_role, refuse_traps, revocations, stable_roles
+from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, value
 from dyda.sources.settings import Consumer, SourceSettings
 
 __all__ = [
@@ -51,11 +50,11 @@ def quoted(identifier: str) -> str:
 
 @dataclass(frozen=True)
 class ReaderRole:
-    """This database's, as the session's role `me` finds it.
+    """This database's, as sql/reader_role.sql describes it to the session's role `me`.
 
-    `mine`: the session may give it things. `faults`: what it can do beyond reading. `members`: all who can act as it,
-    or make themselves able to, and not as the session's role. `there`: dyda.read is its own, and as we wrote it.
-    `ready`: the session may call it. `harmless`: the session's own role can do nothing but read.
+    `mine`: the session may transfer objects to it. `faults`: what it can do beyond reading. `members`: all who can act
+    as it, or make themselves able to, and not as the session's role. `there`: it owns dyda.read, as we wrote it.
+    `may_call`: so may the session. `harmless`: the session's own role can do nothing but read.
     """
 
     name: str
@@ -64,33 +63,30 @@ class ReaderRole:
     mine: bool
     may_create: bool
     superuser: bool
-    faults: tuple[str, ...]
-    members: tuple[str, ...]
+    faults: list[str]
+    members: list[str]
     there: bool
-    ready: bool
+    may_call: bool
     harmless: bool
 
     @classmethod
     def find(cls, cursor: Cursor) -> ReaderRole:
         give = "SET" if cursor.connection.server_version >= 160000 else "MEMBER"
         cursor.execute(load_sql("reader_role"), {"prefix": PREFIX, "give": give, "body": BODY})
-        name, oid, me, mine, may_create, superuser, faults, members, there, may_call, harmless = cursor.fetchone()
-        ready = there and may_call
-        can = (tuple(faults), tuple(members))
-        return cls(name, oid, me, mine, may_create, superuser, *can, there, ready, harmless)
+        return cls(*cursor.fetchone())
 
     @property
     def sound(self) -> bool:
-        """Whether what runs with its rights can do nothing but read, and nobody lesser can change what that is."""
+        """Whether what runs with its rights can do nothing but read, and nobody with fewer rights can change that."""
         return self.oid is not None and not self.faults and not self.members
 
     @property
     def usable(self) -> bool:
-        return self.sound and self.ready
+        return self.sound and self.there and self.may_call
 
     @property
     def obtainable(self) -> bool:
-        """Whether it is usable once this session has attached, or may use what another has (`check` says so)."""
+        """Whether it will be usable once this session has attached, or has the grants that `check` prints."""
         if self.oid is None:
             return self.may_create
         return not self.faults and (self.there or self.mine) and (self.superuser or not self.members)
@@ -102,7 +98,7 @@ class ReaderRole:
         if self.faults:
             return (
                 f"ALTER ROLE {self.name} NOLOGIN NOSUPERUSER NOCREATEROLE NOCREATEDB NOREPLICATION;\n"
-                f"-- it {' and '.join(self.faults)}, and must not"
+                f"-- now it {' and '.join(self.faults)}; it may only read"
             )
         if self.members:
             return revocations(cursor, self.name, self.oid, keep=self.me)
@@ -120,7 +116,7 @@ class ReaderRole:
 class Access:
     """How one relation is read, or why it cannot be: `missing` are the statements that would allow it.
 
-    `strangers` own something that is evaluated when it is read.
+    `strangers` own something that runs when it is read.
     """
 
     through_reader: bool
@@ -130,22 +126,17 @@ class Access:
 
     def require(self, name: RelationName) -> Access:
         if self.why:
-            what, remedy = f"{name} is not read: {self.why}", "\n".join(self.missing)
+            what, remedy = f"{name} cannot be read: {self.why}", "\n".join(self.missing)
             raise MissingRights(what, remedy, name.source, frozenset({str(name)}))
         return self
 
 
 def find_access(
-    cursor: Cursor,
-    settings: SourceSettings,
-    tables: Sequence[int],
-    *,
-    planned: bool = False,
-    new: bool = False,
+    cursor: Cursor, settings: SourceSettings, tables: Sequence[int], *, planned: bool = False, new: bool = False
 ) -> Access:
-    """As whom to read the relation that consists of these tables. `planned`: once this session has attached it.
+    """As whom to read the relation that consists of these tables. `planned`: after this session has attached it.
 
-    `new`: it has never been; who attaches it has its owner's rights, and lets the reader role read it.
+    `new`: it is not attached yet. Whoever attaches it has its owner's rights, and lets the reader role read it.
     """
     rows = catalog.answer(cursor, "access", tables)
     strangers = sorted({owner for row in rows for owner in row[2]} - set(settings.trusted_owners))
@@ -161,24 +152,19 @@ def find_access(
             return Access(True, tuple(strangers), f"role {role.name} lacks rights on it", tuple(missing))
     if not strangers or role.harmless:
         return Access(False, tuple(strangers))  # if a right is missing, PostgreSQL says which
-    who = ", ".join(strangers)
     # Escaped: in a comment of statements that somebody will paste, a name must not begin a line.
     names = ", ".join(json.dumps(stranger, ensure_ascii=False) for stranger in strangers)
-    return Access(
-        True,
-        tuple(strangers),
-        f"functions of {who} would be evaluated with the rights of {role.me}",
-        (
-            role.statements(cursor),
-            f"-- or, if they may do whatever this role may: trusted_owners = [{names}] under [sources.{settings.name}]",
-        ),
+    trusting = (
+        f"-- or, to let them do whatever this role may: trusted_owners = [{names}] under [sources.{settings.name}]"
     )
+    why = f"functions of {', '.join(strangers)} would run with the rights of {role.me}"
+    return Access(True, tuple(strangers), why, (role.statements(cursor), trusting))
 
 
 class Accesses:
-    """As whom the relations of one unit are read, each asked once. Raises MissingRights.
+    """As whom the relations of one unit are read, each determined once. Raises MissingRights.
 
-    What is missing is prepared, if the session may: a table may have come to its place since it was attached.
+    Missing grants are made if the session may: another table may have taken the name since it was attached.
     """
 
     def __init__(self, sessions: Sessions, consumer: Consumer) -> None:
@@ -192,8 +178,8 @@ class Accesses:
             if found.why:
                 with contextlib.suppress(DydaError), self._sessions.transaction(WRITING) as cursor:
                     refuse_traps(cursor, self._consumer)
-                    if not _attached_by_this_version(cursor):
-                        cursor.execute(load_sql("readable"))
+                    if value(cursor, "SELECT to_regprocedure('dyda.let_read(oid, boolean)') IS NULL"):
+                        cursor.execute(load_sql("readable"))  # an older DyDa attached it
                     install_reader(cursor, relation.name.source)
                     grant_reading(cursor, tables)
                 found = self._ask(relation.name, tables)
@@ -203,11 +189,6 @@ class Accesses:
     def _ask(self, name: RelationName, tables: Sequence[int]) -> Access:
         with self._sessions.transaction(FRESH, [name]) as cursor:
             return find_access(cursor, self._sessions.settings, tables)
-
-
-def _attached_by_this_version(cursor: Cursor) -> bool:
-    cursor.execute("SELECT to_regprocedure('dyda.let_read(oid, boolean)') IS NOT NULL")
-    return bool(cursor.fetchone()[0])
 
 
 def _reader_lacks(role: ReaderRole, rows: Iterable[Row], planned: bool, new: bool) -> list[str]:
@@ -224,23 +205,22 @@ def _reader_lacks(role: ReaderRole, rows: Iterable[Row], planned: bool, new: boo
 
 
 def install_reader(cursor: Cursor, source: str) -> None:
-    """The role and dyda.read, where this session can have both; in one transaction, for the function must be its own.
+    """The role and dyda.read, if this session can have both; in one transaction, for the role must own the function.
 
-    A superuser ends memberships: they are of use only to make the function, and let others replace it. Who loses one
-    may still call it, and so may everybody who can read the log.
+    A superuser ends memberships: they are only needed to create the function, and let others replace it. Those who lose
+    one may still call it, as may everybody who can read the log.
     """
     role = ReaderRole.find(cursor)
-    try:
+    with stable_roles(source, role.name):
         if role.oid is None and role.may_create:
             create_role(cursor, role.name, superuser=role.superuser)
             role = ReaderRole.find(cursor)
+        former: list[str] = []
         if role.superuser and role.members and not role.faults:
             cursor.execute("SELECT pg_get_userbyid(a.member) FROM pg_auth_members a WHERE a.roleid = %s", (role.oid,))
             former = [name for (name,) in cursor.fetchall()]
             cursor.execute(revocations(cursor, role.name, role.oid))
             role = ReaderRole.find(cursor)
-        else:
-            former = []
         if not role.sound or not (role.mine or role.superuser):
             return
         if not role.there:
@@ -254,12 +234,10 @@ def install_reader(cursor: Cursor, source: str) -> None:
         )
         for name in {*former, *(name for (name,) in cursor.fetchall())}:
             cursor.execute(sql.SQL("GRANT EXECUTE ON FUNCTION dyda.read(text) TO {}").format(sql.Identifier(name)))
-    except (psycopg2.errors.UndefinedObject, psycopg2.errors.DuplicateObject, psycopg2.errors.UniqueViolation):
-        raise SourceBusy(source, f"role {role.name} came or went this very moment") from None
 
 
 def _create_function(cursor: Cursor, role: ReaderRole) -> None:
-    """Whoever is given a function must be allowed to create it: for that moment only."""
+    """A function's new owner needs the right to create in its schema: granted for that moment only."""
     name = sql.Identifier(role.name)
     cursor.execute("DROP FUNCTION IF EXISTS dyda.read(text)")
     cursor.execute(load_sql("reader"))
@@ -277,19 +255,10 @@ def grant_reading(cursor: Cursor, tables: Collection[int]) -> None:
 
 
 def give_up_reader_role(cursor: Cursor) -> None:
-    """What it may do here, and itself if we created it."""
+    """Revoke its rights here, and drop it if we created it."""
     role = ReaderRole.find(cursor)
     if role.oid is None or not (role.superuser or role.mine):
         return
     cursor.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(role.name)))
-    cursor.execute("SELECT shobj_description(%s, 'pg_authid') = %s", (role.oid, MADE))
-    if role.may_create and cursor.fetchone()[0]:
-        cursor.execute("SAVEPOINT dropping")
-        try:
-            cursor.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role.name)))
-        except (
-            psycopg2.errors.DependentObjectsStillExist,
-            psycopg2.errors.UndefinedObject,
-            psycopg2.errors.InsufficientPrivilege,
-        ):
-            cursor.execute("ROLLBACK TO SAVEPOINT dropping")
+    if role.may_create and value(cursor, "SELECT shobj_description(%s, 'pg_authid') = %s", (role.oid, MADE)):
+        drop_role(cursor, role.name)

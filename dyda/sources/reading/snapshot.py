@@ -3,9 +3,9 @@
     holder ─── BEGIN; pg_export_snapshot() ─────────────────────────── (idle, touches no table) ────── ROLLBACK
     reader ───────── lookup ── lookup ── log ──   each a transaction of its own under the exported snapshot
 
-A source's ALTER TABLE therefore waits for one lookup at the most. The price is that tables may move between two
-lookups; the fingerprints, taken before the snapshot and after the last read, tell. A unit that was broken too often may
-have the tables it reads locked for a while (paper 001, Section 5: a schedule that terminates).
+A source's ALTER TABLE therefore waits for one lookup at the most. The price is that tables may change between two
+lookups; fingerprints, taken before the snapshot and after the last read, show it. A unit that was broken too often may
+lock the tables it reads for a while (paper 001, Section 5: a schedule that terminates).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
-from types import TracebackType
 
 import pyarrow as pa
 from psycopg2 import sql
@@ -31,13 +30,13 @@ from dyda.rows import copy_out
 from dyda.sources import catalog
 from dyda.sources.capture import unlogged_changes
 from dyda.sources.capture.state import CaptureState, read_state, schema_changed
-from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, translate
+from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, translate, value
 from dyda.sources.log.cache import Received
 from dyda.sources.log.commit_order import Look
 from dyda.sources.log.messages import Names, concerned, read_messages
 from dyda.sources.log.row_images import delivered_names, read_images
 from dyda.sources.reading.copy import ScanPartition
-from dyda.sources.reading.queries import distinct_keys, lookup_query, page_queries, pieces, with_few_rights
+from dyda.sources.reading.queries import distinct_keys, lookup_query, page_queries, pieces, query_text
 from dyda.sources.reading.rights import Accesses
 from dyda.sources.reading.table_locks import TableLocks
 from dyda.sources.settings import Consumer, SourceIdentity
@@ -53,7 +52,7 @@ class SourceSnapshot:
     """A context manager; everything it returns belongs to the one state that `position` names.
 
     `relations` may map each name to the oid of the relation that the caller knows by it: what is logged for that oid is
-    then reported under that name, whatever the table is called by now.
+    then reported under that name, whatever the table is called now. `state` is capture's, as the snapshot shows it.
     """
 
     def __init__(
@@ -69,14 +68,14 @@ class SourceSnapshot:
         self.queries = 0
         self._counting = threading.Lock()
         self.unchecked: set[RelationName] = set()
-        """Tables that were read since the schemas were last compared (`fingerprint_again`)."""
+        """Tables read since the schemas were last compared (`fingerprint_again`)."""
         self.scanned: set[RelationName] = set()
         """Tables that Spark's tasks may be reading at any time until the unit is over."""
         self.mark: str | None = None
         self.durable = False
         """Whether everything that the snapshot shows is on the source's disk (`make_durable`)."""
         self.log_read = False
-        """Whether the log was read since it was last seen to be whole (`fingerprint_again`)."""
+        """Whether the log was read since it was last found complete (`fingerprint_again`)."""
         self._sessions = sessions
         self._consumer = consumer
         self._relations = tuple(sorted(relations))
@@ -95,25 +94,24 @@ class SourceSnapshot:
     def _open(self) -> None:
         """Counter of gaps, fingerprints, snapshot, counter again, in this order.
 
-        Read before the snapshot, the counter owns up to no gap whose rows the snapshot might lack. If it moved
-        before the second reading, a writer whose rows were not captured may be visible: once more. The advisory lock
-        keeps dyda.shrink away (P6); it is granted after the snapshot is taken, so the log's file is compared too.
-        Anybody may take that lock and keep it, so it is not waited for: without it, a log that shrinks voids the unit.
-        A schema change in between would make fingerprints and log disagree: a few times more, to spare a false alarm.
+        Read before the snapshot, the counter includes no gap whose rows the snapshot might lack. If it differs at the
+        second reading, a writer whose rows were not captured may be visible: try again. A schema change in between
+        makes fingerprints and log disagree: a few more attempts avoid a false alarm. The advisory lock keeps away
+        dyda.shrink (P6); it is granted after the snapshot is taken, so the log's file is compared too. We do not wait
+        for it, since anybody may hold it: without it, a log that shrinks breaks the unit.
         """
         for attempt in range(ATTEMPTS):
             with self._sessions.transaction(FRESH) as cursor:
-                cursor.execute("SELECT pg_current_snapshot()::text")
-                (fingerprinted,) = cursor.fetchone()
+                fingerprinted = value(cursor, "SELECT pg_current_snapshot()::text")
                 before = read_state(cursor, self._consumer)
                 self._trace = None if before.event_triggers else unlogged_changes.read_trace(cursor)
-                names = sorted({*self._relations, *before.watched_names(self.source)})
+                watched = {RelationName(self.source, *name) for name in before.watched.values()}
+                names = sorted(watched.union(self._relations))
                 self._before = catalog.fingerprint(cursor, names, self._oids)
                 seen = {found.root for name, found in self._before.items() if found.name == name}
                 meant = {*before.watched, *self._oids.values()} if self._by_oid else set()
                 others = catalog.fingerprint_tables(cursor, self.source, meant - seen)
-                self._read_too = tuple(sorted(others.keys() - self._before.keys()))
-                self._before |= {name: others[name] for name in self._read_too}
+                self._before = others | self._before
             holder = self._sessions.begin(FRESH)
             try:
                 with translate(self.source), holder.cursor() as cursor:
@@ -131,7 +129,7 @@ class SourceSnapshot:
             same = (after.gap, after.identity, after.log_file) == (before.gap, before.identity, before.log_file)
             if same and not changed:
                 self._holder = holder
-                self._state: CaptureState = before
+                self.state: CaptureState = before
                 self.position = Position.parse(position)
                 self._look = Look(self.position, *clocks)
                 self.identity: SourceIdentity = before.identity
@@ -140,25 +138,22 @@ class SourceSnapshot:
                     self._locks.show(self._exported)
                 return
             self._sessions.give_back(holder)
-        raise SourceBusy(self.source, "changes go uncaptured faster than they can be noticed")
+        raise SourceBusy(self.source, "capture keeps failing there while the snapshot is taken")
 
     @property
     def fingerprints(self) -> dict[RelationName, str]:
         """The relations' fingerprints from before the snapshot.
 
-        A name's is that of the table that stands under it. If none does, it is that of the relation that the caller
-        knows by it. Every table that is watched is listed under its present name too.
+        A name's is that of the table that has it, or if none has, of the relation that the caller knows by it. Every
+        watched table is listed under its present name too.
         """
         return {name: self._lasting(self._before[name]) for name in self._before}
 
     @cached_property
     def logged_fingerprints(self) -> dict[RelationName, str]:
-        """The fingerprint that the logged schema changes left, of each relation that the log has any of (C5).
-
-        Equal to `fingerprints`: they explain all that happened to it. Otherwise something happened that was not
-        logged: rows may have moved unseen.
-        """
-        if not self._state.attached:
+        """The fingerprint after the logged schema changes, of each relation that has any in the log (C5). If it differs
+        from `fingerprints`, something happened that was not logged, and rows may have changed uncaptured."""
+        if not self.state.attached:
             return {}
         with self._read_log() as cursor:
             cursor.execute("SELECT root, schema_name, table_name, lasting, there FROM dyda.changed_relations()")
@@ -171,7 +166,7 @@ class SourceSnapshot:
             if root in by_root:
                 found[name] = by_root[root]
             elif root is None and (name.schema, name.table) in left:
-                found[name] = catalog.ABSENT  # nothing is there, and the caller knows no more than the name
+                found[name] = catalog.ABSENT  # no such table, and the caller knows only the name
         return found
 
     def kept(self, name: RelationName) -> str | None:
@@ -180,55 +175,20 @@ class SourceSnapshot:
         return None if found is None else unlogged_changes.kept(self._lasting(found), self._trace)
 
     def agrees(self, name: RelationName, recorded: str | None) -> bool:
-        """Whether the relation is as it was when `recorded` was kept, as far as its fingerprint and the trace tell."""
+        """Whether the relation is as it was when `recorded` was kept, as far as fingerprint and trace show."""
         found = self._before.get(name)
-        return (
-            recorded is None if found is None else unlogged_changes.agrees(recorded, self._lasting(found), self._trace)
-        )
+        if found is None:
+            return recorded is None
+        return unlogged_changes.agrees(recorded, self._lasting(found), self._trace)
 
     @property
     def held(self) -> bool:
         """Whether the snapshot is still open."""
         return self._holder is not None
 
-    @property
-    def attached(self) -> bool:
-        """Whether capture is in place as it was put there."""
-        return self._state.attached
-
-    @property
-    def consumer(self) -> str | None:
-        """Whose log it is, as the source has it."""
-        return self._state.project
-
-    @property
-    def capture(self) -> str:
-        """As `PostgresSource.capture_state` says it."""
-        return self._state.capture
-
-    @property
-    def order(self) -> str:
-        """As `PostgresSource.order` says it."""
-        return self._state.order
-
-    @property
-    def event_triggers(self) -> bool:
-        """Whether schema changes are logged by their own transactions."""
-        return self._state.event_triggers
-
-    @property
-    def marks(self) -> frozenset[str]:
-        """The marks that the source has; see `make_durable`."""
-        return self._state.marks
-
-    @property
-    def gap_settled(self) -> bool:
-        """Whether every transaction that `gap` counts had ended, and so is in this snapshot or rolled back."""
-        return not self._state.unsettled
-
     def _lasting(self, found: catalog.Fingerprint) -> str:
-        """A relation that capture has not been told of is uncaptured, whatever triggers it has."""
-        if not found.captured or (found.root is not None and found.root not in self._state.watched):
+        """A relation that is not watched is uncaptured, whatever triggers it has."""
+        if not found.captured or (found.root is not None and found.root not in self.state.watched):
             return catalog.uncaptured(found.lasting)
         return found.lasting
 
@@ -236,27 +196,27 @@ class SourceSnapshot:
 
     def messages(self, after: Position | None) -> list[UpdateMessage]:
         """The transactions visible here and not in `after`, in commit order where the source knows it, else P4's."""
-        if not self._state.attached:
+        if not self.state.attached:
             return []
         self.log_read = True
-        log = (self.identity, self.gap, self._state.log_file)
+        log = (self.identity, self.gap, self.state.log_file)
         found = self._received.read(self._under_snapshot, log, self._look, after)
         return read_messages(self.source, found, self._names(), clock=self._received.clock)
 
     def _names(self) -> Names:
-        watched = {root: RelationName(self.source, *name) for root, name in self._state.watched.items()}
+        watched = {root: RelationName(self.source, *name) for root, name in self.state.watched.items()}
         if self._by_oid:
             return Names(self.source, {oid: name for name, oid in self._oids.items()}, watched)
         known = {
             found.root: name
             for name, found in self._before.items()
-            if found.root is not None and found.root in self._state.watched
+            if found.root is not None and found.root in self.state.watched
         }
         return Names(self.source, known, watched, by_oid=False)
 
     def arrivals(self) -> frozenset[RelationName]:
-        """Relations with a schema change or truncation that was committed after this snapshot: reading on is vain."""
-        if not self._state.attached:
+        """Relations with a schema change or truncation committed after this snapshot: reading on is pointless."""
+        if not self.state.attached:
             return frozenset()
         with self._sessions.transaction(FRESH) as cursor:
             cursor.execute(
@@ -276,23 +236,30 @@ class SourceSnapshot:
     ) -> dict[RelationName, pa.Table]:
         """The row images visible here and not in `after`: the wanted columns, then #xid and #count, in log order.
 
-        Columns are found by number. `known` are the relations as the caller knows them: the table is the one meant
-        there, also if another stands under its name, and columns are called what they are called there. `xids` leaves
-        out all other transactions. An image without a wanted column breaks the unit; if `partial`, ##lacks tells of it.
+        Columns are found by number. `known` are the relations as the caller knows them: that table is meant even if
+        another has its name now, and columns have the names they have there. `xids` leaves out all other transactions.
+        An image without a wanted column breaks the unit; with `partial`, column ##lacks names what is missing.
         """
         roots = {}
         for name, columns in wanted.items():
             root: int | None = known[name].oid if known is not None and name in known else self._oids.get(name)
+            if root is None and name not in self._before:
+                raise RelationRefused(f"{name} is not captured", "Run: dyda apply")
+            root = self._before[name].root if root is None else root
             if root is None:
-                root = self._known(name).root
-            if root is None:
-                raise BrokenUnit(self.source, frozenset({str(name)}), "a relation is gone")
+                raise BrokenUnit(self.source, frozenset({str(name)}), "a table was dropped")
             roots[name] = (root, columns)
         described = {relation.oid: relation for name, relation in (known or {}).items() if name in roots}
-        numbers = self._numbers({root for root, _ in roots.values()} - described.keys())
-        numbers |= {o: {c.name: c.number for c in r.columns if c.generated != "v"} for o, r in described.items()}
+        unknown = {root for root, _ in roots.values()} - described.keys()
+        if unknown:  # as they are now; right for this snapshot as long as the fingerprints stay
+            with self._sessions.transaction(FRESH) as cursor:
+                found = catalog.find(cursor, self.source, unknown)
+            described |= {oid: relation for oid, relation in found.items() if relation is not None}
+        # virtual columns are null in images (C1)
+        numbers = {o: {c.name: c.number for c in r.columns if c.generated != "v"} for o, r in described.items()}
         asked = {root: (str(name), columns, numbers.get(root, {})) for name, (root, columns) in roots.items()}
-        if self._state.attached:
+        fields = ["seq", "xid", "op", "root", "shape", "image"]
+        if self.state.attached:
             query = sql.SQL(
                 "SELECT seq, xid, op, root, shape, image FROM dyda.entries({after}::pg_snapshot) WHERE op IN ('I', 'D')"
                 " AND root = ANY ({roots}::oid[]) AND ({xids}::text[] IS NULL OR xid::text = ANY ({xids}::text[]))"
@@ -304,33 +271,21 @@ class SourceSnapshot:
             )
             self.log_read = True
             with self._read_log(wanted) as cursor:
-                entries = copy_out(cursor, query.as_string(cursor), ["seq", "xid", "op", "root", "shape", "image"])
+                entries = copy_out(cursor, query.as_string(cursor), fields)
         else:
-            entries = pa.table({n: pa.array([], pa.string()) for n in ("seq", "xid", "op", "root", "shape", "image")})
+            entries = pa.table({field: pa.array([], pa.string()) for field in fields})
         images = read_images(self.source, entries, asked, partial=partial)
         return {name: images[root] for name, (root, _) in roots.items()}
-
-    def _numbers(self, roots: Collection[int]) -> dict[int, dict[str, int]]:
-        """Column numbers as they are now; right for this snapshot as long as the fingerprints stay."""
-        found: dict[int, dict[str, int]] = {}
-        if not roots:
-            return found
-        with self._sessions.transaction(FRESH) as cursor:
-            cursor.execute(load_sql("columns"), {"relids": list(roots)})
-            for relid, name, number, *_, generated in ((*row[:4], row[4]) for row in cursor.fetchall()):
-                if generated != "v":  # virtual columns are null in images (C1)
-                    found.setdefault(relid, {})[name] = number
-        return found
 
     # ---------------------------------------------------------------- the tables
 
     def lookup(self, relation: Relation, columns: Sequence[str], key: Sequence[str], values: pa.Table) -> Bag:
         """The relation's rows whose `key` columns equal one of the key tuples in `values`.
 
-        Tuples with a NULL equal nothing (R5) and are left out, and so are those with a character that the source's
-        encoding lacks; without any tuple the source is not asked. Many or long ones make several lookups.
+        Tuples with a NULL equal nothing (R5) and are left out, as are those with a character that the source's encoding
+        lacks; without any tuple the source is not asked. Many or long ones make several lookups.
         """
-        self._must_stand(relation)
+        self._require_name(relation)
         names = delivered_names(columns)
         keys = self._sessions.possible(distinct_keys(values, key))
         if keys.num_rows == 0:
@@ -341,9 +296,10 @@ class SourceSnapshot:
             with self._counting:
                 self.queries += 1
                 self.unchecked.add(relation.name)
-            query = self._with_rights(relation, lookup_query(relation, columns, key, piece), columns)
+            few_rights = self._needs_reader(relation)
+            query = lookup_query(relation, columns, key, piece)
             with self._read([relation.name]) as cursor:
-                table = copy_out(cursor, query.as_string(cursor), names)
+                table = copy_out(cursor, query_text(cursor, query, columns, few_rights=few_rights), names)
             found.append(table.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)))
             faults.point("sweep.after-hop")
         return Bag(pa.concat_tables(found))
@@ -353,22 +309,17 @@ class SourceSnapshot:
         found = self._before.get(relation.name)
         return found is not None and (found.root, found.name) == (relation.oid, relation.name)
 
-    @property
-    def watched(self) -> frozenset[int]:
-        """The oids of the tables that were captured when the snapshot was taken."""
-        return frozenset(self._state.watched) if self.attached else frozenset()
-
-    def _must_stand(self, relation: Relation) -> None:
-        """A name leads to whatever table has it. A caller who means another one must not read it."""
+    def _require_name(self, relation: Relation) -> None:
+        """Queries find a table by its name; if another table has it now, that one must not be read."""
         if not self.stands(relation):
-            raise BrokenUnit(self.source, frozenset({str(relation.name)}), "the table has another name by now")
+            raise BrokenUnit(self.source, frozenset({str(relation.name)}), "the table was renamed or dropped")
 
     def scan(self, relation: Relation, columns: Sequence[str]) -> list[ScanPartition]:
         """The relation in pieces that any machine can read, by page ranges of every table it consists of.
 
-        A row of this snapshot lies on a page that exists by now and does not move: VACUUM FULL and CLUSTER are noticed.
+        A row of this snapshot is on a page that exists by now, and stays there: VACUUM FULL and CLUSTER are noticed.
         """
-        self._must_stand(relation)
+        self._require_name(relation)
         self.queries += 1
         self.scanned.add(relation.name)
         names = tuple(delivered_names(columns))
@@ -376,10 +327,9 @@ class SourceSnapshot:
         locks = self._locks if self._locks is not None and self._locks.on([relation.name]) else None
         fresh = self._sessions.transaction(FRESH, [relation.name]) if locks is None else locks.reading([relation.name])
         with fresh as cursor:
-            tree = catalog.hierarchies(cursor, [(relation.name.schema, relation.name.table)])[0]
-            cursor.execute(load_sql("pages"), {"relids": list(tree.members)})
+            cursor.execute(load_sql("pages"), {"relids": list(self._before[relation.name].members)})
             queries = [
-                (self._with_rights(relation, query, columns).as_string(cursor), int(rows * share))
+                (query_text(cursor, query, columns, few_rights=self._needs_reader(relation)), int(rows * share))
                 for schema, table, method, pages, size, rows in cursor.fetchall()
                 for query, share in page_queries(columns, schema, table, method, pages, size)
             ]
@@ -402,61 +352,61 @@ class SourceSnapshot:
     # ---------------------------------------------------------------- before installing
 
     def compare(self, read: Collection[RelationName], looked_at: Collection[RelationName] = ()) -> None:
-        """The schemas of what was read are what they were before the snapshot, or the unit is broken (R2). So are those
-        of what was only looked at, which need not be captured. DDL that commits after this is harmless, so it is asked
-        as soon as the last of them has been read."""
+        """Break the unit unless the schemas are what they were before the snapshot (R2), also of what was only
+        `looked_at`, which need not be captured. DDL that commits after this is harmless, so call it as soon as the last
+        table has been read."""
         names = {name for name in (*read, *looked_at) if name in self._before}
         after = self.fingerprint_again(names) if names or self.log_read else {}
         before = self.fingerprints
         moved = {name for name in read if after.get(name) != before.get(name)}
         moved |= {name for name in looked_at if catalog.look(after.get(name)) != catalog.look(before.get(name))}
         if moved:
-            raise BrokenUnit(self.source, frozenset(map(str, moved)), "the schema moved while it was being read")
+            raise BrokenUnit(self.source, frozenset(map(str, moved)), "the schema changed while tables were being read")
         self.unchecked -= names
         self.log_read = False
 
     def fingerprint_again(self, only: Collection[RelationName] | None = None) -> dict[RelationName, str]:
         """The fingerprints now, after the last read, of all tables or of some. See `compare` (R2).
 
-        What may differ between units but not while one reads (filenodes, an A-B-A of names) breaks the unit here. So
-        does a log that somebody has emptied: to our snapshot it was empty from then on (R1).
+        What may differ between units but not within one (filenodes, a name given away and back) breaks the unit here,
+        and so does a log that somebody emptied: our snapshot would see it empty from then on (R1).
         """
         names = tuple(self._before if only is None else sorted(only))
         with self._sessions.transaction(FRESH) as cursor:
             state = read_state(cursor, self._consumer)
             now = catalog.fingerprint(cursor, names, self._oids)
         self._require_held()
-        if (state.gap, state.log_file) != (self.gap, self._state.log_file):
-            raise BrokenUnit(self.source, frozenset(map(str, self._relations)), "changes were not captured")
+        if (state.gap, state.log_file) != (self.gap, self.state.log_file):
+            raise BrokenUnit(
+                self.source, frozenset(map(str, self._relations)), "capture missed changes while tables were being read"
+            )
         moved = {str(name) for name in names if now[name].passing != self._before[name].passing}
         same = {str(name) for name in names if now[name].lasting == self._before[name].lasting}
         if moved & same:
-            raise BrokenUnit(self.source, frozenset(moved & same), "tables moved while they were read")
+            raise BrokenUnit(self.source, frozenset(moved & same), "tables were rewritten while they were read")
         return {name: self._lasting(now[name]) for name in names}
 
     def make_durable(self, known: str | None = None) -> None:
         """Force everything that this snapshot shows to the source's disk (P2): a commit that waits for its WAL.
 
-        The transaction leaves a mark, `self.mark`, for the installation to remember in the place of `known`. Should
-        the source be put back to a state from before it, the mark is gone, also when the transaction ids of what
-        was lost have been given to others by then.
+        The transaction leaves a mark, `self.mark`, which the installation records in place of `known`. If the source is
+        ever restored to an earlier state, the mark is gone, even if the lost transaction ids have been used again.
         """
         with self._sessions.transaction(WRITING) as cursor:
             # `local`: a promoted standby has another timeline, so waiting for one proves nothing more.
             cursor.execute("SET LOCAL synchronous_commit = local")
-            if self._state.attached:
-                mark = uuid.uuid4().hex
+            mark = uuid.uuid4().hex if self.state.attached else None
+            if mark is not None:
                 cursor.execute("SELECT dyda.leave_mark(%s, %s)", (known, mark))
             else:
-                mark = None
                 cursor.execute("SELECT pg_logical_emit_message(true, 'dyda', '')")
         self._require_held()
         self.mark = mark
         self.durable = True
 
     def _require_held(self) -> None:
-        """The source has not crashed since the snapshot was taken: every session ends with its server. What the
-        snapshot showed may have been lost in a crash, and the names of exported ones are given again (P2, R1)."""
+        """Fail if the source crashed since the snapshot was taken: every session ends with its server. What the
+        snapshot showed may be lost then, and names of exported snapshots are used again (P2, R1)."""
         assert self._holder is not None, "the snapshot is closed"
         with translate(self.source), self._holder.cursor() as cursor:
             cursor.execute("SELECT 1")
@@ -471,16 +421,8 @@ class SourceSnapshot:
     def __enter__(self) -> SourceSnapshot:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _known(self, name: RelationName) -> catalog.Fingerprint:
-        try:
-            return self._before[name]
-        except KeyError:
-            raise RelationRefused(f"{name} is not captured", "Run: dyda apply") from None
 
     def _read(self, relations: Collection[RelationName] = ()) -> AbstractContextManager[Cursor]:
         """A short transaction under the shared snapshot; a part of one where the tables are locked."""
@@ -488,13 +430,12 @@ class SourceSnapshot:
             return self._locks.reading(relations)
         return self._sessions.tables.transaction(f"{FRESH}; SET TRANSACTION SNAPSHOT '{self._exported}'", relations)
 
-    def _with_rights(self, relation: Relation, query: sql.Composable, columns: Sequence[str]) -> sql.Composable:
-        """A query over the relation, with fewer rights than ours if somebody might have laid a trap there."""
-        access = self._access.to(relation, self._before[relation.name].members)
-        return with_few_rights(query, columns) if access.through_reader else query
+    def _needs_reader(self, relation: Relation) -> bool:
+        """Whether to read with fewer rights than ours, as its owner might have set a trap. Raises MissingRights."""
+        return self._access.to(relation, self._before[relation.name].members).through_reader
 
     def _read_log(self, relations: Collection[RelationName] = ()) -> AbstractContextManager[Cursor]:
-        """The same for the log, which nobody at the source waits for: however long it is, it must be read."""
+        """The same for the log, without a time limit: nobody waits for this read, and it must be read whole."""
         return self._sessions.transaction(self._under_snapshot, relations)
 
     @property

@@ -1,16 +1,16 @@
-"""Locks that let a unit that was broken too often end at last (paper 001, Section 5; termination).
+"""Locks that let a unit that was broken too often finish (paper 001, Section 5; termination).
 
     holder ─── BEGIN; LOCK TABLE … IN ACCESS SHARE MODE ─────── (idle, at most `limit` seconds) ─────── ROLLBACK
     reader ─── BEGIN; LOCK TABLE … IN ACCESS SHARE MODE; SET TRANSACTION SNAPSHOT …; lookups, scans ─── ROLLBACK
 
-Each question to the reader ends with ROLLBACK TO SAVEPOINT: the next must not meet what reading a table has set.
+Each query of the reader ends with ROLLBACK TO SAVEPOINT: what reading a table has set must not affect the next.
 
-Readers and writers at the source notice nothing; a schema change waits until the unit is through or the limit is
-reached, which the server itself sees to, whatever has become of us. Then a schema change may slip in again, and the
-fingerprint after the last read tells.
+Readers and writers at the source notice nothing; a schema change waits until the unit is done or the limit is reached,
+which the server itself enforces, whatever happens to us. After that a schema change may slip in again, and the
+fingerprint after the last read shows it.
 
-Whoever asks for a lock after a schema change that waits, waits behind it: for us. So all that is read while the locks
-stand is read by one session that has them already, also what Spark's tasks would read: it is kept in files for them.
+A lock requested behind a waiting schema change waits too, and the schema change waits for us. So everything is read in
+one session that has the locks already, including what Spark's tasks would read: it is kept in files for them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["TableLocks"]
 
 PATIENCE = "400ms"
 """How long one attempt may hold some of the locks and wait for the others: less than PostgreSQL's deadlock_timeout, so
-that it is never the source's transaction that is ended for a deadlock with us."""
+that a deadlock with us never ends a transaction of the source's."""
 
 
 class TableLocks:
@@ -76,14 +76,14 @@ class TableLocks:
         return self._reader is not None and time.monotonic() < self._until and self._relations.keys() >= set(relations)
 
     def show(self, exported: str) -> None:
-        """What is read from now on is read under this snapshot."""
+        """Read under this snapshot from now on."""
         with self._asking(()) as cursor:
             cursor.execute("SET TRANSACTION SNAPSHOT %s", (exported,))
             cursor.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{self._left()}ms'")
 
     @contextlib.contextmanager
     def reading(self, relations: Collection[RelationName]) -> Iterator[Cursor]:
-        """A cursor for one question under the locks and the snapshot; one at a time, and none beyond the limit."""
+        """A cursor for one query under locks and snapshot; one at a time, and none beyond the limit."""
         with self._asking(relations) as cursor:
             longest = min(self._left(), int(self._sessions.settings.statement_timeout * 1000) or self._left())
             cursor.execute(f"SET LOCAL statement_timeout = '{longest}ms'; SAVEPOINT question")
@@ -92,12 +92,12 @@ class TableLocks:
             cursor.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{self._left()}ms'")
 
     def _left(self) -> int:
-        """Milliseconds; at least one, for none would mean no limit."""
+        """Milliseconds; at least one, since 0 would mean no limit."""
         return max(1, int((self._until - time.monotonic()) * 1000))
 
     def keep(self, relation: RelationName, query: str, columns: Sequence[str]) -> str | None:
-        """What the query delivers, in a file of this machine until the locks are released; None if there is no time or
-        no place for it."""
+        """The query's rows, in a file of this machine until the locks are released; None if there is no time or no
+        space for it."""
         if not self.on([relation]):
             return None
         try:
@@ -120,7 +120,7 @@ class TableLocks:
     def _asking(self, relations: Collection[RelationName]) -> Iterator[Cursor]:
         with self._turn, translate(self._sessions.settings.name, relations):
             if self._reader is None:
-                raise SourceBusy(self._sessions.settings.name, "the locks on its tables have ended")
+                raise SourceBusy(self._sessions.settings.name, "the locks on its tables have expired")
             try:
                 with self._reader.cursor() as cursor:
                     yield cursor
@@ -130,11 +130,11 @@ class TableLocks:
                 raise
 
     def _give_back(self, session: PatientConnection) -> None:
-        """One that reads tables does nothing else, ever (`Sessions`)."""
+        """A session that reads tables does nothing else, ever (`Sessions`)."""
         (self._sessions if session is self._holder else self._sessions.tables).give_back(session)
 
     def _take(self, limit: float) -> None:
-        """All or none. Names are resolved twice: another table might have taken one before its lock was granted."""
+        """All or none. Names are resolved twice: another table might take one before its lock is granted."""
         source = self._sessions.settings.name
         patience = f"SET LOCAL statement_timeout = '{PATIENCE}'; SET LOCAL lock_timeout = '{PATIENCE}'"
         last = f"SET LOCAL idle_in_transaction_session_timeout = '{int(limit * 1000)}ms'"
@@ -148,11 +148,11 @@ class TableLocks:
                 tables = sql.SQL(", ").join(sql.Identifier(schema, table) for schema, table in wanted.values())
                 locking = sql.SQL("{}; LOCK TABLE {} IN ACCESS SHARE MODE").format(sql.SQL(patience), tables)
                 cursor.execute(locking)
-                # No query yet: its snapshot comes later. Every statement of it is bounded, and so is every pause.
+                # No query yet: its snapshot is set later. Every statement and every pause has a time limit.
                 beside.execute(sql.SQL("{}; {}; {}").format(locking, sql.SQL(usual), sql.SQL(last)))
                 if self._present(cursor) != wanted:
                     raise SourceBusy(source, "tables were renamed while they were being locked")
-                # Counted from here: nothing more is asked in this session.
+                # The limit counts from here: this session executes nothing more.
                 cursor.execute(last)
         except BaseException:
             for pool, session in ((self._sessions, holder), (self._sessions.tables, reader)):
@@ -165,13 +165,9 @@ class TableLocks:
     def _present(self, cursor: Cursor) -> dict[int, tuple[str, str]]:
         """The relations by oid with the names they have now."""
         unknown = [name for name, oid in self._relations.items() if oid is None]
-        under = catalog.stand_under(cursor, [(name.schema, name.table) for name in unknown])
-        oids = {oid for oid in (*self._relations.values(), *under) if oid is not None}
-        found = {
-            oid: (relation.name.schema, relation.name.table)
-            for oid, relation in catalog.find(cursor, self._sessions.settings.name, oids).items()
-            if relation is not None
-        }
-        if len(found) < len(set(self._relations)):
-            raise BrokenUnit(self._sessions.settings.name, frozenset(map(str, self._relations)), "a relation is gone")
-        return found
+        named = catalog.oids_of(cursor, [(name.schema, name.table) for name in unknown])
+        oids = {oid for oid in (*self._relations.values(), *named) if oid is not None}
+        present = {oid: (tree.schema, tree.table) for oid, tree in catalog.hierarchies(cursor, oids).items()}
+        if len(present) < len(self._relations):
+            raise BrokenUnit(self._sessions.settings.name, frozenset(map(str, self._relations)), "a table was dropped")
+        return present

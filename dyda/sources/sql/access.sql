@@ -11,29 +11,21 @@ WITH RECURSIVE reached(relid, classid, objid) AS (
         SELECT d.refclassid, d.refobjid FROM pg_depend d
         WHERE d.classid = r.classid AND d.objid = r.objid AND d.refobjid >= 16384
           AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass, 'pg_opclass'::regclass)
-        UNION ALL
-        SELECT 'pg_class'::regclass, i.indexrelid FROM pg_index i
+        UNION ALL SELECT 'pg_class'::regclass, i.indexrelid FROM pg_index i
         WHERE r.classid = 'pg_class'::regclass AND i.indrelid = r.objid
-        UNION ALL
-        SELECT 'pg_attrdef'::regclass, a.oid FROM pg_attrdef a
+        UNION ALL SELECT 'pg_attrdef'::regclass, a.oid FROM pg_attrdef a
         WHERE r.classid = 'pg_class'::regclass AND a.adrelid = r.objid
-        UNION ALL
-        SELECT 'pg_constraint'::regclass, k.oid FROM pg_constraint k
+        UNION ALL SELECT 'pg_constraint'::regclass, k.oid FROM pg_constraint k
         WHERE r.classid = 'pg_class'::regclass AND k.conrelid = r.objid AND k.contype = 'c'
-        UNION ALL
-        SELECT 'pg_policy'::regclass, p.oid FROM pg_policy p
+        UNION ALL SELECT 'pg_policy'::regclass, p.oid FROM pg_policy p
         WHERE r.classid = 'pg_class'::regclass AND p.polrelid = r.objid
-        UNION ALL
-        SELECT 'pg_statistic_ext'::regclass, s.oid FROM pg_statistic_ext s
+        UNION ALL SELECT 'pg_statistic_ext'::regclass, s.oid FROM pg_statistic_ext s
         WHERE r.classid = 'pg_class'::regclass AND s.stxrelid = r.objid
-        UNION ALL
-        SELECT 'pg_cast'::regclass, k.oid FROM pg_cast k
+        UNION ALL SELECT 'pg_cast'::regclass, k.oid FROM pg_cast k
         WHERE r.classid = 'pg_type'::regclass AND k.castsource = r.objid
-        UNION ALL
-        SELECT 'pg_proc'::regclass, f.amproc::oid FROM pg_opclass o JOIN pg_amproc f ON f.amprocfamily = o.opcfamily
+        UNION ALL SELECT 'pg_proc'::regclass, f.amproc::oid FROM pg_opclass o JOIN pg_amproc f ON f.amprocfamily = o.opcfamily
         WHERE r.classid = 'pg_opclass'::regclass AND o.oid = r.objid AND f.amproc::oid >= 16384
-        UNION ALL
-        SELECT 'pg_operator'::regclass, f.amopopr FROM pg_opclass o JOIN pg_amop f ON f.amopfamily = o.opcfamily
+        UNION ALL SELECT 'pg_operator'::regclass, f.amopopr FROM pg_opclass o JOIN pg_amop f ON f.amopfamily = o.opcfamily
         WHERE r.classid = 'pg_opclass'::regclass AND o.oid = r.objid AND f.amopopr >= 16384
     ) AS next (classid, objid)
 ), owned(relid, owner) AS (

@@ -1,6 +1,6 @@
--- blockers: the sessions and prepared transactions that keep capture from being put on a table, or taken off it: who has
--- written to it and is still open. `any_use` counts readers too, as DROP TRIGGER does. What a session does is shown to
--- its own role and to pg_read_all_stats alone; its number, role and application to everybody.
+-- blockers: the sessions and prepared transactions that keep capture from being put on a table, or taken off it, because they
+-- have written to it and are still open. `any_use` counts readers too, as DROP TRIGGER does. Only its own role and
+-- pg_read_all_stats can see what a session does; everybody sees its number, role and application.
 SELECT n.nspname::text, c.relname::text, found.pid, found.role, found.application, found.since, found.gid
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace

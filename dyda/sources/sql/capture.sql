@@ -1,12 +1,11 @@
--- capture: the functions that run inside the sources' own transactions.
--- What always holds: what fails becomes a gap, and no lock is waited for longer than 40 ms. Only where not even the gap can
--- be recorded do they raise: the statement fails, because its rows would be lost without a word (dyda.mark_gap). Values are
--- printed under settings that no writer's session can change (rule C1). They run as the role that attached.
+-- capture: the functions that run inside the sources' own transactions, with the rights of the role that owns capture.
+-- Always true: what fails becomes a gap, and no lock is waited for longer than 40 ms. They raise only if not even the gap can
+-- be recorded, for rows would be lost silently (dyda.mark_gap). Settings that affect printing are pinned (rule C1).
 
 DROP FUNCTION IF EXISTS dyda.shape(oid, oid);  -- an older DyDa's
 
--- A session's parameters can be set by anybody who writes: what this transaction keeps there counts only with this seal,
--- which is of this transaction, this text and dyda.key.
+-- Any writer can set a session's parameters: what we keep there counts only with this seal, made of the transaction, the text
+-- and dyda.key.
 CREATE OR REPLACE FUNCTION dyda.seal(what text) RETURNS text
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -15,7 +14,7 @@ AS $body$
     FROM dyda.key k
 $body$;
 
--- Our own DDL and deletions are no news to us. Sealed: whoever else sets this parameter is heard as ever.
+-- We ignore our own DDL and deletions. Sealed, so that nobody else can have his ignored.
 CREATE OR REPLACE FUNCTION dyda.be_quiet() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -36,8 +35,8 @@ BEGIN
 END
 $body$;
 
--- Whether this is a copy of the database that was attached: capture rests there. Asked when a statement is planned (see
--- dyda.places about IMMUTABLE). No session ever changes its database, and attach, which may change the answer, replaces the
+-- Whether this is a copy of the database that was attached: capture is inactive there. Asked when a statement is planned (see
+-- dyda.places about IMMUTABLE): a session never changes its database, and attach, which may change the answer, replaces the
 -- functions that ask.
 CREATE OR REPLACE FUNCTION dyda.is_copy() RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE
@@ -48,12 +47,11 @@ BEGIN
 END
 $body$;
 
--- Record a gap. The lock is held until the writer's transaction ends and is released only after its rows became visible;
--- nobody else takes one of its kind, or may (anybody may take an advisory one). Who reads the counter first, finds the lock
--- free next and takes a snapshot last, has every row behind that counter in the snapshot (otherwise a resync could miss a
--- writer that commits a moment later).
--- Raises where that is impossible: the transaction was made read-only half-way, the stack is used up, the lock table is
--- full and not even a sequence can be had. Rows that nobody will ever hear of are worse than a statement that fails.
+-- Record a gap. The lock is held until the writer's transaction ends, and released only after its rows became visible; nobody
+-- else may take one of its kind. Whoever reads the counter first, then finds the lock free, then takes a snapshot has every row
+-- behind that counter in the snapshot (otherwise a resync could miss a writer that commits a moment later).
+-- Raises if that is impossible: the transaction was made read-only half-way, the stack is used up, the lock table is full and
+-- not even a sequence can be had. A statement that fails is better than rows lost silently.
 CREATE OR REPLACE FUNCTION dyda.mark_gap() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -65,29 +63,29 @@ BEGIN
         PERFORM set_config('dyda.failed', dyda.seal('failed'), true);
         PERFORM set_config('dyda.logging', repeat('.', 30), true);  -- otherwise dyda.capture does not look
     EXCEPTION WHEN OTHERS THEN
-        NULL;  -- without the key this transaction may have to wait again
+        NULL;  -- without the seal this transaction may have to wait again
     END;
     BEGIN
         LOCK TABLE dyda.mark IN ROW SHARE MODE;
     EXCEPTION WHEN OTHERS THEN
-        -- No lock to be had (the lock table may be full). The gap counts all the same, and is open until every
-        -- transaction up to this one has ended.
+        -- No lock (the lock table may be full). The gap counts all the same, and is open until every transaction up to this one
+        -- has ended.
         PERFORM setval('dyda.gap_until',
                        greatest((SELECT u.last_value FROM dyda.gap_until u), pg_current_xact_id()::text::bigint));
     END;
     PERFORM nextval('dyda.gap');
 EXCEPTION WHEN OTHERS THEN
     IF to_regclass('dyda.gap') IS NULL THEN
-        RETURN;  -- whoever opens this source finds it missing
+        RETURN;  -- opening the source will find it missing
     END IF;
     RAISE EXCEPTION 'DyDa could neither capture this change nor record that it was missed: %', SQLERRM
         USING ERRCODE = SQLSTATE,
-              DETAIL = 'Committed like this, the change would never reach the views that DyDa maintains, and nobody would know.',
-              HINT = 'Remove the cause and run the transaction again. `dyda sources detach` stops capturing this database.';
+              DETAIL = 'If it were committed, the views that DyDa maintains would miss the change without any notice.',
+              HINT = 'Fix the cause and run the transaction again, or stop capturing this database: `dyda sources detach`.';
 END
 $body$;
 
--- A gap that nobody marked: its number is one that was never there, not even in a history that a backup has undone.
+-- A gap found later: its number is a new one, even if a backup has undone part of the history.
 CREATE OR REPLACE FUNCTION dyda.forward_gap() RETURNS void
 LANGUAGE sql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -96,8 +94,8 @@ AS $body$
                                        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))
 $body$;
 
--- A table's column names, in the order of their numbers (null: dropped), as PostgreSQL itself knows them at this moment.
--- Under REPEATABLE READ, pg_attribute shows an older state than the rows that are written.
+-- A table's column names by number (null: dropped), as PostgreSQL itself knows them now: under REPEATABLE READ, pg_attribute
+-- may show an older state than the rows that are written.
 CREATE OR REPLACE FUNCTION dyda.names_now(relation oid) RETURNS text[]
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -119,8 +117,8 @@ BEGIN
 END
 $body$;
 
--- Where the columns of a written row belong in the watched relation, by their numbers there: 2,1,0 (0: nowhere). Read from
--- pg_attribute where that shows what is written; see dyda.names_now.
+-- The column numbers in the watched relation of a written row's columns: 2,1,0 (0: not there). From pg_attribute where that
+-- shows what is written; see dyda.names_now.
 CREATE OR REPLACE FUNCTION dyda.places(relation oid, watched oid) RETURNS text
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -141,10 +139,9 @@ BEGIN
 END
 $body$;
 
--- The same for rows of the watched relation itself, its oid in dyda.planned, and shorter: 1-4,7. That this is IMMUTABLE is
--- not true, but makes PostgreSQL ask when it plans a statement and keep the answer with the plan (an argument would be known
--- too late for that). Whatever is altered about the written table voids the plan; what is altered about another one, such
--- as the one that a child's columns are compared with, does not.
+-- The same for rows of the watched relation itself, its oid in dyda.planned, and shorter: 1-4,7. IMMUTABLE is not true, but
+-- makes PostgreSQL ask when it plans a statement and keep the answer with the plan (an argument would be known too late for
+-- that). Altering the written table voids the plan; altering another one, such as the parent of a child, does not.
 CREATE OR REPLACE FUNCTION dyda.places() RETURNS text
 LANGUAGE plpgsql IMMUTABLE
 SET search_path = pg_catalog, pg_temp
@@ -164,7 +161,7 @@ BEGIN
 END
 $body$;
 
--- Asked for every 256 rows only, for it takes as long as writing some: fails where the log has reached its limit.
+-- Fails if the log has reached its limit. Called only every 256 rows: it takes as long as writing some.
 CREATE OR REPLACE FUNCTION dyda.measure() RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -180,19 +177,18 @@ BEGIN
 END
 $body$;
 
--- The one trigger function. record_out and not ::text: a user may define a cast of his own from a row type to text.
--- alias.* and not the alias: a column might be called like it.
+-- The one trigger function. record_out and not ::text: a user may define a cast from a row type to text. alias.* and not the
+-- alias: a column might have that name.
 --
--- What is written inside the EXCEPTION block costs a transaction id of its own, and more than 64 of those in one transaction
--- slow down every reader of the server. So only the first 30 statements of a transaction write there; dyda.logging has a dot
--- for each, and goes with the transaction. From the first on it holds its locks on the log: nobody else can lock, drop or
--- alter it any more. The images of later statements, if they are few (a hundred rows, a million bytes), are made inside the
--- block and written outside, which takes a little longer. (Who sets dyda.logging himself can only make his own statements
--- wait or fail.)
+-- Each write inside the EXCEPTION block costs a subtransaction id, and more than 64 of them in one transaction slow down every
+-- reader of the server. So only the first 30 statements of a transaction write there; dyda.logging has a dot for each. From
+-- then on the transaction holds its locks on the log, so nobody else can lock, drop or alter it. Images of later statements, if
+-- few (a hundred rows, a million bytes), are made inside the block and written outside, which takes a little longer. (Whoever
+-- sets dyda.logging himself can only make his own statements wait or fail.)
 --
--- Most transactions have few statements, and there the cost of an expression is not to evaluate it but to prepare it, which
--- plpgsql does again in each transaction, looking up the rights on every function and operator in it, also on those behind
--- an AND that are never reached. Hence few expressions, and what is rarely needed in statements of its own.
+-- Most transactions have few statements, and there an expression's cost is its preparation, which plpgsql repeats in each
+-- transaction: it looks up the rights on every function and operator in it, even on those behind an AND that are never reached.
+-- Hence few expressions, and rare ones in statements of their own.
 CREATE OR REPLACE FUNCTION dyda.capture() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -220,14 +216,14 @@ DECLARE
 BEGIN
     <<guarded>>
     BEGIN
-        -- Every expression here is one that plpgsql evaluates by itself: a query costs ten times as much.
+        -- plpgsql evaluates every expression here by itself: a query costs ten times as much.
         was := current_setting('dyda.logging', true);
         IF dyda.is_copy() OR octet_length(was) >= 30 THEN
             IF dyda.is_copy() THEN
                 RETURN NULL;
             END IF;
-            -- After a first failure (dyda.mark_gap makes it thirty dots) this transaction is not made to wait again. The
-            -- counter moves once more all the same.
+            -- After a first failure (dyda.mark_gap makes it thirty dots) this transaction does not wait again; the
+            -- counter still moves.
             IF current_setting('dyda.failed', true) <> '' THEN
                 IF current_setting('dyda.failed', true) = dyda.seal('failed') THEN
                     PERFORM dyda.mark_gap();
@@ -252,7 +248,7 @@ BEGIN
             END IF;
         END IF;
         IF late THEN
-            -- The shape is asked for together with the rows: only a plan that reads them is voided with the table's schema.
+            -- The shape in the same query as the rows: only a plan that reads them is voided with the table's schema.
             IF TG_OP = 'INSERT' THEN
                 SELECT coalesce(places, dyda.places()), array_agg(n.image), sum(octet_length(n.image))
                 INTO shape, new_images, size
@@ -293,16 +289,16 @@ BEGIN
         END IF;
         RETURN NULL;
     EXCEPTION WHEN OTHERS THEN
-        IF to_regprocedure('dyda.mark_gap()') IS NOT NULL THEN  -- otherwise whoever opens this source finds it missing
+        IF to_regprocedure('dyda.mark_gap()') IS NOT NULL THEN  -- otherwise opening the source will find it missing
             PERFORM dyda.mark_gap();
         END IF;
         RETURN NULL;
     END;
-    -- Whatever may have to be waited for here (the log's file grows, say) the table that was written had to wait for, too.
+    -- Whatever this may have to wait for (the log's file grows, say), the written table had to wait for, too.
     was := set_config('lock_timeout', '0', true);
     IF TG_OP = 'TRUNCATE' THEN
         INSERT INTO dyda.log (op, root, relid) VALUES ('T', watched_root, TG_RELID);
-    ELSIF rows = 1 AND TG_OP = 'INSERT' THEN  -- the most frequent ones, for less than the general case takes
+    ELSIF rows = 1 AND TG_OP = 'INSERT' THEN  -- frequent, and cheaper than the general case
         INSERT INTO dyda.log (op, root, relid, shape, image) VALUES ('I', watched_root, TG_RELID, shape, new_images[1]);
     ELSIF rows = 1 AND TG_OP = 'UPDATE' THEN
         INSERT INTO dyda.log (op, root, relid, shape, image)
@@ -317,8 +313,7 @@ BEGIN
 END
 $body$;
 
--- The watched relation that a trigger of capture's belongs to. An older DyDa's have no argument, and dyda.member says whose
--- they are.
+-- The watched relation that a trigger of capture's belongs to. An older DyDa's have no argument; dyda.member has theirs.
 CREATE OR REPLACE FUNCTION dyda.root_of(relation oid, arguments bytea) RETURNS oid
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -331,7 +326,7 @@ BEGIN
 END
 $body$;
 
--- The triggers by which a table is captured as part of the watched relation; four, if all is well.
+-- The triggers that capture a table as part of the watched relation; four, if all is well.
 CREATE OR REPLACE FUNCTION dyda.capturing(relation oid, watched oid) RETURNS SETOF name
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -344,8 +339,8 @@ BEGIN
 END
 $body$;
 
--- Put capture on one table, as part of the watched relation. Does nothing where it is complete already, so that the
--- triggers' catalog rows (part of the fingerprint, rule C5) do not move.
+-- Capture one table as part of the watched relation. Does nothing where that is complete, so that the triggers' catalog rows
+-- (part of the fingerprint, rule C5) stay the same.
 CREATE OR REPLACE FUNCTION dyda.capture_table(relation oid, watched oid) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -368,7 +363,7 @@ BEGIN
             ('dyda_truncate', 'TRUNCATE', '')) AS e (name, event, referencing)
         WHERE e.name NOT IN (SELECT dyda.capturing(relation, watched))
     LOOP
-        IF event.there THEN  -- and not IF EXISTS, which would tell the application's session that nothing was there
+        IF event.there THEN  -- not IF EXISTS, which would send a notice to the application
             EXECUTE format('DROP TRIGGER %I ON %s', event.name, shown);
         END IF;
         EXECUTE format('CREATE TRIGGER %I AFTER %s ON %s %s FOR EACH STATEMENT EXECUTE FUNCTION dyda.capture(%L)',
@@ -378,7 +373,7 @@ BEGIN
     IF made <> '{}' THEN
         EXECUTE format('ALTER TABLE ONLY %s %s', shown, array_to_string(made, ', '));
     END IF;
-    -- Names are resolved one statement at a time: if another table took this one's name meanwhile, start again.
+    -- Each statement resolves names again: if another table took this one's name meanwhile, start again.
     IF (SELECT count(*) FROM dyda.capturing(relation, watched)) < 4 THEN
         RAISE EXCEPTION 'table % was renamed while capture was attached', shown USING ERRCODE = 'serialization_failure';
     END IF;
@@ -388,7 +383,7 @@ BEGIN
 END
 $body$;
 
--- Take capture off one table, if it is still there.
+-- Stop capturing one table, if it still exists.
 CREATE OR REPLACE FUNCTION dyda.release_table(relation oid) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -400,8 +395,8 @@ BEGIN
 END
 $body$;
 
--- Rows that are written through this table cannot be captured, and PostgreSQL refuses statements that would have them
--- captured all the same. TRUNCATE stays captured, and so the table known.
+-- Rows written through this table cannot be captured, and PostgreSQL refuses statements that would have them captured.
+-- TRUNCATE stays captured, so the table stays known.
 CREATE OR REPLACE FUNCTION dyda.suspend_table(relation oid) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -432,11 +427,11 @@ BEGIN
 END
 $body$;
 
--- Whose part a table is from now on (null: nobody's). Tells whether that is news.
--- What is kept in schema dyda is never read in a SERIALIZABLE transaction, only written (ON CONFLICT finds its row without
--- a predicate lock): otherwise transactions that change two unrelated tables would have read what the other one wrote, and
--- one of them would fail. In others not even a row's lock is taken where all is right: a transaction that changed another
--- part of the same relation may hold it. Rows of nobody's go with the next attach.
+-- Record which watched relation a table is part of (null: of none). Returns whether that is new.
+-- What is kept in schema dyda is never read in a SERIALIZABLE transaction, only written (ON CONFLICT finds its row without a
+-- predicate lock): otherwise two transactions that change unrelated tables would each have read what the other wrote, and one
+-- would fail. In others not even a row lock is taken if nothing changes: a transaction that changed another part of the same
+-- relation may hold it. The next attach deletes rows of no relation.
 CREATE OR REPLACE FUNCTION dyda.keep_member(relation oid, watched oid) RETURNS boolean
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp

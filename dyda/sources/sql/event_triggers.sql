@@ -1,5 +1,7 @@
--- event_triggers: DDL in every session, also under session_replication_role = replica. Idempotent.
+-- event_triggers: for DDL in every session, also under session_replication_role = replica. Idempotent.
 DO $do$
+DECLARE
+    name text;
 BEGIN
     IF EXISTS (SELECT FROM pg_event_trigger
                WHERE evtname = 'dyda_command_ended' AND 'ALTER SUBSCRIPTION' <> ALL (coalesce(evttags, '{}'))) THEN
@@ -21,14 +23,11 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'dyda_table_rewritten') THEN
         CREATE EVENT TRIGGER dyda_table_rewritten ON table_rewrite EXECUTE FUNCTION dyda.table_rewritten();
     END IF;
-    IF EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'dyda_command_ended' AND evtenabled <> 'A') THEN
-        ALTER EVENT TRIGGER dyda_command_ended ENABLE ALWAYS;
-    END IF;
-    IF EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'dyda_object_dropped' AND evtenabled <> 'A') THEN
-        ALTER EVENT TRIGGER dyda_object_dropped ENABLE ALWAYS;
-    END IF;
-    IF EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'dyda_table_rewritten' AND evtenabled <> 'A') THEN
-        ALTER EVENT TRIGGER dyda_table_rewritten ENABLE ALWAYS;
-    END IF;
+    FOR name IN
+        SELECT e.evtname FROM pg_event_trigger e WHERE e.evtenabled <> 'A'
+          AND e.evtname IN ('dyda_command_ended', 'dyda_object_dropped', 'dyda_table_rewritten')
+    LOOP
+        EXECUTE format('ALTER EVENT TRIGGER %I ENABLE ALWAYS', name);
+    END LOOP;
 END
 $do$;

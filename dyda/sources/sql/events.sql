@@ -1,13 +1,11 @@
--- events: schema changes, written into the same log by the same transaction. Needs the right to create event triggers;
--- without it everything still works, by comparing fingerprints on every poll.
--- What always holds: a user's DDL never waits longer than 40 ms for a lock; what fails is a gap (and only if not even that
--- can be recorded does the command fail, see dyda.mark_gap). No table is read that other transactions' events write: they
--- might be SERIALIZABLE (dyda.keep_member).
+-- events: schema changes, written into the same log by the same transaction. Without the right to create event triggers
+-- everything still works, by comparing fingerprints on every poll.
+-- Always true: a user's DDL never waits longer than 40 ms for a lock; what fails is a gap (or the command fails, see
+-- dyda.mark_gap). No table is read that other transactions' events write: they might be SERIALIZABLE (dyda.keep_member).
 --
 --   table_rewrite --> noted        sql_drop --> observe (ALTER TABLE: noted)        ddl_command_end --> observe, replaced
 --
--- An event does not say what a command did. dyda.observe does: it compares the relation with what was known of it
--- (sql/observing.sql).
+-- An event does not say what a command did: dyda.observe finds out by comparing (sql/observing.sql).
 
 DROP FUNCTION IF EXISTS dyda.users_of_types(oid[]);  -- an older DyDa's
 
@@ -21,8 +19,8 @@ BEGIN
 END
 $body$;
 
--- The tables with columns of one of the `changed` types, or of one that contains it: arrays, domains, ranges, rows. Goes
--- up from the types, by the index of what depends on them.
+-- The tables with columns of one of the `changed` types, or of one that contains it: arrays, domains, ranges, rows. Goes up
+-- from the types, by the index of what depends on them.
 CREATE OR REPLACE FUNCTION dyda.tables_with_types(changed oid[]) RETURNS SETOF oid
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -77,8 +75,8 @@ DECLARE
     found record;
 BEGIN
     BEGIN
-        -- Most commands are about nothing of ours: small queries that find that out, whose plans a session keeps. Those
-        -- about schema dyda itself are ours, and may be changing who owns what is needed below.
+        -- Most commands do not concern us: small queries find that out, and a session keeps their plans. Commands about schema
+        -- dyda itself are ours, and may be changing the owner of what is needed below.
         SELECT coalesce(array_agg(c.objid) FILTER (WHERE c.classid = 'pg_class'::regclass), '{}'),
                array_agg(c.objid) FILTER (WHERE c.classid = 'pg_class'::regclass AND c.command_tag LIKE 'CREATE %'),
                coalesce(array_agg(c.objid) FILTER (WHERE c.classid = 'pg_type'::regclass), '{}'),
@@ -93,7 +91,7 @@ BEGIN
         IF dyda.is_resting() THEN
             RETURN;
         END IF;
-        IF TG_TAG LIKE '%SUBSCRIPTION' THEN  -- which does not say whose rows it brings
+        IF TG_TAG LIKE '%SUBSCRIPTION' THEN  -- which does not say into which tables it writes
             FOR found IN
                 SELECT DISTINCT dyda.root_of(t.tgrelid, t.tgargs) AS root FROM pg_trigger t
                 WHERE t.tgfoid = 'dyda.capture()'::regprocedure ORDER BY root
@@ -144,7 +142,7 @@ BEGIN
                                      CASE WHEN NOT found.is_whole THEN ARRAY(SELECT dyda.tree(c) FROM unnest(classes) c) END);
             END LOOP;
         END IF;
-        -- A name that a watched table left in this very transaction counts as asked for: its rename may be pending.
+        -- A name that a watched table gave up in this very transaction counts as asked for: its rename may be pending.
         noted := dyda.noted();
         FOR found IN
             SELECT n.nspname::text AS schema_name, c.relname::text AS table_name, c.oid,
@@ -160,14 +158,14 @@ BEGIN
             END IF;
         END LOOP;
     EXCEPTION WHEN OTHERS THEN
-        IF to_regprocedure('dyda.mark_gap()') IS NOT NULL THEN  -- otherwise whoever opens this source finds it missing
+        IF to_regprocedure('dyda.mark_gap()') IS NOT NULL THEN  -- otherwise opening the source will find it missing
             PERFORM dyda.mark_gap();
         END IF;
     END;
 END
 $body$;
 
--- Tables, columns, and whatever hangs on a table and is named by it: defaults, constraints, triggers.
+-- Tables, columns, and whatever belongs to a table and has its name: defaults, constraints, triggers.
 CREATE OR REPLACE FUNCTION dyda.object_dropped() RETURNS event_trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -186,7 +184,7 @@ BEGIN
         IF dyda.is_resting() THEN
             RETURN;
         END IF;
-        -- Of tables that are gone their triggers tell that they were captured; foreign tables never had one.
+        -- The triggers of dropped tables show that they were captured; foreign tables never had one.
         SELECT array_agg(DISTINCT d.objid) FILTER (
                    WHERE d.classid = 'pg_class'::regclass AND d.objsubid = 0
                      AND (d.object_type = 'foreign table' OR d.is_captured)),
@@ -219,14 +217,14 @@ BEGIN
             END IF;
         END LOOP;
     EXCEPTION WHEN OTHERS THEN
-        IF to_regprocedure('dyda.mark_gap()') IS NOT NULL THEN  -- DROP SCHEMA dyda ends here: there is nothing left to tell
+        IF to_regprocedure('dyda.mark_gap()') IS NOT NULL THEN  -- DROP SCHEMA dyda ends here: nothing is left to record it
             PERFORM dyda.mark_gap();
         END IF;
     END;
 END
 $body$;
 
--- The watched relation that a table belonged to which is gone; null if to none.
+-- The watched relation that a dropped table was part of; null: none.
 CREATE OR REPLACE FUNCTION dyda.former_root(relation oid) RETURNS oid
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -264,14 +262,9 @@ BEGIN
                 root, coalesce((noted #>> ARRAY['roots', root::text])::integer, 0) | pg_event_trigger_table_rewrite_reason())));
         END LOOP;
     EXCEPTION WHEN OTHERS THEN
-        IF to_regprocedure('dyda.mark_gap()') IS NOT NULL THEN  -- otherwise whoever opens this source finds it missing
+        IF to_regprocedure('dyda.mark_gap()') IS NOT NULL THEN  -- otherwise opening the source will find it missing
             PERFORM dyda.mark_gap();
         END IF;
     END;
 END
 $body$;
-
-REVOKE ALL ON FUNCTION
-    dyda.is_resting(), dyda.tables_with_types(oid[]), dyda.roots_of(oid[]), dyda.former_root(oid),
-    dyda.command_ended(), dyda.object_dropped(), dyda.table_rewritten()
-    FROM PUBLIC;

@@ -1,10 +1,10 @@
--- fingerprint: everything that gives a table's rows their meaning, per table (rule R2). Parameter: relids (oid array).
--- Reads pg_catalog only, as plain tables: no function here opens or locks a user's table. A relation's fingerprint is that
--- of all its tables (catalog.fingerprint, dyda.lasting). The same text runs inside the sources' own transactions, as
--- dyda.fingerprints: what it prints there at the end of a command must be what a later transaction finds.
--- lasting: must be the same from one unit to the next. passing: must be the same while one unit reads: filenodes and
--- the catalog rows' own versions too (VACUUM FULL moves rows, a GRANT does not, neither makes a view wrong later).
--- writers: the transactions that wrote what `lasting` is made of, types apart: one that comes with a new column is older.
+-- fingerprint: everything that gives a table's rows their meaning, per table (rule R2). Parameter: relids (oid array). Reads
+-- pg_catalog only, as plain tables: no function here opens or locks a user's table. A relation's fingerprint is made of those
+-- of its tables (catalog.fingerprint, dyda.lasting). The same text runs inside the sources' own transactions, as
+-- dyda.fingerprints: what it prints there at the end of a command must be what a later transaction finds. lasting: must stay
+-- the same between units. passing: must stay the same while one unit reads: filenodes and versions of catalog rows too (VACUUM
+-- FULL moves rows, a GRANT does not; neither makes a view wrong later). writers: the transactions that wrote what `lasting` is
+-- made of, except types: a new column's type may be older.
 WITH RECURSIVE used(relid, typid) AS (
     SELECT a.attrelid, a.atttypid FROM pg_attribute a
     WHERE a.attrelid = ANY (%(relids)s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384

@@ -1,8 +1,8 @@
--- guarding: how we notice that somebody laid hands on the log, or that the database is not the one that was attached.
--- Run by attach, after sql/capture.sql. Idempotent: triggers that are right are left alone, for making one locks the log.
+-- guarding: how we notice that somebody changed the log, or that this is not the database that was attached. Run by attach,
+-- after sql/capture.sql. Idempotent: correct triggers are left alone, for creating one locks the log.
 
--- Which database this is, whatever it is called: a dump that is restored elsewhere brings our tables along, with
--- transaction ids and oids that mean nothing there.
+-- Which database this is, whatever its name: a restored dump contains our tables, with transaction ids and oids that mean
+-- nothing there.
 CREATE OR REPLACE FUNCTION dyda.home() RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -34,8 +34,8 @@ AS $body$
            ARRAY(SELECT m.mark FROM dyda.mark m)
 $body$;
 
--- A new mark. Those before `known`, the last one that an installation has remembered, are of no use any more. Later ones
--- may be: somebody else's installation may have remembered one. Units that fail leave theirs behind, so not all are kept.
+-- A new mark. Deletes those before `known`, the last one that an installation has recorded; later ones another installation may
+-- have recorded. Failed units leave theirs behind, so only about a hundred are kept.
 CREATE OR REPLACE FUNCTION dyda.leave_mark(known text, new text) RETURNS void
 LANGUAGE sql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -46,7 +46,7 @@ AS $body$
     INSERT INTO dyda.mark (mark) VALUES (new);
 $body$;
 
--- Entries that anybody but dyda.acknowledge takes away are rows that nobody will hear of: a gap.
+-- If anybody but dyda.acknowledge deletes entries, their rows are lost: a gap.
 CREATE OR REPLACE FUNCTION dyda.log_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -72,12 +72,7 @@ BEGIN
             EXECUTE format('ALTER TABLE dyda.log ENABLE ALWAYS TRIGGER guard_%s', lower(event));
         END IF;
     END LOOP;
-END
-$do$;
-
--- Somewhere else than where it was attached, everything that speaks of transactions and oids is void.
-DO $do$
-BEGIN
+    -- In another database than the one attached, everything about transactions and oids is void.
     IF EXISTS (SELECT FROM dyda.consumer c WHERE c.home <> dyda.home()) THEN
         PERFORM dyda.be_quiet();
         DELETE FROM dyda.log;
@@ -94,8 +89,3 @@ BEGIN
     END IF;
 END
 $do$;
-
-REVOKE ALL ON TABLE dyda.mark FROM PUBLIC;
-REVOKE ALL ON FUNCTION
-    dyda.home(), dyda.here(), dyda.standing(), dyda.leave_mark(text, text), dyda.log_changed(), dyda.forward_gap()
-    FROM PUBLIC;

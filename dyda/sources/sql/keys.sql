@@ -1,6 +1,6 @@
--- keys: column sets that are unique and not null, the primary key first. Parameter: relids (oid array). Only constraints
--- count: whoever drops one alters the table, and that is logged in its place; an index comes and goes without a trace. An
--- index of an inheritance parent does not see the children's rows, so such a parent has no key; a partitioned table's does.
+-- keys: the column sets of unique constraints, the primary key first; sql/columns.sql tells which are not null. Parameter:
+-- relids (oid array). Indexes without a constraint come and go without a trace, while dropping a constraint is logged. An
+-- inheritance parent has no key, for its index does not see the children's rows; a partitioned table's does.
 SELECT i.indrelid, array_agg(a.attname::text ORDER BY k.place)
 FROM pg_constraint u
 JOIN pg_index i ON i.indexrelid = u.conindid AND i.indrelid = u.conrelid
@@ -11,6 +11,4 @@ WHERE u.conrelid = ANY (%(relids)s::oid[]) AND u.contype IN ('p', 'u') AND i.ind
   AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND k.place <= i.indnkeyatts
   AND (c.relkind = 'p' OR NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid))
 GROUP BY i.indrelid, i.indexrelid, i.indisprimary
-HAVING bool_and(a.attnotnull AND NOT EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = a.attrelid AND n.contype = 'n'
-                                             AND NOT n.convalidated AND n.conkey = ARRAY[a.attnum]))
 ORDER BY i.indrelid, i.indisprimary DESC, i.indexrelid

@@ -1,7 +1,7 @@
 -- members: what rule C3 asks of every table of a hierarchy. Parameter: relids (oid array). Reads pg_catalog.
 SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text,
-       -- never analysed: a guess of 100 bytes a row; but asking for the size takes a lock, which nobody gets behind one who
-       -- alters the table or waits to do so
+       -- never analysed: estimated at 100 bytes a row, unless somebody alters the table or waits to: asking for its size takes
+       -- a lock
        CASE WHEN c.reltuples >= 0 THEN c.reltuples::bigint
             WHEN c.relkind <> 'r' THEN 0
             WHEN EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
@@ -11,8 +11,6 @@ SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text,
        EXISTS (SELECT FROM pg_subscription_rel s WHERE s.srrelid = c.oid),
        ARRAY(SELECT i.inhparent FROM pg_inherits i WHERE i.inhrelid = c.oid),
        ARRAY(SELECT format('%%I.%%I', pn.nspname, p.relname) FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent
-             JOIN pg_namespace pn ON pn.oid = p.relnamespace WHERE i.inhrelid = c.oid),
-       coalesce((SELECT m.amname FROM pg_am m WHERE m.oid = c.relam), ''),
-       pg_get_userbyid(c.relowner)
+             JOIN pg_namespace pn ON pn.oid = p.relnamespace WHERE i.inhrelid = c.oid)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = ANY (%(relids)s::oid[])

@@ -4,11 +4,9 @@
 DROP FUNCTION IF EXISTS  -- an older DyDa's
     dyda.log_schema_change(oid, text), dyda.follow(oid), dyda.follow(oid, oid[]);
 
--- What the events of a transaction keep for later ones. Anybody could write this parameter, hence the seal; DDL on a
--- temporary table would otherwise be enough to have changes logged that nobody made.
---   roots   what earlier events of the same command left to be looked at by its last one: root -> why it was rewritten (0: it
---           was not)
---   left    names that watched relations left -> root
+-- What the events of a transaction keep for later ones; sealed, because anybody could set this parameter.
+--   roots   left by earlier events of a command for its last one: root -> why it was rewritten (0: it was not)
+--   left    names that watched relations gave up -> root
 --   ddl     what may be shown of the last query, by its hash
 CREATE OR REPLACE FUNCTION dyda.noted() RETURNS jsonb
 LANGUAGE plpgsql STABLE
@@ -49,9 +47,9 @@ BEGIN
 END
 $body$;
 
--- What stands in the way of capturing a watched relation's rows. foreign_tables: those below it. suspended: the tables above
--- those, whose rows may go there; PostgreSQL does not collect such rows. temporary: tables of sessions, below it too. Their
--- rows are seen by one session only and vanish with it, of which no event tells.
+-- What prevents capturing a watched relation's rows. foreign_tables: those below it. suspended: the tables above those, whose
+-- rows may go there; PostgreSQL does not collect such rows. temporary: tables of sessions below it, whose rows only one session
+-- sees, and which vanish with it without an event.
 CREATE OR REPLACE FUNCTION dyda.obstacles(
     watched oid, OUT foreign_tables oid[], OUT suspended oid[], OUT temporary oid[])
 LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -86,10 +84,10 @@ BEGIN
 END
 $body$;
 
--- What may be shown of a query: its DDL of tables, views, types and schemas, in one line and without comments. Whatever
--- else was sent with it may hold a password (ALTER ROLE, a function's argument, rows), and so may every literal (the key
--- in USING decrypt(a, 'key')). Where quotes cannot be told from what they enclose (backslashes, $$, nested comments, the
--- end of what is read), nothing is shown from that statement on.
+-- What may be shown of a query: its DDL of tables, views, types and schemas, in one line and without comments. Anything else
+-- sent with it may hold a password (ALTER ROLE, a function's argument, rows), and so may every literal (the key in USING
+-- decrypt(a, 'key')). Where quotes cannot be told from what they enclose (backslashes, $$, nested comments, the end of what is
+-- read), nothing is shown from that statement on.
 CREATE OR REPLACE FUNCTION dyda.shown(query text) RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -117,8 +115,8 @@ AS $body$
       ), 10000)
 $body$;
 
--- A watched relation as it is now; null if it is gone. Printed under a pinned search_path, so that types are always called
--- the same. `rest`: what no row depends on, for those who want to know what an ALTER TABLE was about.
+-- A watched relation as it is now; null if it is gone. Printed under a pinned search_path, so that types always have the same
+-- names. `rest`: what no row depends on, to show what an ALTER TABLE was about.
 CREATE OR REPLACE FUNCTION dyda.describe(watched oid) RETURNS jsonb
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -161,7 +159,7 @@ BEGIN
                                  WHERE t.typrelid <> 0 AND a.attrelid = t.typrelid AND a.attnum > 0
                                    AND NOT a.attisdropped))), '{}')
                   FROM used u JOIN pg_type t ON t.oid = u.typid),
-        -- Statements on a parent outside would change rows unseen (rule C3).
+        -- Statements on a parent outside would change rows uncaptured (rule C3).
         'parents', (SELECT coalesce(jsonb_agg(DISTINCT dyda.shown(i.inhparent)), '[]')
                     FROM pg_inherits i
                     WHERE i.inhrelid = ANY (members) AND i.inhparent NOT IN (SELECT unnest(members))),
@@ -184,8 +182,8 @@ BEGIN
 END
 $body$;
 
--- The tables that are captured, or were until this command, as parts of a watched relation. See dyda.keep_member about
--- SERIALIZABLE: there the triggers tell.
+-- The tables that are captured, or were until this command, as parts of a watched relation. In SERIALIZABLE transactions from
+-- the triggers: see dyda.keep_member.
 CREATE OR REPLACE FUNCTION dyda.members(watched oid) RETURNS SETOF oid
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -203,9 +201,9 @@ BEGIN
 END
 $body$;
 
--- Capture follows the hierarchy below a watched relation, in the transaction that changed it (rule C2). Tells which tables
--- came (those made by this very command, `made`, are empty) and went (`dropped` among them), and whether capture had to be
--- repaired (rule C5: rows may have moved unseen meanwhile). What cannot be captured is a gap (rule C3 refuses it then).
+-- Make capture follow the hierarchy below a watched relation, in the transaction that changed it (rule C2). Returns the tables
+-- that came (those `made` by this very command are empty) and went (`dropped` among them), and whether capture was repaired
+-- (rule C5: rows may have changed uncaptured). What cannot be captured is a gap (rule C3 refuses it then).
 CREATE OR REPLACE FUNCTION dyda.follow(
     watched oid, made oid[], dropped oid[], OUT came jsonb, OUT went jsonb, OUT repaired boolean)
 LANGUAGE plpgsql SECURITY DEFINER
@@ -228,7 +226,7 @@ BEGIN
                (SELECT count(*) FROM dyda.capturing(c.oid, watched)) AS triggers
         FROM pg_class c WHERE c.oid = ANY (members) AND c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't'
     LOOP
-        IF found.is_foreign THEN  -- a part without capture: known, so that its end is noticed
+        IF found.is_foreign THEN  -- a part without capture, recorded so that its end is noticed
             IF dyda.keep_member(found.relid, watched) THEN
                 came := came || jsonb_build_array(jsonb_build_array(dyda.shown(found.relid), false));
                 PERFORM dyda.mark_gap();
@@ -263,9 +261,9 @@ BEGIN
 END
 $body$;
 
--- Look at tables of a watched relation (null: all) and keep their fingerprints. Tells whether one moved, and whether one was
--- moved unseen (event_triggers = off): what a transaction wrote that has ended, and that had not written anything when the
--- table was last looked at. What this transaction wrote is the only thing visible here that is in progress.
+-- Look at tables of a watched relation (null: all) and keep their fingerprints. Returns whether one changed, and whether one
+-- changed unseen (event_triggers = off): by a transaction that has ended and had not written anything when the table was last
+-- looked at. Of what is visible here, only this transaction's own writes are in progress.
 CREATE OR REPLACE FUNCTION dyda.look_at(watched oid, touched oid[], OUT moved boolean, OUT unseen boolean)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -311,8 +309,8 @@ BEGIN
 END
 $body$;
 
--- Keep a watched relation's description (null: it is gone). Tells what was kept before, and whether attach had found it
--- otherwise without a word in the log; that is forgotten if `telling`, because the entry that follows says so.
+-- Keep a watched relation's description (null: it is gone). Returns the one kept before, and whether attach had found it
+-- changed without a log entry; `telling`: that is forgotten, because the entry that follows says so.
 CREATE OR REPLACE FUNCTION dyda.keep_description(
     watched oid, now jsonb, telling boolean, OUT known jsonb, OUT unseen boolean)
 LANGUAGE plpgsql
@@ -363,9 +361,9 @@ BEGIN
 END
 $body$;
 
--- The lasting fingerprint that the logged changes left, as catalog.fingerprint makes it of the tables' fingerprints. Made of
--- what was kept by each transaction that changed something, and read under a snapshot, it is right also for transactions
--- that change different parts at the same time. A table that was changed unseen makes it differ from the real one.
+-- The lasting fingerprint after the logged changes, as catalog.fingerprint makes it. Built from what each transaction kept and
+-- read under a snapshot, it is also right for transactions that change different parts at the same time. A table that was
+-- changed unseen makes it differ from the real one.
 CREATE OR REPLACE FUNCTION dyda.lasting(watched oid) RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -377,9 +375,9 @@ AS $body$
         GROUP BY n.nspname), 'absent')
 $body$;
 
--- Keep what a watched relation is like, without a word in the log: for attach. If it is not as it was last seen, something
--- went unseen; the next change that is logged says so. Mostly nothing differs, and nothing is locked. Otherwise the lock
--- first: a schema change that commits meanwhile must not be forgotten.
+-- For attach: keep what a watched relation is like, without a log entry. If it changed since it was last seen, the next entry
+-- says that something went unseen. Usually nothing differs, and nothing is locked. Otherwise the lock comes first: a schema
+-- change that commits meanwhile must not be forgotten.
 CREATE OR REPLACE FUNCTION dyda.remember(watched oid) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -409,7 +407,7 @@ BEGIN
 END
 $body$;
 
--- What may be shown of the running query (see dyda.shown), made out once in a transaction: a script may hold many commands.
+-- What may be shown of the running query (dyda.shown), computed once in a transaction: a script may have many commands.
 CREATE OR REPLACE FUNCTION dyda.shown_query() RETURNS text
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -427,15 +425,14 @@ BEGIN
 END
 $body$;
 
--- Compare a watched relation with what was known of it; if it differs, log both and remember the present. `made` are the
--- tables that this command created, `touched` those of its tables that it was about (null: all); some may be gone. The entry's
--- image:
+-- Compare a watched relation with what was known of it; if it differs, log both and keep the present. `made`: the tables that
+-- this command created; `touched`: those of its tables that it was about, even dropped ones (null: all). The entry's image:
 --   schema, table    the name it was asked for by
 --   command, ddl     PostgreSQL's tag and what may be shown of the query
 --   before, after    dyda.describe then and now; no `before`: never described, `after` null: gone
 --   came, went       tables of its hierarchy, see dyda.follow; repaired: likewise
---   rewritten        why its rows were rewritten, as table_rewrite tells it (0: they were not)
---   unseen           something else changed it before, without a word here
+--   rewritten        why its rows were rewritten, as table_rewrite says it (0: they were not)
+--   unseen           something else changed it before, without an entry
 CREATE OR REPLACE FUNCTION dyda.observe(watched oid, command text, made oid[], touched oid[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -460,7 +457,7 @@ BEGIN
     kept := dyda.keep_description(watched, now, looked.moved OR rewritten <> 0 OR followed.came <> '[]'
                                   OR followed.went <> '[]' OR followed.repaired);
     IF now IS NULL AND kept.known IS NULL THEN
-        RETURN;  -- told already
+        RETURN;  -- logged already
     END IF;
     IF kept.known IS NOT DISTINCT FROM now AND NOT looked.moved AND rewritten = 0 AND followed.came = '[]'
        AND followed.went = '[]' AND NOT followed.repaired THEN
@@ -473,7 +470,7 @@ BEGIN
         'before', kept.known, 'after', now, 'came', followed.came, 'went', followed.went, 'repaired', followed.repaired,
         'rewritten', rewritten, 'unseen', looked.unseen OR kept.unseen)::text
     WHERE asked.schema_name IS NOT NULL;
-    -- A name that it left in this very transaction counts as asked for: see dyda.command_ended.
+    -- A name that it gave up in this very transaction counts as asked for: see dyda.command_ended.
     IF kept.known IS NOT NULL AND (kept.known ->> 'schema' IS DISTINCT FROM now ->> 'schema' OR kept.known ->> 'table' IS DISTINCT FROM now ->> 'table') THEN
         noted := dyda.noted();
         PERFORM dyda.note(noted || jsonb_build_object('left', jsonb_build_object(
@@ -483,8 +480,8 @@ BEGIN
 END
 $body$;
 
--- Another relation under a name that is asked for: logged with both oids and with what the new one is like (`after`), and
--- watched from now on if it is a table (and not a part of another one: its rows belong to that one's capture).
+-- Another relation has taken a watched name: logged with both oids and a description of the new one (`after`), which is watched
+-- from now on if it is a table (and not part of another one, whose capture has its rows).
 CREATE OR REPLACE FUNCTION dyda.replaced(wanted_schema text, wanted_table text, old oid, new oid, command text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -510,11 +507,3 @@ BEGIN
         'old', old::bigint, 'new', new::bigint, 'after', now)::text;
 END
 $body$;
-
-REVOKE ALL ON FUNCTION
-    dyda.noted(), dyda.note(jsonb), dyda.columns(oid[]), dyda.fingerprints(oid[]), dyda.tree(oid), dyda.obstacles(oid),
-    dyda.shown(oid), dyda.shown(text), dyda.shown_query(), dyda.describe(oid), dyda.members(oid),
-    dyda.follow(oid, oid[], oid[]), dyda.look_at(oid, oid[]), dyda.keep_description(oid, jsonb, boolean), dyda.asked(oid),
-    dyda.lasting(oid), dyda.remember(oid), dyda.observe(oid, text, oid[], oid[]),
-    dyda.replaced(text, text, oid, oid, text)
-    FROM PUBLIC;

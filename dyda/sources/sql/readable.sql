@@ -1,5 +1,5 @@
--- readable: lets the reader role read a table, or no more. Run by attach, before sql/capture.sql, whose functions call it with
--- the rights of the role that attached. Without a reader role it does nothing, and where there is nothing to do it locks nothing.
+-- readable: lets the reader role read a table, or no longer. Run by attach, before sql/capture.sql, whose functions call it
+-- with the rights of the role that attached. Does nothing without a reader role, and locks nothing if nothing changes.
 CREATE OR REPLACE FUNCTION dyda.let_read(relation oid, allowed boolean) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -28,7 +28,7 @@ BEGIN
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', found.nspname, pg_get_userbyid(reader));
     END IF;
 EXCEPTION WHEN insufficient_privilege OR invalid_grant_operation OR undefined_object OR internal_error OR lock_not_available THEN
-    NULL;  -- capture is in place all the same; whoever wants to read is told what is missing
+    NULL;  -- capture works all the same; reading will report what is missing
 END
 $body$;
 

@@ -1,8 +1,7 @@
--- reader: the one way in which tables are read whose owners could lay traps. PostgreSQL evaluates what an owner wrote
--- (predicates and expressions of indexes, statistics, partition keys, casts, operators) when a query is planned or run, with
--- the rights of whoever asks. Here that is the reader role: it owns this function, and may read what is watched and nothing
--- else. Inside a SECURITY DEFINER function nobody gets back to the caller's role. Run by attach, in the transaction that
--- gives it to that role: it must never belong to anybody else.
+-- reader: the only way to read tables whose owners could set traps. When a query is planned or run, PostgreSQL runs what an
+-- owner wrote (indexes, statistics, partition keys, casts, operators) with the caller's rights. Here these are the reader
+-- role's: it owns this function, may read what is watched and nothing else, and nobody gets from a SECURITY DEFINER function
+-- back to the caller's role. Run by attach, in the transaction that gives it to that role: nobody else must ever own it.
 
 CREATE OR REPLACE FUNCTION dyda.read(query text) RETURNS SETOF record
 LANGUAGE plpgsql SECURITY DEFINER

@@ -1,5 +1,5 @@
--- reading: what a role needs that only reads and acknowledges. Everything here runs as the role that attached, sees the
--- caller's snapshot, and shows nothing but DyDa's own log.
+-- reading: what a role needs that only reads and acknowledges. These functions run with the rights of capture's owner, see the
+-- caller's snapshot, and show nothing but DyDa's own log.
 
 -- The counter first, then the locks (see dyda.mark_gap), hence plpgsql and VOLATILE.
 CREATE OR REPLACE FUNCTION dyda.state(
@@ -31,8 +31,8 @@ BEGIN
 END
 $body$;
 
--- Log entries that the caller's snapshot shows and `after` does not cover. Transactions below its xmin are all
--- covered, which lets the index skip what is acknowledged but not yet vacuumed.
+-- Log entries that the caller's snapshot shows and `after` does not cover. All transactions below its xmin are covered, so the
+-- index can skip what is acknowledged but not yet vacuumed.
 CREATE OR REPLACE FUNCTION dyda.entries(after pg_snapshot)
 RETURNS TABLE (seq bigint, xid xid8, op "char", root oid, relid oid, shape text, image text)
 LANGUAGE sql STABLE SECURITY DEFINER
@@ -44,7 +44,7 @@ AS $body$
       AND (after IS NULL OR NOT pg_visible_in_snapshot(l.xid, after))
 $body$;
 
--- The few among them that are no rows: schema changes and truncations, found by an index of their own.
+-- Schema changes and truncations among them: few, with an index of their own.
 CREATE OR REPLACE FUNCTION dyda.schema_entries(after pg_snapshot)
 RETURNS TABLE (seq bigint, xid xid8, op "char", root oid, image text)
 LANGUAGE sql STABLE SECURITY DEFINER
@@ -64,8 +64,8 @@ AS $body$
                    AND NOT pg_visible_in_snapshot(l.xid, since))
 $body$;
 
--- The relations that the log has schema changes of, each under the name it was asked for by, with the lasting fingerprint
--- that these left (null: something went unseen since) and whether it still has that name.
+-- The relations with schema changes in the log, each under the name it was asked for by, with the lasting fingerprint after
+-- them (null: something went unseen since) and whether it still has that name.
 CREATE OR REPLACE FUNCTION dyda.changed_relations()
 RETURNS TABLE (root oid, schema_name text, table_name text, lasting text, there boolean)
 LANGUAGE sql STABLE SECURITY DEFINER
@@ -85,7 +85,7 @@ LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$ SELECT w.root, w.schema_name, w.table_name FROM dyda.watched w $body$;
 
--- Also tells how large the log's files are, so that the caller knows whether dyda.shrink is worth asking for.
+-- Also returns the size of the log's files, so that the caller knows whether to call dyda.shrink.
 CREATE OR REPLACE FUNCTION dyda.acknowledge(consumer text, done pg_snapshot, OUT deleted bigint, OUT size bigint)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -102,9 +102,9 @@ BEGIN
 END
 $body$;
 
--- Give a big empty log back to the file system, so that its limit means live entries. Rule P6: every snapshot of ours, in
--- whatever process, holds the advisory lock shared; the table's lock proves that no writer is under way; emptiness is
--- looked at under it. Writers wait for that lock, so it is asked for only for a moment, and again another time.
+-- Return a big empty log to the file system, so that its limit means live entries. Rule P6: every snapshot of ours, in any
+-- process, holds the advisory lock shared; the table lock proves that no writer is active, and emptiness is checked under it.
+-- Writers wait for that lock, so it is requested only for a moment, and again another time.
 CREATE OR REPLACE FUNCTION dyda.shrink(more_than bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -129,17 +129,3 @@ EXCEPTION WHEN lock_not_available THEN
     RETURN false;
 END
 $body$;
-
-REVOKE ALL ON TABLE dyda.log, dyda.consumer, dyda.watched, dyda.holder, dyda.member, dyda.described FROM PUBLIC;
-REVOKE ALL ON SEQUENCE
-    dyda.log_sequence, dyda.gap, dyda.gap_until, dyda.key, dyda.measure_at, dyda.home_number
-    FROM PUBLIC;
-REVOKE ALL ON FUNCTION
-    dyda.seal(text), dyda.be_quiet(), dyda.is_quiet(), dyda.is_copy(), dyda.mark_gap(), dyda.names_now(oid),
-    dyda.places(), dyda.places(oid, oid), dyda.measure(), dyda.capture(), dyda.root_of(oid, bytea),
-    dyda.capturing(oid, oid), dyda.capture_table(oid, oid), dyda.release_table(oid), dyda.suspend_table(oid),
-    dyda.drop_triggers(oid, boolean), dyda.keep_member(oid, oid), dyda.state(),
-    dyda.entries(pg_snapshot), dyda.schema_entries(pg_snapshot),
-    dyda.schema_changed(pg_snapshot), dyda.changed_relations(), dyda.watched_relations(),
-    dyda.acknowledge(text, pg_snapshot), dyda.shrink(bigint)
-    FROM PUBLIC;

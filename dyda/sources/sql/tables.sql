@@ -1,17 +1,17 @@
--- tables: what DyDa keeps at a source. Run by attach, in one transaction, by a role that may create schema dyda.
--- Reads: pg_catalog. Writes: schema dyda. Idempotent. A log that had to be made anew is a gap.
+-- tables: what DyDa keeps at a source. Run by attach, in one transaction, by a role that may create schema dyda. Idempotent.
+-- A log that had to be created again is a gap.
 
 CREATE SEQUENCE IF NOT EXISTS dyda.log_sequence CACHE 1;
 
--- The log's size is looked at when it has this number (dyda.measure): at the next one, after attach.
+-- The log's size is checked when its sequence reaches this number (dyda.measure): at the next entry after attach.
 CREATE SEQUENCE IF NOT EXISTS dyda.measure_at CACHE 1;
 SELECT setval('dyda.measure_at', 1);
 
--- The newest transaction that left a gap and could not hold the lock that says so.
+-- The newest transaction that left a gap without the lock that shows it is open.
 CREATE SEQUENCE IF NOT EXISTS dyda.gap_until CACHE 1;
 
--- The database that was attached (dyda.here): capture rests in a copy. A sequence, because whoever reads one sees the
--- present, however old his snapshot is.
+-- The database that was attached (dyda.here): capture is inactive in a copy. A sequence, because reading one shows the
+-- present, however old the snapshot is.
 CREATE SEQUENCE IF NOT EXISTS dyda.home_number CACHE 1;
 
 -- The gap counter never repeats a value, not even after everything was dropped and attached again: it starts at the clock.
@@ -21,13 +21,8 @@ BEGIN
         EXECUTE format('CREATE SEQUENCE dyda.gap CACHE 1 START %s',
                        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
     END IF;
-END
-$do$;
-
--- Known to capture alone: what it keeps in a session's parameters carries a seal made with it (see dyda.seal). A sequence,
--- because reading one waits for nobody; not its start, which everybody can look up.
-DO $do$
-BEGIN
+    -- Known to capture alone: it seals what capture keeps in a session's parameters (dyda.seal). A sequence, because reading
+    -- one never waits; not its start value, which everybody can look up.
     IF to_regclass('dyda.key') IS NULL THEN
         CREATE SEQUENCE dyda.key;
         PERFORM setval('dyda.key', 1 + ('x' || left(replace(gen_random_uuid()::text, '-', ''), 12))::bit(48)::bigint * 4096
@@ -36,14 +31,14 @@ BEGIN
 END
 $do$;
 
--- The relations asked for, under the names they were asked for by.
+-- The watched relations, under the names they were asked for by.
 CREATE TABLE IF NOT EXISTS dyda.watched (
     root        oid PRIMARY KEY,
     schema_name text NOT NULL,
     table_name  text NOT NULL
 );
 
--- The table last seen under each name that is asked for: if another one stands there, it has taken the name.
+-- The table last seen under each watched name: if another one has it now, it has taken the name.
 CREATE TABLE IF NOT EXISTS dyda.holder (
     schema_name text NOT NULL,
     table_name  text NOT NULL,
@@ -51,9 +46,9 @@ CREATE TABLE IF NOT EXISTS dyda.holder (
     PRIMARY KEY (schema_name, table_name)
 );
 
--- Every table that carries capture: a watched relation or one below it (rule C2). lasting, writers: its part of the
--- fingerprint when it was last looked at (null: never), and the transactions that had made it so. known_*: what they were
--- before, for who wrote them last (dyda.keep_member says why it is not read before).
+-- Every captured table: a watched relation or one below it (rule C2). lasting, writers: its part of the fingerprint when last
+-- looked at (null: never), and the transactions that wrote that. known_*: the values before, for whoever wrote them last
+-- (dyda.keep_member says why they are not read first).
 CREATE TABLE IF NOT EXISTS dyda.member (
     relid         oid PRIMARY KEY,
     root          oid NOT NULL,
@@ -63,8 +58,8 @@ CREATE TABLE IF NOT EXISTS dyda.member (
     known_writers bigint[]
 );
 
--- What each watched relation was like after the last command that was seen (see dyda.describe; 'null': it was gone).
--- unseen: attach found it otherwise, and no entry of the log has said so yet. known*: likewise.
+-- Each watched relation after the last command that was seen (dyda.describe; 'null': it was gone). unseen: attach found it
+-- changed, and no entry of the log has said so yet. known*: as above.
 CREATE TABLE IF NOT EXISTS dyda.described (
     root         oid PRIMARY KEY,
     description  jsonb NOT NULL,
@@ -73,22 +68,19 @@ CREATE TABLE IF NOT EXISTS dyda.described (
     known_unseen boolean
 );
 
--- What installations leave here (dyda.leave_mark): a source that does not have the last one any more has lost what
--- was read from it. At most a hundred or so.
+-- Marks of installations (dyda.leave_mark), at most about a hundred: a source without the last one has lost data that was read.
 CREATE TABLE IF NOT EXISTS dyda.mark (
     mark   text PRIMARY KEY,
     number bigint NOT NULL DEFAULT nextval('dyda.log_sequence')
 );
 
 -- op: I row inserted, D row deleted, T truncated, S schema changed.
--- shape: see dyda.places. (An older DyDa's: a json array of arrays, the first of which has the numbers; it stands in the
--- first row of each statement.)
+-- shape: see dyda.places (an older DyDa's: a json array of arrays, the numbers in the first; only in a statement's first row).
 -- image: the row as text; for S a json object, see dyda.observe.
--- All of it only if there is no log: CREATE INDEX IF NOT EXISTS locks the log even where the index exists, and the
--- writers that would have to wait for it become gaps.
+-- Created only if missing: CREATE INDEX IF NOT EXISTS locks the log even if the index exists, and writers that wait leave gaps.
 DO $do$
 BEGIN
-    -- A log that somebody altered is of no use: a new one, and a gap.
+    -- A log that somebody altered is useless: a new one, and a gap.
     IF to_regclass('dyda.log') IS NOT NULL AND 'seq+ xid+ op root relid shape image' IS DISTINCT FROM (
         SELECT string_agg(a.attname || CASE WHEN a.atthasdef THEN '+' ELSE '' END, ' ' ORDER BY a.attnum)
         FROM pg_attribute a WHERE a.attrelid = to_regclass('dyda.log') AND a.attnum > 0) THEN
@@ -125,7 +117,7 @@ BEGIN
         PERFORM nextval('dyda.gap');
     END IF;
     IF to_regclass('dyda.log_schema') IS NULL THEN
-        -- Few entries are of these kinds, and they are asked for often.
+        -- Few entries are of these kinds, and they are read often.
         CREATE INDEX log_schema ON dyda.log (xid) WHERE op IN ('S', 'T');
     END IF;
     IF to_regclass('dyda.consumer') IS NULL THEN

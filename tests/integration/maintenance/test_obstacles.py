@@ -17,6 +17,7 @@ from dyda import commands
 from dyda.engine import Engine
 from dyda.maintenance import Outcome
 from dyda.maintenance.observe import missing_rights
+from dyda.sources import grants
 from tests.conftest import Server
 from tests.integration.sources.conftest import as_role
 from tests.recompute_oracle import printed
@@ -98,8 +99,7 @@ def settled(machine: Server, tmp_path_factory: pytest.TempPathFactory, engine: E
         town.view(f"{source}_alone", f"SELECT u.k FROM {source}.u")
     town.apply()
     assert [entry["capture"] for entry in commands.sources(town.folder)] == ["attached", "polling"]
-    with town.opened() as opened:
-        place.run("seen", opened.source("seen").grants("reader", [("public", table) for table in "rsu"]))
+    place.run("seen", grants("reader", [("public", table) for table in "rsu"]))
     yield place
     town.close()
 

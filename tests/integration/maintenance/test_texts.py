@@ -103,7 +103,7 @@ def test_one_database_as_two_sources_is_refused(town: Town) -> None:
     town.check("first")
     town.source_url("shop", respelt(town.warehouse))
     town.in_warehouse("CREATE TABLE b (x int)")
-    with pytest.raises(SourceInUse, match="source shop: its database is a warehouse of DyDa's"):
+    with pytest.raises(SourceInUse, match="source shop: its database is a DyDa warehouse"):
         town.apply()
 
 

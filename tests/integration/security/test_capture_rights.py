@@ -70,6 +70,8 @@ def test_capture_belongs_to_a_role_that_cannot_log_in(watched: Ground) -> None:
     assert watched.run(f"SELECT rolcanlogin, rolsuper, rolcreaterole FROM pg_roles WHERE rolname = '{name}'") == [
         (False, False, False)
     ]
+    callable_by_all = "p.pronamespace = 'dyda'::regnamespace AND has_function_privilege('public', p.oid, 'EXECUTE')"
+    assert watched.run(f"SELECT p.proname FROM pg_proc p WHERE {callable_by_all}") == []
     # What it may do outside of schema dyda: nothing.
     assert watched.run(f"SELECT has_table_privilege('{name}', 'pg_authid', 'SELECT')") == [(False,)]
     assert watched.run(f"SELECT FROM pg_auth_members WHERE '{name}'::regrole IN (member, roleid)") == []

@@ -185,7 +185,7 @@ def test_a_superuser_attaches_and_a_reader_does_the_rest(estate: Estate, town: T
     assert (
         refused.value.remedy
         == error["remedy"]
-        == ("Run `dyda apply` once with a superuser's url; dyda goes on from there.")
+        == ("Run `dyda apply` once with a superuser's url; after that, dyda can do the rest.")
     )
     town.source_url("shop", estate.url("shop"))
     town.apply()
@@ -238,7 +238,7 @@ def test_a_plain_role_attaches_and_a_superuser_adds_event_triggers(estate: Estat
         estate.run("shop", "SELECT * FROM dyda.log", role="dyda")
 
 
-TRUSTING = '-- or, if they may do whatever this role may: trusted_owners = ["shop_owner"] under [sources.shop]'
+TRUSTING = '-- or, to let them do whatever this role may: trusted_owners = ["shop_owner"] under [sources.shop]'
 MISSING = {
     "REVOKE CREATE ON DATABASE shop FROM dyda": 'GRANT CREATE ON DATABASE "shop" TO "dyda";',
     "REVOKE shop_owner FROM dyda": 'GRANT "shop_owner" TO "dyda";',

@@ -22,7 +22,7 @@ def test_a_stranger_who_keeps_our_advisory_locks_stops_nobody(ground: Ground, ro
     assert ground.logged("t", ["a"]) == Counter({("1",): 1})
     ground.run("SELECT dyda.mark_gap()")
     with ground.open() as snapshot:
-        assert snapshot.gap_settled, "its lock is not taken for that of a writer under way"
+        assert not snapshot.state.unsettled, "its lock is not taken for that of a writer under way"
         assert ground.source.acknowledge(snapshot.position) == 1
 
 

@@ -361,7 +361,7 @@ def test_a_source_that_an_older_version_attached_goes_on_without_a_gap(ground: G
     )
     gap = ground.gap()
     with ground.open() as snapshot:
-        assert snapshot.attached
+        assert snapshot.state.attached
     ground.source.attach([relation])
     ground.run("INSERT INTO t VALUES (3, 'y')")
     assert ground.logged("t", ["a", "b"]) == Counter({("1", "x"): 1, ("2", None): 1, ("3", "y"): 1})
@@ -534,10 +534,10 @@ def test_detach_leaves_no_trace(ground: Ground) -> None:
     before = ground.run(traces)
     ground.watch('t"x', "p")
     ground.run('INSERT INTO "t""x" VALUES (1)')
-    assert ground.source.capture_state() == "attached"
+    assert ground.source.state().capture == "attached"
     ground.source.detach()
     assert ground.run(traces) == before
-    assert ground.source.capture_state() == "detached"
+    assert ground.source.state().capture == "detached"
     ground.source.detach()
     ground.watch('t"x')
     ground.run('INSERT INTO "t""x" VALUES (2)')

@@ -263,7 +263,7 @@ def test_polling_an_owner_without_event_triggers_still_notices_everything(
     assert [error.remedy for error in errors] == [f"GRANT CREATE ON DATABASE {_quoted(database)} TO {_quoted(name)};"]
     ground.run("RESET ROLE", errors[0].remedy)
     owner.attach(owner.describe([("public", "p")]).values())
-    assert owner.capture_state() == "polling"
+    assert owner.state().capture == "polling"
     assert [finding.level for finding in owner.check([("public", "p")])] == ["ok", "ok", "warning", "warning", "ok"]
     relation = owner.describe([("public", "p")])[("public", "p")]
     with owner.open([relation.name]) as snapshot:

@@ -152,7 +152,7 @@ def test_P4_order_is_by_last_sequence(new_server: Callable[..., Any], grounds: C
     ground = grounds(new_server(fsync="off", track_commit_timestamp="off").url())
     ground.run("CREATE TABLE t (a int, b text)", "INSERT INTO t VALUES (1, 'old')")
     ground.watch("t")
-    assert ground.source.order() == "sequence"
+    assert ground.source.state().order == "sequence"
     a, b = ground.connect(), ground.connect()
     ground.run("BEGIN; INSERT INTO t VALUES (2, 'by a')", connection=a)
     ground.run("BEGIN; UPDATE t SET b = 'by b' WHERE a = 1; COMMIT", connection=b)
@@ -170,7 +170,7 @@ def test_P4_commit_order_where_the_source_can_tell(
     ground = grounds(new_server(fsync="off", track_commit_timestamp="on").url())
     ground.run("CREATE TABLE t (a int)")
     ground.watch("t")
-    assert ground.source.order() == "commit"
+    assert ground.source.state().order == "commit"
     a, b = ground.connect(), ground.connect()
     ground.run("BEGIN; INSERT INTO t VALUES (1)", connection=a)
     ground.run("BEGIN; INSERT INTO t VALUES (2), (3)", connection=b)

@@ -14,6 +14,7 @@ import pytest
 from dyda import faults
 from dyda.errors import BrokenUnit, MissingRights, SourceBusy, SourceUnreachable
 from dyda.model.bag import Bag
+from dyda.sources import grants
 from dyda.sources.reading import queries
 from dyda.sources.reading.copy import ReadFailed, read_partition
 from tests.integration.sources.conftest import Ground, as_role, bag
@@ -189,7 +190,7 @@ def test_R3_row_security_is_an_error_and_never_a_subset(ground: Ground, database
     )
     (relation,) = ground.watch("t")
     role = f"reader_{relation.oid}_{time.time_ns()}"
-    ground.run(f"CREATE ROLE {role} LOGIN PASSWORD 'reader'", ground.source.grants(role, [("public", "t")]))
+    ground.run(f"CREATE ROLE {role} LOGIN PASSWORD 'reader'", grants(role, [("public", "t")]))
     try:
         reader = Ground(as_role(ground.url, role, "reader"))
         keys = pa.table({"a": ["1", "2"]})
@@ -337,7 +338,7 @@ def test_sessions_that_died_are_replaced(ground: Ground) -> None:
         " WHERE application_name = 'dyda' AND datname = current_database()"
     )
     ground.run(end)
-    assert ground.source.capture_state() == "attached"
+    assert ground.source.state().capture == "attached"
     with ground.open() as snapshot:
         ground.run(end)
         with pytest.raises(SourceUnreachable):

@@ -36,7 +36,7 @@ def polled(module_database: Callable[[str], str]) -> Iterator[Ground]:
 def without_events(ground: Ground) -> None:
     for (name,) in ground.run("SELECT evtname FROM pg_event_trigger"):
         ground.run(f"DROP EVENT TRIGGER {name}")
-    assert ground.source.capture_state() == "polling"
+    assert ground.source.state().capture == "polling"
 
 
 def in_a_session(ground: Ground, *statements: str) -> None:

@@ -19,7 +19,7 @@ def order(*told: tuple[int | None, dict[int, str]]) -> list[int]:
             xid,
             last=10 * xid,
             committed=None if second is None else NOON + timedelta(seconds=second),
-            told=tuple((root, op, 1, 0) for root, op in did.items()),
+            entries=tuple((root, op, 1, 0) for root, op in did.items()),
             images=(None,) * len(did),
             changes_schema=SCHEMA in did.values(),
         )
