@@ -10,10 +10,10 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cached_property
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import psycopg2
 import sqlalchemy
@@ -23,25 +23,8 @@ from dyda.cursor import Connection as PostgresConnection
 from dyda.cursor import Cursor
 from dyda.errors import DydaError, ProjectBusy, RequestFailed, UnknownView, WarehouseUnreachable
 from dyda.model.cause import Cause
-from dyda.model.message import MessageState
-from dyda.model.operator_state import State
-from dyda.model.position import Position
 from dyda.warehouse.catalog import queries, tables
-from dyda.warehouse.catalog.records import (
-    AbortRecord,
-    Blocker,
-    DaemonRecord,
-    KnowledgeRecord,
-    MessageRecord,
-    RelationRecord,
-    RequestRecord,
-    SourceRecord,
-    Status,
-    UnitRecord,
-    VersionRecord,
-    ViewRecord,
-    WaitingRecord,
-)
+from dyda.warehouse.catalog.records import DaemonRecord, MessageRecord, ViewRecord
 from dyda.warehouse.catalog.upgrade import upgrade
 from dyda.warehouse.connection import (
     ADVISORY_CLASS,
@@ -62,6 +45,21 @@ from dyda.warehouse.standby import Turn, waiting_turn
 from dyda.warehouse.writer import Writer
 
 __all__ = ["Warehouse"]
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _reads(query: Callable[Concatenate[Connection, P], R]) -> Callable[Concatenate[Warehouse, P], R]:
+    """A method of Warehouse that answers a query of the catalog, in a snapshot of its own."""
+
+    @wraps(query)
+    def method(self: Warehouse, /, *arguments: P.args, **options: P.kwargs) -> R:
+        with self._reading() as connection:
+            return query(connection, *arguments, **options)
+
+    return method
 
 
 class Warehouse:
@@ -159,11 +157,9 @@ class Warehouse:
                 raise _busy(self.holder())
             time.sleep(0.05)
 
-    @contextmanager
-    def turn(self) -> Iterator[Turn]:
-        """Wait for the lock, for the length of the block: `status` counts those who do."""
-        with waiting_turn(self.url) as turn:
-            yield turn
+    def turn(self) -> AbstractContextManager[Turn]:
+        """Waits for the lock, for the length of the block; `status` counts the waiting daemons."""
+        return waiting_turn(self.url)
 
     # --- reading
 
@@ -188,10 +184,19 @@ class Warehouse:
                     raise error.orig from None
                 raise
 
-    def views(self, *, counted: bool = True) -> list[ViewRecord]:
-        """Every view. Counting what each waits for takes longer the longer the queue is: who need not know says so."""
-        with self._reading() as connection:
-            return queries.views(connection, counted=counted)
+    views = _reads(queries.views)
+    versions = _reads(queries.versions)
+    messages = _reads(queries.messages)
+    sources = _reads(queries.sources)
+    relations = _reads(queries.relations)
+    knowledge = _reads(queries.knowledge)
+    units = _reads(queries.units)
+    aborts = _reads(queries.aborts)
+    aborts_of_waiting = _reads(queries.aborts_of_waiting)
+    holder = _reads(queries.holder)
+    waiting = _reads(queries.waiting)
+    request = _reads(queries.request)
+    status = _reads(queries.status)
 
     def view(self, name: str) -> ViewRecord:
         with self._reading() as connection:
@@ -201,110 +206,28 @@ class Warehouse:
                 raise UnknownView(f"there is no view {name!r}; this project has: {known}", "See: dyda views")
             return found[0]
 
-    def versions(self, view: str) -> list[VersionRecord]:
-        with self._reading() as connection:
-            return queries.versions(connection, view)
-
-    def positions(self) -> dict[str, dict[str, Position]]:
-        with self._reading() as connection:
-            return queries.positions(connection)
-
-    def messages(
-        self,
-        source: str | None = None,
-        limit: int | None = None,
-        numbers: Collection[int] | None = None,
-        states: Collection[MessageState] | None = None,
-    ) -> list[MessageRecord]:
-        """The queue in arrival order: all of it, or what is asked for."""
-        with self._reading() as connection:
-            return queries.messages(connection, source, limit, numbers, states)
-
     def message(self, number: int) -> MessageRecord:
-        with self._reading() as connection:
-            found = queries.message(connection, number)
-        if found is None:
+        found = self.messages(numbers=[number])
+        if not found:
             raise DydaError(f"there is no pending message {number}", "See: dyda pending")
-        return found
-
-    def sources(self) -> list[SourceRecord]:
-        with self._reading() as connection:
-            return queries.sources(connection)
-
-    def relations(self) -> list[RelationRecord]:
-        with self._reading() as connection:
-            return queries.relations(connection)
-
-    def knowledge(self) -> KnowledgeRecord:
-        """What the sources mean to each other, as it has evolved since its file was applied."""
-        with self._reading() as connection:
-            return queries.knowledge(connection)
-
-    def units(self, limit: int = 20) -> list[UnitRecord]:
-        with self._reading() as connection:
-            return queries.units(connection, limit)
-
-    def aborts(self) -> tuple[int, float]:
-        """How many units had to be given up so far, and the seconds they had cost."""
-        with self._reading() as connection:
-            row = connection.execute(text("SELECT count(*), coalesce(sum(seconds), 0) FROM dyda.abort")).one()
-            return int(row[0]), float(row[1])
-
-    def aborts_of_waiting(self) -> list[AbortRecord]:
-        """The aborts of units whose messages are still in the queue."""
-        with self._reading() as connection:
-            return queries.aborts_of_waiting(connection)
-
-    def holder(self) -> DaemonRecord:
-        """Who works on the project now."""
-        with self._reading() as connection:
-            return queries.holder(connection)
-
-    def waiting(self) -> list[WaitingRecord]:
-        """The daemons that wait for the one who works to end, in the order in which they came."""
-        with self._reading() as connection:
-            return queries.waiting(connection)
+        return found[0]
 
     def unshown(self) -> dict[str, Cause]:
         """Views whose rows readers do not see, and why."""
         with self._reading() as connection:
             return queries.unshown(connection, self.schema)
 
-    def blockers(self) -> list[Blocker]:
-        """Whom the one who works waits for."""
-        with self._reading() as connection:
-            return queries.blockers(connection)
-
-    def status(self) -> Status:
-        """Everything at a glance, in one snapshot."""
-        with self._reading() as connection:
-            return Status(
-                queries.holder(connection),
-                tuple(queries.sources(connection)),
-                tuple(queries.views(connection)),
-                tuple(queries.blockers(connection)),
-                tuple(queries.waiting(connection)),
-            )
-
     # --- verifying, beside a running daemon
 
-    @contextmanager
-    def stagings(self) -> Iterator[Stagings]:
-        """Staging tables for one who does not hold the lock; gone at the end of the block."""
-        with own_stagings(self.url) as stagings:
-            yield stagings
+    def stagings(self) -> AbstractContextManager[Stagings]:
+        """Staging tables for a process without the lock; dropped at the end of the block."""
+        return own_stagings(self.url)
 
     @contextmanager
     def staging(self, columns: int) -> Iterator[Staging]:
         """One of them."""
         with self.stagings() as stagings:
             yield stagings.staging(columns)
-
-    @contextmanager
-    def combined(self, state: State, entries: Staging, *, view: str) -> Iterator[Staging]:
-        """The state rows of all entries of a step, as `Writer.combine_staging` makes them."""
-        with self.stagings() as stagings:
-            yield stagings.combine_staging(state, entries, view=view)
 
     def compare_sets(
         self, left: Staging, right: Staging, sides: tuple[bool, bool] = (True, True), samples: int = 10
@@ -317,11 +240,9 @@ class Warehouse:
         finally:
             connection.close()
 
-    @contextmanager
-    def frozen(self) -> Iterator[FrozenWarehouse]:
+    def frozen(self) -> AbstractContextManager[FrozenWarehouse]:
         """Catalog and extents as they are now, for the length of the block."""
-        with frozen(self.url) as found:
-            yield found
+        return frozen(self.url)
 
     # --- requests
 
@@ -333,26 +254,11 @@ class Warehouse:
             )
             return int(connection.execute(statement).scalar_one())
 
-    def request(self, number: int) -> RequestRecord:
-        with self._reading() as connection:
-            return queries.requests(connection, number)[0]
-
-    def requests(self) -> list[RequestRecord]:
-        with self._reading() as connection:
-            return queries.requests(connection)
-
-    def wait(
-        self,
-        number: int,
-        on_progress: Callable[[Any], None] = lambda progress: None,
-        alive_check: Callable[[], bool] | None = None,
-        poll: float = 0.1,
-    ) -> Any:
-        """The request's result when it is done. RequestFailed: it failed, or nobody is there to do it."""
+    def wait(self, number: int, on_progress: Callable[[Any], None] = lambda progress: None) -> Any:
+        """The request's result. RequestFailed: it failed, or no process is left to answer it."""
         shown: Any = None
-        alive_check = alive_check or (lambda: self.holder().running or bool(self.waiting()))
         while True:
-            alive = alive_check()
+            alive = self.holder().running or bool(self.waiting())  # asked first: an answer may be its last act
             request = self.request(number)
             if request.progress != shown:
                 shown = request.progress
@@ -363,10 +269,8 @@ class Warehouse:
                 error = request.error or {}
                 raise RequestFailed(error.get("what", f"{request.verb} was {request.state}"), error.get("remedy", ""))
             if not alive and self.cancel(number):
-                raise RequestFailed(
-                    f"{request.verb}: the daemon has ended before it was done", "Run the command again."
-                )
-            time.sleep(poll)
+                raise RequestFailed(f"{request.verb}: the daemon ended before it was done", "Run the command again.")
+            time.sleep(0.1)
 
     def cancel(self, number: int) -> bool:
         """Takes a request back that is not finished."""

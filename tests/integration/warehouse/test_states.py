@@ -186,11 +186,8 @@ def test_verify_compares_states(warehouse: Warehouse, writer: Writer, query: Que
     build(writer, EXTREMES, entries(("g", "3", "x", 1), ("h", "4", "y", 2)))
     right, wrong = entries(("h", "4", "y", 2), ("g", "3", "x", 1)), entries(("g", "3", "x", 1), ("h", "4", "y", 1))
     for batch, missing in ((right, 0), (wrong, 1)):
-        with (
-            warehouse.stagings() as stagings,
-            warehouse.combined(EXTREMES, staged(stagings, EXTREMES, batch), view=VIEW) as made,
-            warehouse.frozen() as frozen,
-        ):
+        with warehouse.stagings() as stagings, warehouse.frozen() as frozen:
+            made = stagings.combine_staging(EXTREMES, staged(stagings, EXTREMES, batch), view=VIEW)
             found = frozen.compare_state(VIEW, 0, made)
             assert (found.missing, found.extra) == (missing, missing)
             assert found.equal == (missing == 0)
