@@ -32,16 +32,11 @@ from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
 from dyda.warehouse.catalog.cause_codec import stored_cause
-from dyda.warehouse.catalog.codec import (
-    name_to_text,
-    relation_to_json,
-    states_to_json,
-    view_columns_to_json,
-)
+from dyda.warehouse.catalog.codec import name_to_text, relation_to_json, states_to_json, view_columns_to_json
 from dyda.warehouse.catalog.records import RelationState, SourceState, UnitRecord, ViewVersion
 from dyda.warehouse.catalog.stored_views import KnownView, known_views
 from dyda.warehouse.connection import load, short
-from dyda.warehouse.extents.entries import brought
+from dyda.warehouse.extents.entries import all_entries
 from dyda.warehouse.extents.extent import Extent, check_types
 from dyda.warehouse.extents.published_view import Publication, Reader, check_names, publish
 from dyda.warehouse.extents.staging import Staging
@@ -332,7 +327,7 @@ class _Installer:
                 raise ValueError(f"view {change.view} has no extent to take {width} columns from")
             projected = self.known.extent.projected(change.projection)
         what = f"view {change.view}"
-        return brought(self.cursor, what, width, str(self.number), change.delta, change.staging, projected)
+        return all_entries(self.cursor, what, width, str(self.number), change.delta, change.staging, projected)
 
     def _next(self) -> int:
         return (self.known.version or 0) + 1 if self.known is not None else 1
@@ -343,18 +338,15 @@ class _Installer:
         self.cursor.execute(
             load("save_version.sql"),
             {
+                **vars(version),
                 "view": self.change.view,
                 "version": self._next(),
-                "sql": version.sql,
                 "columns": Json(view_columns_to_json(version.columns)),
                 "relations": [name_to_text(name) for name in version.relations],
                 "details": Json(dict(version.details)),
                 "extent": extent.number,
                 "places": None if extent.places is None else list(extent.places),
-                "cause": version.cause,
                 "states": Json(states_to_json((stored.number, stored.table) for stored in self.states)),
-                "program": version.program,
-                "file_text": version.file_text,
             },
         )
         previous = self.previous
@@ -427,16 +419,9 @@ def save_source(cursor: Cursor, state: SourceState) -> None:
     cursor.execute(
         load("save_source.sql"),
         {
-            "name": state.name,
+            **vars(state),
             "system_identifier": None if identity is None else str(identity.system_identifier),
             "timeline": None if identity is None else str(identity.timeline),
-            "gap": state.gap,
-            "capture": state.capture,
-            "order": state.order,
-            "reachable": state.reachable,
-            "error": state.error,
-            "polled": state.polled,
-            "mark": state.mark,
         },
     )
 
@@ -447,27 +432,14 @@ def save_relation(cursor: Cursor, state: RelationState) -> None:
         load("save_relation.sql"),
         {
             **row,
+            **vars(state),
             "columns": Json(row["columns"]),
             "keys": Json(row["keys"]),
-            "fingerprint": state.fingerprint,
-            "captured": state.captured,
-            "position": str(state.position) if state.position is not None else None,
+            "position": None if state.position is None else str(state.position),
         },
     )
 
 
 def _save_unit(cursor: Cursor, unit: UnitRecord) -> int:
-    cursor.execute(
-        load("save_unit.sql"),
-        {
-            "mode": unit.mode,
-            "kind": unit.kind,
-            "started_at": unit.started_at,
-            "messages": unit.messages,
-            "rows": unit.rows,
-            "queries": unit.queries,
-            "jobs": unit.jobs,
-            "phases": Json(dict(unit.phases)),
-        },
-    )
+    cursor.execute(load("save_unit.sql"), {**vars(unit), "phases": Json(dict(unit.phases))})
     return int(cursor.fetchone()[0])

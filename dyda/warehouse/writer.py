@@ -324,11 +324,10 @@ class Writer:
                 (list(messages), reason, seconds, sorted(map(name_to_text, relations))),
             )
 
-    def staging(self, columns: int | Sequence[object]) -> Staging:
-        """A new staging table; `columns` is their number, or the columns themselves."""
-        width = columns if isinstance(columns, int) else len(columns)
+    def staging(self, columns: int) -> Staging:
+        """A new staging table with so many columns."""
         with self._writing() as cursor:
-            staging = create_staging(cursor, self._url, width)
+            staging = create_staging(cursor, self._url, columns)
         self._stagings[staging.number] = staging
         return staging
 
@@ -364,14 +363,8 @@ class Writer:
         `entries` has the columns of an entry; where a set operation has two sides, one more: c<n+1> is 0 for the left
         and 1 for the right. It stays, for the caller to drop.
         """
-        target = self.staging(len(state.columns))
-        try:
-            with self._writing() as cursor:
-                combine.combine_staging(cursor, view, state, entries, target)
-        except BaseException:
-            with contextlib.suppress(DydaError):
-                self.drop_staging(target)
-            raise
+        with self._filling(state) as (cursor, target):
+            combine.combine_staging(cursor, view, state, entries, target)
         return target
 
     def regroup_staging(self, view: str, number: int, known: State, state: State, places: Sequence[int]) -> Staging:
@@ -380,15 +373,21 @@ class Writer:
         `known` is that state; `places` says for each column of `state` but the digest which of its columns it is made
         from, from 0. The caller drops the table, or an installation takes it.
         """
+        with self._filling(state) as (cursor, target):
+            regroup(cursor, self._stored(cursor, view, number, known), state, places, target)
+        return target
+
+    @contextlib.contextmanager
+    def _filling(self, state: State) -> Iterator[tuple[Cursor, Staging]]:
+        """A new staging table for the rows of `state`, dropped again if they cannot be computed."""
         target = self.staging(len(state.columns))
         try:
             with self._writing() as cursor:
-                regroup(cursor, self._stored(cursor, view, number, known), state, places, target)
+                yield cursor, target
         except BaseException:
             with contextlib.suppress(DydaError):
                 self.drop_staging(target)
             raise
-        return target
 
     def state_rows(
         self, view: str, number: int, state: State, columns: Sequence[str], key: Sequence[str], values: pa.Table

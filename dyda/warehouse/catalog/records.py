@@ -174,17 +174,15 @@ class MessageRecord:
         return self.message.rows
 
 
+@dataclass(frozen=True, eq=False)
 class Identity:
     """Which server a source is: a restored, promoted or replaced one has other numbers (P2).
 
-    Equal to anything that has the same two numbers; source adapters bring their own class.
+    Equal to anything that has the same two numbers; source adapters have their own class.
     """
 
-    __slots__ = ("system_identifier", "timeline")
-
-    def __init__(self, system_identifier: str, timeline: str) -> None:
-        self.system_identifier = system_identifier
-        self.timeline = timeline
+    system_identifier: str
+    timeline: str
 
     def __eq__(self, other: object) -> bool:
         if not (hasattr(other, "system_identifier") and hasattr(other, "timeline")):
@@ -194,9 +192,6 @@ class Identity:
 
     def __hash__(self) -> int:
         return hash((str(self.system_identifier), str(self.timeline)))
-
-    def __repr__(self) -> str:
-        return f"Identity({self.system_identifier!r}, {self.timeline!r})"
 
 
 @dataclass(frozen=True)
@@ -237,24 +232,17 @@ class SourceRecord:
 
 @dataclass(frozen=True)
 class RelationState:
-    """A relation as its views are planned with it, about to be remembered."""
+    """A relation as its views are planned with it, to be saved."""
 
     relation: Relation
     fingerprint: str | None = None
     captured: bool = True
     position: Position | None = None
-    """Which transactions of its source it is described with; None: what is known of that stays."""
+    """The transactions of its source that the description includes; None: not known, or as it was."""
 
 
-@dataclass(frozen=True)
-class RelationRecord:
+class RelationRecord(RelationState):
     """A relation as it was when its views were last planned."""
-
-    relation: Relation
-    fingerprint: str | None
-    captured: bool
-    position: Position | None = None
-    """Which transactions of its source it is described with; None: nobody has said so yet."""
 
 
 @dataclass(frozen=True)

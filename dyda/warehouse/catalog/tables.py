@@ -32,26 +32,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, UUID
 
-__all__ = [
-    "SCHEMA",
-    "VERSION_TABLE",
-    "abort",
-    "daemon",
-    "extent",
-    "message",
-    "metadata",
-    "position",
-    "project",
-    "relation",
-    "request",
-    "source",
-    "staging_number",
-    "unit",
-    "view",
-    "view_version",
-    "waiting",
-]
-
 SCHEMA = "dyda"
 VERSION_TABLE = "migration"
 """Alembic's own: which migrations have been made."""
@@ -230,11 +210,7 @@ request = Table(
     _moment("created_at", nullable=False, now=True),
     _moment("finished_at"),
 )
-Index(
-    "request_open_idx",
-    request.c.id,
-    postgresql_where=text("state IN ('waiting', 'running')"),
-)
+Index("request_open_idx", request.c.id, postgresql_where=text("state IN ('waiting', 'running')"))
 
 daemon = Table(
     "daemon",

@@ -10,7 +10,8 @@ is to be merged into it needs a table of what is left first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,10 +25,18 @@ from dyda.warehouse.catalog.codec import view_columns_from_json
 from dyda.warehouse.catalog.tables import SCHEMA
 from dyda.warehouse.connection import load, short
 
-__all__ = ["Comparison", "Extent", "check_types", "stored_extent"]
+__all__ = ["Comparison", "Extent", "check_types", "lookups_only", "stored_extent"]
 
 BY_INDEX = "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; "
 AS_ALWAYS = "SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on"
+
+
+@contextmanager
+def lookups_only(cursor: Cursor) -> Iterator[None]:
+    """Makes the planner look rows up by index: temporary tables have no statistics to tell it so."""
+    cursor.execute(BY_INDEX)
+    yield
+    cursor.execute(AS_ALWAYS)
 
 
 @dataclass(frozen=True)

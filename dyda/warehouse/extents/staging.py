@@ -16,7 +16,7 @@ from dyda.warehouse.catalog.tables import SCHEMA
 from dyda.warehouse.connection import STAGING_CLASS
 from dyda.warehouse.extents.copy_in import StagingSink
 
-__all__ = ["Staging", "collect_garbage", "create_staging", "drop_staging"]
+__all__ = ["Staging", "collect_garbage", "create_staging", "drop_staging", "text_columns"]
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,20 @@ def create_staging(cursor: Cursor, url: str, width: int) -> Staging:
     cursor.execute("SELECT nextval('dyda.staging_number')")
     staging = Staging(cursor.fetchone()[0], width, url)
     cursor.execute("SELECT pg_advisory_lock(%s, %s)", (STAGING_CLASS, staging.number))
-    columns = sql.SQL("").join(sql.SQL("{} text, ").format(sql.Identifier(f"c{i}")) for i in range(1, width + 1))
-    cursor.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({}n bigint NOT NULL)").format(staging.identifier, columns))
+    cursor.execute(
+        sql.SQL("CREATE UNLOGGED TABLE {} ({}n bigint NOT NULL)").format(staging.identifier, text_columns(width))
+    )
     cursor.execute(
         sql.SQL("CREATE UNLOGGED TABLE {} (task text PRIMARY KEY, entries bigint NOT NULL)").format(
             sql.Identifier(SCHEMA, staging.table + "_task")
         )
     )
     return staging
+
+
+def text_columns(width: int) -> sql.Composable:
+    """The columns c1 … cn of a table of entries; others follow."""
+    return sql.SQL("".join(f"c{i} text, " for i in range(1, width + 1)))
 
 
 def drop_staging(connection: Connection, number: int) -> bool:

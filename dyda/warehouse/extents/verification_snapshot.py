@@ -22,7 +22,7 @@ from dyda.warehouse.catalog.stored_views import known_extent, known_state
 from dyda.warehouse.connection import connect, translated
 from dyda.warehouse.extents.extent import Comparison, Extent
 from dyda.warehouse.extents.published_view import Reader
-from dyda.warehouse.extents.staging import Staging
+from dyda.warehouse.extents.staging import Staging, text_columns
 
 __all__ = ["FrozenWarehouse", "frozen"]
 
@@ -90,10 +90,8 @@ class FrozenWarehouse:
     def _bring(self, staging: Staging) -> sql.Identifier:
         """Copies the staged rows into a temporary table of this transaction; nothing of them passes through Python."""
         table = sql.Identifier("pg_temp", staging.table)
-        columns = sql.SQL(", ").join(
-            sql.SQL("{} text").format(sql.Identifier(f"c{i}")) for i in range(1, staging.width + 1)
-        )
-        self._cursor.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({}, n bigint NOT NULL)").format(table, columns))
+        columns = text_columns(staging.width)
+        self._cursor.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({}n bigint NOT NULL)").format(table, columns))
         reader, writer = os.pipe()
         other = connect(self._url, "dyda verify")
         failures: list[BaseException] = []

@@ -24,14 +24,17 @@ from dyda.cursor import Cursor
 from dyda.errors import EvaluationFailed, InvariantViolated
 from dyda.model.operator_state import Counted, Grouped, Kept, State
 from dyda.warehouse.connection import load, short
-from dyda.warehouse.extents.copy_in import copy_batches
 from dyda.warehouse.extents.copy_out import fetch_texts
-from dyda.warehouse.extents.extent import check_types
+from dyda.warehouse.extents.entries import temporary_entries
+from dyda.warehouse.extents.extent import check_types, lookups_only
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.states.grouping_sql import Grouping, key_of, listed, needs_single_tag, texts
 from dyda.warehouse.states.tables import MULTIPLICITIES, StoredState, two_sided
 
-__all__ = ["Combined", "combine", "combine_staging", "lookups_only", "recombine"]
+__all__ = ["Combined", "combine", "combine_staging", "recombine"]
+
+
+NO_KEYS = pa.array([], pa.string())
 
 
 @dataclass(frozen=True)
@@ -78,18 +81,21 @@ def recombine(cursor: Cursor, stored: StoredState, entries: pa.Table, groups: pa
     grouping = Grouping(state)
     width = len(state.entries)
     table = _bring(cursor, width, entries)
-    marks = _bring(cursor, len(state.keys), _marks(state, groups), "groups")
-    columns = [f"c{place}" for place in range(1, width + 1)]
+    # The groups as entries that count for no row.
+    marks = groups.select(_stale_names(state)[1:]).rename_columns(_places(len(state.keys)))
+    marks = marks.append_column("n", pa.repeat(pa.scalar(0, pa.int64()), groups.num_rows))
+    marks_table = _bring(cursor, len(state.keys), marks, "groups")
+    columns = _places(width)
     marked = [name if place < len(state.keys) else f"NULL AS {name}" for place, name in enumerate(columns)]
     asked = sql.SQL("(SELECT {}n, false AS asked FROM {} UNION ALL SELECT {}0, true FROM {}) AS asked_entries").format(
-        listed(columns), table, listed(marked), marks
+        listed(columns), table, listed(marked), marks_table
     )
     with _owned(stored.view), lookups_only(cursor):
         names = ["key", *grouping.keys, "negative", "existed", "remains", *grouping.befores, *grouping.afters]
         found = fetch_texts(cursor, grouping.again(asked, stored.extent.identifier), names)
     _refuse_negative(stored.view, found, found["negative"], grouping.keys)
     found = found.append_column("t", pa.repeat(pa.scalar(1, pa.int32()), found.num_rows))
-    return _grouped_result(state, grouping, found, _no_stale(state))
+    return _grouped_result(state, grouping, found, pa.table(dict.fromkeys(_stale_names(state), NO_KEYS)))
 
 
 def combine_staging(cursor: Cursor, view: str, state: State, entries: Staging, target: Staging) -> None:
@@ -98,7 +104,7 @@ def combine_staging(cursor: Cursor, view: str, state: State, entries: Staging, t
     if (entries.width, target.width) != (width, len(state.columns)):
         raise ValueError(f"view {view}: {width} columns in and {len(state.columns)} out were expected")
     check_types(cursor, view, [type_ for _, type_ in state.columns])
-    columns = sql.SQL(", ").join(sql.Identifier(f"c{place}") for place in range(1, target.width + 1))
+    columns = sql.SQL(", ".join(_places(target.width)))
     statement = load("combine_staging.sql").format(
         whole=_whole(state, entries.identifier), target=target.identifier, columns=columns
     )
@@ -109,30 +115,12 @@ def combine_staging(cursor: Cursor, view: str, state: State, entries: Staging, t
         raise InvariantViolated(view, _below(negative, sample))
 
 
-@contextmanager
-def lookups_only(cursor: Cursor) -> Iterator[None]:
-    """The planner looks rows up by index, whatever it thinks: temporary tables have no statistics."""
-    cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off")
-    yield
-    cursor.execute("SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on")
-
-
-def _bring(cursor: Cursor, width: int, entries: pa.Table, what: str = "entries") -> sql.Identifier:
-    """Entries in a temporary table (c1 …, n, side, t), made once in a session and emptied at each commit."""
-    table = sql.Identifier("pg_temp", f"dyda_{what}_{width}")
-    columns = sql.SQL("").join(sql.SQL("{} text, ").format(sql.Identifier(f"c{i}")) for i in range(1, width + 1))
-    cursor.execute(
-        sql.SQL(
-            "CREATE TEMPORARY TABLE IF NOT EXISTS {} ({}n bigint NOT NULL, side smallint NOT NULL, t integer NOT NULL)"
-            " ON COMMIT DELETE ROWS"
-        ).format(table, columns)
-    )
-    names = [f"c{place}" for place in range(1, width + 1)]
-    for name, default in (("side", 0), ("t", 1)):
-        if name not in entries.column_names:
-            entries = entries.append_column(name, pa.repeat(pa.scalar(default, pa.int32()), entries.num_rows))
-    copy_batches(cursor, table, width, entries.select([*names, "n", "side", "t"]).to_batches(), ("side", "t"))
-    return table
+def _bring(cursor: Cursor, width: int, entries: pa.Table, name: str = "entries") -> sql.Identifier:
+    """Entries in a temporary table (c1 …, n, side, t)."""
+    for column, default in (("side", 0), ("t", 1)):
+        if column not in entries.column_names:
+            entries = entries.append_column(column, pa.repeat(pa.scalar(default, pa.int32()), entries.num_rows))
+    return temporary_entries(cursor, name, width, entries.select([*_places(width), "n", "side", "t"]), ("side", "t"))
 
 
 @contextmanager
@@ -187,8 +175,9 @@ def _combine_counted(cursor: Cursor, stored: StoredState, state: Counted, entrie
         parts.append(_signed([*(there[name] for name in row), *counts], n, there["t"]))
     found = found.append_column("n", pc.subtract(found["after"], found["before"]))
     moved = found.filter(pc.not_equal(found["n"], 0))
-    delivered = _rows(moved.select(row).columns, moved["n"], moved["t"], [name for name, _ in state.delivered])
-    return Combined(pa.concat_tables(parts), delivered, pa.table({"key": pa.array([], pa.string())}))
+    return Combined(
+        pa.concat_tables(parts), _delivered(state, moved.select([*row, "n", "t"])), pa.table({"key": NO_KEYS})
+    )
 
 
 # --- groups
@@ -211,21 +200,11 @@ def _grouped_result(state: Grouped, grouping: Grouping, found: pa.Table, stale: 
         there = found.filter(pc.equal(found[flag], "t"))
         parts.append(_signed([there[name] for name in ("key", *grouping.keys, *numbers)], n, there["t"]))
     changed = pa.concat_tables(parts)
-    return Combined(changed, changed.rename_columns([*(name for name, _ in state.delivered), "n", "t"]), stale)
+    return Combined(changed, _delivered(state, changed), stale)
 
 
 def _stale_names(state: Grouped) -> list[str]:
     return ["key", *(f"k{place}" for place in range(1, len(state.keys) + 1))]
-
-
-def _no_stale(state: Grouped) -> pa.Table:
-    return pa.table({name: pa.array([], pa.string()) for name in _stale_names(state)})
-
-
-def _marks(state: Grouped, groups: pa.Table) -> pa.Table:
-    """The groups as entries that stand for no row."""
-    columns = {f"c{place}": groups[f"k{place}"] for place in range(1, len(state.keys) + 1)}
-    return pa.table({**columns, "n": pa.repeat(pa.scalar(0, pa.int64()), groups.num_rows)})
 
 
 # --- kept bags
@@ -243,9 +222,8 @@ def _combine_kept(cursor: Cursor, stored: StoredState, state: Kept, entries: sql
     found = fetch_texts(cursor, query, [*names, "t", "n", "negative"])
     _refuse_negative(stored.view, found, found["negative"], names)
     found = _with_numbers(found, ["t", "n"])
-    columns = found.select(names).columns
-    changed = [_rows(columns, found["n"], found["t"], list(named)) for named in (_places(len(names)), _names(state))]
-    return Combined(changed[0], changed[1], pa.table({"key": pa.array([], pa.string())}))
+    changed = _rows(found.select(names).columns, found["n"], found["t"], _places(len(names)))
+    return Combined(changed, _delivered(state, changed), pa.table({"key": NO_KEYS}))
 
 
 # --- whole states
@@ -291,8 +269,8 @@ def _places(width: int) -> list[str]:
     return [f"c{place}" for place in range(1, width + 1)]
 
 
-def _names(state: State) -> list[str]:
-    return [name for name, _ in state.delivered]
+def _delivered(state: State, rows: pa.Table) -> pa.Table:
+    return rows.rename_columns([*(name for name, _ in state.delivered), "n", "t"])
 
 
 def _with_numbers(table: pa.Table, names: Sequence[str]) -> pa.Table:

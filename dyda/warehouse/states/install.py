@@ -11,7 +11,7 @@ from psycopg2 import sql
 from dyda.cursor import Cursor
 from dyda.errors import DydaError
 from dyda.warehouse.catalog.records import StateTable
-from dyda.warehouse.extents.entries import brought
+from dyda.warehouse.extents.entries import all_entries
 from dyda.warehouse.extents.extent import check_types
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.states.tables import StoredState
@@ -89,4 +89,4 @@ class StateInstaller:
             # What `combine` gives has a column more, the tag.
             delta = delta.select([*(f"c{i}" for i in range(1, width + 1)), "n"])
         what = f"state {change.number} of view {self.view}"
-        return brought(self.cursor, what, width, f"{self.place}_{change.number}", delta, change.staging)
+        return all_entries(self.cursor, what, width, f"{self.place}_{change.number}", delta, change.staging)

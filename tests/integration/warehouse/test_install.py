@@ -41,7 +41,7 @@ def test_a_delta_adds_and_removes(warehouse: Warehouse, writer: Writer, query: Q
 
 def test_a_large_delta_comes_from_staging(warehouse: Warehouse, writer: Writer, query: Query) -> None:
     create(writer, "people", version(("name", "text")), entries(("Ann", 1)))
-    staging = writer.staging(["name"])
+    staging = writer.staging(1)
     staging.sink()(entries(("Ann", -1), ("Bob", 1), ("Bob", 1)).to_batches())
     writer.install(Installation((ViewChange("people", staging=staging, positions={"crm": (START, NEXT)}),)))
     assert query("SELECT * FROM people") == [("Bob",), ("Bob",)]
