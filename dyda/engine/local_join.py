@@ -1,11 +1,11 @@
-"""Combinations: rows that are at hand are joined here, by Arrow, and Spark is asked about what comes out.
+"""Combinations: rows in memory are joined here, by Arrow, and Spark evaluates the result.
 
     a (x, y)   b (x, z)                    a.y │ b.x │ b.z │ n
     equality a.y = b.x         ──▶           7 │   7 │ 'q' │ 1        what Spark gets
 
 A join of a few rows costs Spark a plan and a stage for every relation, whatever the rows. Nothing is decided here: an
-equality of two columns of one type tells which rows can meet at all, and Spark then evaluates every condition, that one
-too. Combinations whose count does not change are left out. Where there would be too many, Spark joins them itself.
+equality of two columns of one type limits which rows can meet, and Spark then evaluates every condition, that one too.
+Combinations whose count does not change are left out. Where there would be too many, Spark joins them itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TRANSACTION = "t"
 Keys = npt.NDArray[np.int64]
 
 LIMIT = 200_000
-"""More combinations than this are Spark's: they are many rows, and its plan costs little beside them."""
+"""More combinations than this are left to Spark: beside so many rows, its plan costs little."""
 
 
 def combinations(evaluation: Evaluation) -> pa.Table | None:
@@ -109,7 +109,7 @@ def _pairs(
     """Row numbers of what meets, which is everything if there are no keys; None if that is too much."""
     keys = np.zeros(here + there, np.int64)
     for one, other in zip(left, right, strict=True):
-        keys = _told_apart(keys, _numbered(one, other))
+        keys = _paired(keys, _numbered(one, other))
     mine, theirs = keys[:here], keys[here:]
     valid = np.flatnonzero(theirs >= 0)
     ordered = valid[np.argsort(theirs[valid], kind="stable")]
@@ -129,7 +129,7 @@ def _numbered(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Keys:
     return numbers
 
 
-def _told_apart(keys: Keys, more: Keys) -> Keys:
+def _paired(keys: Keys, more: Keys) -> Keys:
     """The numbers of pairs: equal where both are, -1 where one is."""
     if not keys.any():
         return more
