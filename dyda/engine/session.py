@@ -92,7 +92,6 @@ SMALL = {
     "spark.sql.optimizer.excludedRules": "",
 }
 
-
 BULK = {
     **SHIPPED,
     # The optimizer would evaluate rows that are at hand itself, one by one: quick for a few, slow for many.
@@ -106,7 +105,6 @@ LARGE = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "10MB",
 }
-
 
 CAREFUL = {
     # Nothing is evaluated before there is a row to evaluate it for, nor below the operator that it was written above.

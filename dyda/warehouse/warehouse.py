@@ -1,7 +1,7 @@
-"""The warehouse: the catalog for everyone to read, and the way to become the one who writes.
+"""The warehouse: reading the catalog, and taking the lock to write.
 
 Reading goes through SQLAlchemy in short transactions of their own; writing through a `Writer` (see writer.py), except
-for requests, which any command may leave for the process that holds the lock.
+for requests, which any command may submit to the process that holds the lock.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Warehouse:
 
     @classmethod
     def connect(cls, url: str, schema: str = "public") -> Warehouse:
-        """Opens it; an error at once if it does not answer."""
+        """Opens it, or raises at once if it does not answer."""
         warehouse = cls(url, schema)
         with warehouse._reading():
             return warehouse
@@ -93,10 +93,10 @@ class Warehouse:
         self._engine.dispose()
 
     def upgrade(self) -> None:
-        """Brings the catalog to this program's version; several processes may try at once."""
+        """Upgrades the catalog to this program's version; several processes may try at once."""
         with self._reading() as connection:
             if connection.execute(text("SELECT pg_is_in_recovery()")).scalar_one():
-                raise read_only("its server is a standby, or still recovering")
+                raise read_only("its server is a standby, or still in recovery")
         with self._translated():
             upgrade(self._engine, self.schema)
 
@@ -112,7 +112,7 @@ class Warehouse:
             check_types(cast(Cursor, connection.connection.cursor()), view, types)
 
     def owner(self) -> tuple[str | None, dict[str, frozenset[str]]]:
-        """The project that this warehouse belongs to (None: nobody's yet), and its views with the sources they read."""
+        """The project that this warehouse belongs to (None: to none yet), and its views with the sources they read."""
         with self._reading() as connection:
             owner = connection.execute(select(tables.project.c.owner)).scalar_one()
             found = connection.execute(
@@ -124,13 +124,13 @@ class Warehouse:
             return owner, {name: frozenset(sources) for name, sources in found}
 
     def claim(self, owner: str) -> str:
-        """Let the warehouse belong to a project, unless it belongs to one already; whose it is."""
+        """Gives the warehouse to a project, unless it belongs to one already; returns its owner."""
         with self._translated(), self._engine.begin() as connection:
             table = tables.project
             connection.execute(update(table).where(table.c.owner.is_(None)).values(owner=owner))
             return str(connection.execute(select(table.c.owner)).scalar_one())
 
-    # --- becoming the one who writes
+    # --- taking the lock
 
     def lock(self, wait: float = 0, role: str = "command") -> Writer:
         """The project's lock, or ProjectBusy after `wait` seconds. `role` says who holds it: daemon, apply, …"""
@@ -165,7 +165,7 @@ class Warehouse:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        """One snapshot for everything that is asked in the block."""
+        """One snapshot for all queries in the block."""
         with self._translated(), self._engine.connect() as connection:
             yield connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
@@ -177,8 +177,7 @@ class Warehouse:
             except sqlalchemy.exc.DBAPIError as error:
                 if isinstance(error.orig, psycopg2.errors.UndefinedTable | psycopg2.errors.InvalidSchemaName):
                     raise WarehouseUnreachable(
-                        "the warehouse has no catalog of DyDa's",
-                        "Run a command that sets it up, for example: dyda apply",
+                        "the warehouse has no DyDa catalog", "Run a command that creates it, for example: dyda apply"
                     ) from None
                 if isinstance(error.orig, psycopg2.Error):
                     raise error.orig from None
@@ -247,7 +246,7 @@ class Warehouse:
     # --- requests
 
     def submit(self, verb: str, arguments: Mapping[str, Any]) -> int:
-        """Asks the process that holds the lock to do something; see `wait`."""
+        """Submits a request to the process that holds the lock; see `wait`."""
         with self._translated(), self._engine.begin() as connection:
             statement = (
                 insert(tables.request).values(verb=verb, arguments=dict(arguments)).returning(tables.request.c.id)
@@ -273,7 +272,7 @@ class Warehouse:
             time.sleep(0.1)
 
     def cancel(self, number: int) -> bool:
-        """Takes a request back that is not finished."""
+        """Takes back an unfinished request; whether it did."""
         table = tables.request
         with self._translated(), self._engine.begin() as connection:
             statement = (
@@ -285,10 +284,10 @@ class Warehouse:
 
 
 def _raise_fence(connection: PostgresConnection, role: str) -> int:
-    """A new fence; what the last holder left unfinished is put in order."""
+    """A new fence; cleans up what the last holder left unfinished."""
     try:
         with connection.cursor() as cursor:
-            # Waits for a transaction that a holder before us may still have open; not for ever.
+            # Waits for a transaction that an earlier holder may still have open; not forever.
             cursor.execute("SET LOCAL lock_timeout = '60s'")
             cursor.execute(load("take_over.sql"), {"role": role, "pid": os.getpid(), "host": socket.gethostname()})
             (fence,) = cursor.fetchone()
@@ -296,15 +295,15 @@ def _raise_fence(connection: PostgresConnection, role: str) -> int:
         return int(fence)
     except psycopg2.errors.LockNotAvailable as error:
         raise ProjectBusy(
-            f"an installation of another process is still open in the warehouse ({short(error)})", "Try again later."
+            f"another process still has an open installation in the warehouse ({short(error)})", "Try again later."
         ) from None
 
 
 def _busy(holder: DaemonRecord) -> ProjectBusy:
     if not holder.running or holder.pid is None:
-        return ProjectBusy("another process works on this project", "Try again in a moment.")
+        return ProjectBusy("another process is working on this project", "Try again in a moment.")
     who = "the daemon" if holder.role == "daemon" else f"dyda {holder.role}"
     return ProjectBusy(
-        f"{who} (pid {holder.pid} on {holder.host}, since {holder.since:%Y-%m-%d %H:%M:%S} UTC) works on this project",
-        "Wait until it is done, or end it with: dyda stop" if holder.role == "daemon" else "Wait until it is done.",
+        f"{who} (pid {holder.pid} on {holder.host}, since {holder.since:%Y-%m-%d %H:%M:%S} UTC) has the project's lock",
+        "Wait until it is done, or stop it: dyda stop" if holder.role == "daemon" else "Wait until it is done.",
     )

@@ -60,7 +60,7 @@ def _view(row: Row[Any]) -> ViewRecord:
     state, cause = _shown(row)
     fresh_at = row.fresh_at
     if row.state in (ViewState.LIVE, ViewState.HELD) and fresh_at is not None:
-        # Up to here the extent is known to show all there was: the oldest change it lacks, or else the last poll.
+        # The extent is known to be complete up to here: the oldest change it lacks, or else the last poll.
         known = row.oldest if row.pending else row.polled_at
         if known is not None and (row.pending or known > fresh_at):
             fresh_at = min(known, row.now)
@@ -87,7 +87,7 @@ def _view(row: Row[Any]) -> ViewRecord:
 
 
 def _shown(row: Row[Any]) -> tuple[ShownState, Cause | None]:
-    """The state that users are shown, and why: what a live view waits for comes first."""
+    """The state that users see, and its cause: what a live view waits for comes first."""
     own = cause_from_json(row.cause)
     if row.state != ViewState.LIVE:
         return ShownState(row.state), own
@@ -125,7 +125,7 @@ def messages(
     numbers: Collection[int] | None = None,
     states: Collection[MessageState] | None = None,
 ) -> list[MessageRecord]:
-    """The queue in arrival order: all of it, or what is asked for."""
+    """The queue in arrival order: all of it, or a selection."""
     table = tables.message
     query = select(table).order_by(table.c.id).limit(limit)
     if source is not None:
@@ -226,6 +226,6 @@ def status(connection: Connection) -> Status:
 
 
 def unshown(connection: Connection, schema: str) -> dict[str, Cause]:
-    """Views whose rows readers do not see, because of what somebody did to theirs."""
+    """Views whose rows readers do not see, because their view was dropped or replaced."""
     rows = _all(connection, "unshown.sql", {"schema": schema})
     return {row.name: Unshown(row.name, f"{schema}.{row.name}", bool(row.replaced)) for row in rows}

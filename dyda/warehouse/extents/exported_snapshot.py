@@ -27,7 +27,7 @@ PAGES = 8192
 
 @dataclass(frozen=True)
 class HeldExtent:
-    """The extent of one view. `snapshot` may be taken over by other sessions at `url` as long as it is held."""
+    """The extent of one view. `snapshot` can be imported by other sessions at `url` as long as it is held."""
 
     url: str = field(repr=False)
     snapshot: str
@@ -107,7 +107,7 @@ class HeldWarehouse:
 
 @contextmanager
 def hold_warehouse(url: str) -> Iterator[HeldWarehouse]:
-    """Hold everything that is committed as it stands."""
+    """Holds everything that is committed."""
     with translated(url):
         connection = connect(url, "dyda extent")
         try:
@@ -122,7 +122,7 @@ def hold_warehouse(url: str) -> Iterator[HeldWarehouse]:
 
 @contextmanager
 def hold_extent(url: str, view: str) -> Iterator[HeldExtent]:
-    """Hold the view's extent as it stands."""
+    """Holds the view's extent."""
     with hold_warehouse(url) as held:
         yield held.extent(view)
 
@@ -130,7 +130,7 @@ def hold_extent(url: str, view: str) -> Iterator[HeldExtent]:
 def _pieces(
     table: sql.Identifier, wanted: Sequence[sql.Identifier], multiplicity: sql.Composable, pages: int
 ) -> Iterator[sql.Composable]:
-    """Page ranges of a table; without columns one is delivered all the same, for the rows to be counted."""
+    """Page ranges of a table; without columns a constant is delivered, so that rows can be counted."""
     columns = sql.SQL(", ").join(sql.SQL("e.{}").format(column) for column in wanted)
     starts = range(0, max(pages, 1), PAGES)
     for start in starts:

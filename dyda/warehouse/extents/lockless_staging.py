@@ -1,4 +1,4 @@
-"""Staging tables for one who does not hold the project's lock: `verify`, beside a running daemon."""
+"""Staging tables for a process without the project's lock: `verify`, beside a running daemon."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Stagings:
 
 @contextmanager
 def own_stagings(url: str) -> Iterator[Stagings]:
-    """Tables made here are gone at the end of the block."""
+    """Staging tables that are dropped at the end of the block."""
     connection = connect(url, "dyda staging")
     try:
         with translated(url):

@@ -1,4 +1,4 @@
-"""The warehouse at one moment, for `verify`: positions and extents that belong together while a daemon goes on.
+"""The warehouse at one moment, for `verify`: positions and extents that belong together while a daemon works.
 
     frozen ── positions ──▶ recompute at them ──▶ staging ──▶ compare with the extent as it was when frozen
 
@@ -62,7 +62,7 @@ class FrozenWarehouse:
         return int(self._cursor.fetchone()[0])
 
     def shows(self, view: str, schema: str) -> bool:
-        """Whether what readers query is what was put there for them."""
+        """Whether readers see the extent as it was published."""
         known, extent = known_extent(self._cursor, view)
         return Reader(schema, view).shows(self._cursor, extent, [column.name for column in known.columns])
 
@@ -84,11 +84,11 @@ class FrozenWarehouse:
             found = extent.compare(self._cursor, table, samples)
             self._cursor.execute(sql.SQL("DROP TABLE {}").format(table))
         except psycopg2.errors.UndefinedTable:
-            raise DydaError(f"view {view} was redefined meanwhile", "Run verify again.") from None
+            raise DydaError(f"view {view} was redefined during the check", "Run verify again.") from None
         return found
 
     def _bring(self, staging: Staging) -> sql.Identifier:
-        """Copies the staged rows into a temporary table of this transaction; nothing of them passes through Python."""
+        """Copies the staged rows into a temporary table of this transaction; they do not pass through Python."""
         table = sql.Identifier("pg_temp", staging.table)
         columns = text_columns(staging.width)
         self._cursor.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({}n bigint NOT NULL)").format(table, columns))

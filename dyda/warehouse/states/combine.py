@@ -1,4 +1,4 @@
-"""Adding a step's entries into its state: what the state's rows become, and what the steps above must be told.
+"""Adding a step's entries to its state: the new rows of the state, and the change that the steps above read.
 
     entries (c1 …, n, side, t)  ──┐                                             ┌─▶ state      -before +after
                                   ├──▶ per touched key and tag: before, after ──┼─▶ delivered  the difference
@@ -23,8 +23,8 @@ from psycopg2 import sql
 from dyda.cursor import Cursor
 from dyda.errors import EvaluationFailed, InvariantViolated
 from dyda.model.operator_state import Counted, Grouped, Kept, State
+from dyda.rows import copy_out
 from dyda.warehouse.connection import load, short
-from dyda.warehouse.extents.copy_out import fetch_texts
 from dyda.warehouse.extents.entries import temporary_entries
 from dyda.warehouse.extents.extent import check_types, lookups_only
 from dyda.warehouse.extents.staging import Staging
@@ -44,7 +44,7 @@ class Combined:
     state      c1 … cn, n, t: state rows, -1 as they were and 1 as they will be; an installation takes them
     delivered  the columns that `state.delivered` names, n, t: the change that the steps above read; each row once per
                tag, no count is zero
-    stale      key, k1 … km: groups that entries alone cannot bring up to date. They are left out of the two others
+    stale      key, k1 … km: groups that entries alone cannot update. They are left out of the two others
     """
 
     state: pa.Table
@@ -71,10 +71,7 @@ def combine(cursor: Cursor, stored: StoredState, entries: pa.Table) -> Combined:
 
 
 def recombine(cursor: Cursor, stored: StoredState, entries: pa.Table, groups: pa.Table) -> Combined:
-    """Groups that were read again: `entries` are all there is of `groups` (k1 … km) now; others' entries are ignored.
-
-    The tag of the change is 1.
-    """
+    """The change of groups that were read again: `entries` has all entries of `groups` (k1 … km); the tag is 1."""
     state = stored.state
     if not isinstance(state, Grouped):
         raise TypeError(f"view {stored.view}: only groups are read again")
@@ -92,7 +89,8 @@ def recombine(cursor: Cursor, stored: StoredState, entries: pa.Table, groups: pa
     )
     with _owned(stored.view), lookups_only(cursor):
         names = ["key", *grouping.keys, "negative", "existed", "remains", *grouping.befores, *grouping.afters]
-        found = fetch_texts(cursor, grouping.again(asked, stored.extent.identifier), names)
+        query = grouping.again(asked, stored.extent.identifier)
+        found = copy_out(cursor, query.as_string(cursor), names)
     _refuse_negative(stored.view, found, found["negative"], grouping.keys)
     found = found.append_column("t", pa.repeat(pa.scalar(1, pa.int32()), found.num_rows))
     return _grouped_result(state, grouping, found, pa.table(dict.fromkeys(_stale_names(state), NO_KEYS)))
@@ -142,7 +140,7 @@ def _refuse_negative(view: str, found: pa.Table, negative: pa.ChunkedArray, show
 
 def _below(number: int, sample: str) -> str:
     shown = sample if len(sample) <= 200 else sample[:200] + "…"
-    return f"{number} row(s) of a state would be there less than zero times, as {shown}"
+    return f"this change would give {number} row(s) of the operator state a negative count, e.g. {shown}"
 
 
 # --- set operations
@@ -164,7 +162,7 @@ def _combine_counted(cursor: Cursor, stored: StoredState, state: Counted, entrie
         extent=stored.extent.identifier,
     )
     numbers = ["t", "l_before", "r_before", "l_after", "r_after", "before", "after"]
-    found = _with_numbers(fetch_texts(cursor, query, ["key", *names, *numbers]), numbers)
+    found = _with_numbers(copy_out(cursor, query.as_string(cursor), ["key", *names, *numbers]), numbers)
     row = ["key", *names]
     negative = pc.or_(pc.less(found["l_after"], 0), pc.less(found["r_after"], 0))
     _refuse_negative(stored.view, found, negative, names)
@@ -187,8 +185,8 @@ def _combine_grouped(cursor: Cursor, stored: StoredState, state: Grouped, entrie
     grouping = Grouping(state)
     group = ["key", *grouping.keys]
     names = [*group, "t", "stale", "negative", "existed", "remains", *grouping.befores, *grouping.afters]
-    found = fetch_texts(cursor, grouping.change(entries, stored.extent.identifier), names)
-    found = _with_numbers(found, ["t"])
+    query = grouping.change(entries, stored.extent.identifier)
+    found = _with_numbers(copy_out(cursor, query.as_string(cursor), names), ["t"])
     _refuse_negative(stored.view, found, found["negative"], grouping.keys)
     stale = found.filter(pc.equal(found["stale"], "t")).select(group).rename_columns(_stale_names(state))
     return _grouped_result(state, grouping, found.filter(pc.equal(found["stale"], "f")), stale)
@@ -219,7 +217,7 @@ def _combine_kept(cursor: Cursor, stored: StoredState, state: Kept, entries: sql
         entries=entries,
         extent=stored.extent.identifier,
     )
-    found = fetch_texts(cursor, query, [*names, "t", "n", "negative"])
+    found = copy_out(cursor, query.as_string(cursor), [*names, "t", "n", "negative"])
     _refuse_negative(stored.view, found, found["negative"], names)
     found = _with_numbers(found, ["t", "n"])
     changed = _rows(found.select(names).columns, found["n"], found["t"], _places(len(names)))

@@ -1,4 +1,4 @@
-"""Installing what becomes of a view's states, in the transaction that installs its rows."""
+"""Installing the changes of a view's states, in the transaction that installs its rows."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["StateChange", "StateInstaller"]
 
 @dataclass(frozen=True)
 class StateChange:
-    """State rows (c1 … cn, n) for state `number` of a view, from 0: a small `delta`, what is in `staging`, or both.
+    """State rows (c1 … cn, n) for state `number` of a view, from 0: a small `delta`, a `staging` table, or both.
 
-    The view's mode says whether they are added to the state or are all there is of it.
+    The view's mode says whether they are added to the state or replace it.
     """
 
     number: int
@@ -37,7 +37,7 @@ class StateChange:
 
 @dataclass(frozen=True)
 class StateInstaller:
-    """The states of one view, for one installation. `place` tells it from the other views of the installation."""
+    """The states of one view, for one installation. `place` is the view's number in the installation."""
 
     cursor: Cursor
     view: str

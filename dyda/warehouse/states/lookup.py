@@ -11,8 +11,8 @@ from psycopg2 import sql
 
 from dyda.cursor import Cursor
 from dyda.model.bag import COUNT, Bag
+from dyda.rows import copy_out
 from dyda.warehouse.connection import load
-from dyda.warehouse.extents.copy_out import fetch_texts
 from dyda.warehouse.extents.entries import temporary_entries
 from dyda.warehouse.extents.extent import lookups_only
 from dyda.warehouse.states.tables import StoredState, multiplicity, places
@@ -57,7 +57,7 @@ def state_rows(
 
 
 def _fetch(cursor: Cursor, query: sql.Composable, columns: Sequence[str]) -> Bag:
-    found = fetch_texts(cursor, query, [*columns, COUNT])
+    found = copy_out(cursor, query.as_string(cursor), [*columns, COUNT])
     return Bag(found.set_column(len(columns), COUNT, pc.cast(found[COUNT], pa.int64())))
 
 
