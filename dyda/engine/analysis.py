@@ -63,7 +63,7 @@ def analyse_blocks(session: SparkSession, blocks: Sequence[JoinBlock]) -> list[O
 
 
 def refuse_untyped(view: str, outputs: Sequence[OutputType]) -> None:
-    """A column that is nothing but NULL has a type only beside another block's."""
+    """Refuses a column that is NULL in every block: it has no type."""
     for output in outputs:
         if output.spark_type == UNTYPED:
             raise UnsupportedSql(
@@ -113,7 +113,7 @@ def _restore_names(blocks: Sequence[JoinBlock], message: str) -> str:
 
 
 def _refuse_undefined(block: JoinBlock, plan: Any, written: Any) -> None:
-    """What Spark accepts but two evaluations need not agree on, and decimals that it would round silently."""
+    """Refuses what two evaluations need not agree on, and decimals that Spark would round silently."""
     for expression in _expressions(plan):
         _refuse_rounding(block, expression, written)
         if not expression.deterministic() and all(child.deterministic() for child in _items(expression.children())):

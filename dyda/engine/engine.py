@@ -155,7 +155,7 @@ class Engine:
             if together:
                 self._answer(dict(sorted(together.items())), results, reader, phase)
         except EvaluationFailed:
-            # One query for all views does not tell whose row it was.
+            # One query for all views does not show which view's row it was.
             for name in plain:
                 try:
                     if len(plain) == 1:
@@ -173,7 +173,7 @@ class Engine:
     def _answer(
         self, asked: Mapping[int, _Question], results: list[pa.Table], reader: Reader | None, phase: Phase
     ) -> None:
-        """Put what the questions find into their places."""
+        """Evaluates the questions and puts the results into their places."""
         first = next(iter(asked.values()))[0]
         with self._counted_jobs(first.view):
             found = self._collect(list(asked.values()), reader, phase)
@@ -185,7 +185,7 @@ class Engine:
     def _answer_sum(
         self, asked: Mapping[int, _Question], results: list[pa.Table], reader: Reader | None, phase: Phase
     ) -> None:
-        """Put the sum of what the questions find into the place of the first."""
+        """Evaluates the sum of the questions and puts it into the place of the first."""
         evaluations = [evaluation for evaluation, _ in asked.values()]
         scanned, entries = any(one.scanned for one in evaluations), sum(one.entries for one in evaluations)
         session = self._sessions.careful(small=not scanned and entries <= SMALL_ENTRIES)

@@ -21,10 +21,7 @@ from dyda.engine.typed_columns import typed_table
 from dyda.model.algebra.nodes import ColumnRef
 from vm.evaluation import Evaluation, frame_columns, join_order
 
-__all__ = ["COUNT", "TRANSACTION", "combinations"]
-
-COUNT = "n"
-TRANSACTION = "t"
+__all__ = ["combinations"]
 
 Keys = npt.NDArray[np.int64]
 
@@ -92,7 +89,7 @@ def _values(evaluation: Evaluation, typed: dict[str, pa.Table], ref: ColumnRef) 
 
 
 def _comparable(one: pa.ChunkedArray, other: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray] | None:
-    """Both as values that are equal for Arrow exactly where they are for Spark; None if Spark has its own idea."""
+    """Both as values that are equal for Arrow exactly where they are for Spark; None if Spark compares them differently."""
     if pa.types.is_integer(one.type) and pa.types.is_integer(other.type):
         return pc.cast(one, pa.int64()), pc.cast(other, pa.int64())
     if pa.types.is_decimal(one.type) and pa.types.is_decimal(other.type):
@@ -106,7 +103,7 @@ def _comparable(one: pa.ChunkedArray, other: pa.ChunkedArray) -> tuple[pa.Chunke
 def _pairs(
     left: Sequence[pa.ChunkedArray], right: Sequence[pa.ChunkedArray], here: int, there: int
 ) -> tuple[pa.Array, pa.Array] | None:
-    """Row numbers of what meets, which is everything if there are no keys; None if that is too much."""
+    """Row numbers of matching rows, of all rows if there are no keys; None if there are too many."""
     keys = np.zeros(here + there, np.int64)
     for one, other in zip(left, right, strict=True):
         keys = _paired(keys, _numbered(one, other))
@@ -153,5 +150,5 @@ def _numbers(evaluation: Evaluation, picked: dict[str, pa.Array]) -> tuple[pa.Ar
         if evaluation.sign < 0:
             count = pc.negate_checked(count)
     except pa.ArrowInvalid:
-        return None  # Spark says so in its own words
-    return kept, {COUNT: count} | ({TRANSACTION: tag} if tag is not None else {})
+        return None  # Spark raises the error
+    return kept, {"n": count} | ({"t": tag} if tag is not None else {})

@@ -7,11 +7,11 @@ project's lock and whose fence is the current one. Readers never see two views i
     warehouse     reading the catalog, requests, taking the lock
     writer        every write, by the one process that holds the project's lock
     installation  the one transaction that installs a unit
-    standby       a daemon that waits for its turn
+    standby       a daemon that waits for the project's lock
     connection    one way to connect, one set of pinned settings
     catalog/      DyDa's own tables: records, queries, migrations
     extents/      a view's rows, counted; what readers query; rows in and out
-    states/       what keyed operators keep, and how entries change it
+    states/       what keyed operators store, and how entries change it
 """
 
 from dyda.warehouse.catalog.cause_codec import cause_to_json

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from importlib import resources
 
@@ -21,7 +21,7 @@ from dyda.cursor import Connection
 from dyda.errors import ConfigurationError, DydaError, WarehouseUnreachable
 from dyda.masking import masked
 
-__all__ = ["PROJECT_LOCK", "connect", "load", "read_only", "short", "translated", "without_password"]
+__all__ = ["PROJECT_LOCK", "connect", "load", "read_only", "session", "short", "translated", "without_password"]
 
 ADVISORY_CLASS = 0x44794461  # "DyDa": keeps our advisory locks apart from those of other programs in the database
 PROJECT_LOCK = 1
@@ -60,6 +60,13 @@ def connect(url: str, application: str) -> Connection:
         connection.close()
         raise
     return connection
+
+
+@contextmanager
+def session(url: str, application: str) -> Iterator[Connection]:
+    """A connection for the length of the block, with its errors translated."""
+    with closing(connect(url, application)) as connection, translated(url):
+        yield connection
 
 
 def _require_utf8(connection: Connection) -> None:

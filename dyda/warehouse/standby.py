@@ -20,8 +20,7 @@ __all__ = ["Turn", "waiting_turn"]
 @contextlib.contextmanager
 def waiting_turn(url: str) -> Iterator[Turn]:
     """Waits, for the length of the block."""
-    connection = connect(url, "dyda daemon waits")
-    try:
+    with contextlib.closing(connect(url, "dyda daemon waits")) as connection:
         with translated(url):
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_advisory_lock_shared(%s, %s)", (ADVISORY_CLASS, WAITING_LOCK))
@@ -34,8 +33,6 @@ def waiting_turn(url: str) -> Iterator[Turn]:
                 )
             connection.commit()
         yield Turn(connection, url)
-    finally:
-        connection.close()
 
 
 class Turn:

@@ -32,6 +32,7 @@ from dyda.warehouse.connection import (
     connect,
     load,
     read_only,
+    session,
     short,
     translated,
     without_password,
@@ -232,12 +233,8 @@ class Warehouse:
         self, left: Staging, right: Staging, sides: tuple[bool, bool] = (True, True), samples: int = 10
     ) -> SetComparison:
         """How the rows of two staging tables differ as sets."""
-        connection = connect(self.url, "dyda check")
-        try:
-            with translated(self.url), connection.cursor() as cursor:
-                return compare_sets(cursor, left, right, sides=sides, samples=samples)
-        finally:
-            connection.close()
+        with session(self.url, "dyda check") as connection, connection.cursor() as cursor:
+            return compare_sets(cursor, left, right, sides=sides, samples=samples)
 
     def frozen(self) -> AbstractContextManager[FrozenWarehouse]:
         """Catalog and extents as they are now, for the length of the block."""
@@ -257,7 +254,7 @@ class Warehouse:
         """The request's result. RequestFailed: it failed, or no process is left to answer it."""
         shown: Any = None
         while True:
-            alive = self.holder().running or bool(self.waiting())  # asked first: an answer may be its last act
+            alive = self.holder().running or bool(self.waiting())  # checked first: the holder may answer and end
             request = self.request(number)
             if request.progress != shown:
                 shown = request.progress

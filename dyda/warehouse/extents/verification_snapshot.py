@@ -19,7 +19,7 @@ from dyda.cursor import Cursor
 from dyda.errors import DydaError
 from dyda.model.position import Position
 from dyda.warehouse.catalog.stored_views import known_extent, known_state
-from dyda.warehouse.connection import connect, translated
+from dyda.warehouse.connection import connect, session
 from dyda.warehouse.extents.extent import Comparison, Extent
 from dyda.warehouse.extents.published_view import Reader
 from dyda.warehouse.extents.staging import Staging, text_columns
@@ -29,15 +29,11 @@ __all__ = ["FrozenWarehouse", "frozen"]
 
 @contextlib.contextmanager
 def frozen(url: str) -> Iterator[FrozenWarehouse]:
-    connection = connect(url, "dyda verify")
-    try:
-        with translated(url):
-            connection.set_session(isolation_level="REPEATABLE READ")
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT count(*) FROM dyda.project")  # the first statement takes the snapshot
-                yield FrozenWarehouse(cursor, url)
-    finally:
-        connection.close()
+    with session(url, "dyda verify") as connection:
+        connection.set_session(isolation_level="REPEATABLE READ")
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM dyda.project")  # the first statement takes the snapshot
+            yield FrozenWarehouse(cursor, url)
 
 
 class FrozenWarehouse:

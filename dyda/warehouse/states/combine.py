@@ -71,7 +71,10 @@ def combine(cursor: Cursor, stored: StoredState, entries: pa.Table) -> Combined:
 
 
 def recombine(cursor: Cursor, stored: StoredState, entries: pa.Table, groups: pa.Table) -> Combined:
-    """The change of groups that were read again: `entries` has all entries of `groups` (k1 … km); the tag is 1."""
+    """The change, with tag 1, of `groups` (k1 … km) that were read again: `entries` has all of their entries now.
+
+    Entries of other groups are ignored.
+    """
     state = stored.state
     if not isinstance(state, Grouped):
         raise TypeError(f"view {stored.view}: only groups are read again")
@@ -79,13 +82,13 @@ def recombine(cursor: Cursor, stored: StoredState, entries: pa.Table, groups: pa
     width = len(state.entries)
     table = _bring(cursor, width, entries)
     # The groups as entries that count for no row.
-    marks = groups.select(_stale_names(state)[1:]).rename_columns(_places(len(state.keys)))
-    marks = marks.append_column("n", pa.repeat(pa.scalar(0, pa.int64()), groups.num_rows))
-    marks_table = _bring(cursor, len(state.keys), marks, "groups")
+    asked_keys = {f"c{place}": groups[f"k{place}"] for place in range(1, len(state.keys) + 1)}
+    no_rows = pa.repeat(pa.scalar(0, pa.int64()), groups.num_rows)
+    marks = _bring(cursor, len(state.keys), pa.table({**asked_keys, "n": no_rows}), "groups")
     columns = _places(width)
     marked = [name if place < len(state.keys) else f"NULL AS {name}" for place, name in enumerate(columns)]
     asked = sql.SQL("(SELECT {}n, false AS asked FROM {} UNION ALL SELECT {}0, true FROM {}) AS asked_entries").format(
-        listed(columns), table, listed(marked), marks_table
+        listed(columns), table, listed(marked), marks
     )
     with _owned(stored.view), lookups_only(cursor):
         names = ["key", *grouping.keys, "negative", "existed", "remains", *grouping.befores, *grouping.afters]
