@@ -89,7 +89,7 @@ def _values(evaluation: Evaluation, typed: dict[str, pa.Table], ref: ColumnRef) 
 
 
 def _comparable(one: pa.ChunkedArray, other: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray] | None:
-    """Both as values that are equal for Arrow exactly where they are for Spark; None if Spark compares them differently."""
+    """Both as values that are equal for Arrow exactly where they are for Spark; None if there is no such form."""
     if pa.types.is_integer(one.type) and pa.types.is_integer(other.type):
         return pc.cast(one, pa.int64()), pc.cast(other, pa.int64())
     if pa.types.is_decimal(one.type) and pa.types.is_decimal(other.type):
