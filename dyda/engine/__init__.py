@@ -13,17 +13,17 @@ raises instead of being rounded, and no row becomes a Python object.
     engine.stop()
 
 `scanner(occurrence)` gives picklable partitions, `reader(partition)` their texts as pa.Table, `sink(batches)` stores
-record batches and returns how many rows: the last two run inside Spark tasks, on whatever machine.
+record batches and returns how many rows. The last two run inside Spark tasks, on any machine.
 
     engine         analyse, evaluate, build
     session        the Spark sessions: small-job settings for units, others for builds
     java           finding a Java for Spark
     analysis       Spark's own analysis of a view, over empty frames
-    refusals       what that refuses, told to the author of the view
+    refusals       Spark's refusals in the author's names, with what to write instead
     typed_columns  canonical text to typed Arrow columns: exactly, or not at all
-    local_join     rows that are at hand are joined by Arrow, before Spark is asked
+    local_join     joins of rows in memory, done by Arrow before Spark is asked
     frames         rows on Spark
-    task_errors    errors on their way home from Spark's tasks
+    task_errors    errors that travel back from Spark's tasks
 """
 
 from dyda.engine.analysis import OutputType

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from dyda.engine.refusals import refused_by_spark
 from dyda.errors import UnsupportedSql
-from dyda.model.algebra.nodes import ColumnRef
+from dyda.model.algebra.nodes import Expression
 from dyda.model.types import warehouse_type
 from vm.join_block import JoinBlock, Occurrence
 
@@ -63,7 +63,7 @@ def analyse_blocks(session: SparkSession, blocks: Sequence[JoinBlock]) -> list[O
 
 
 def refuse_untyped(view: str, outputs: Sequence[OutputType]) -> None:
-    """A column that is nothing but NULL has a type only beside another block's."""
+    """Refuses a column that is NULL in every block: it has no type."""
     for output in outputs:
         if output.spark_type == UNTYPED:
             raise UnsupportedSql(
@@ -83,20 +83,17 @@ def _passed(block: JoinBlock, place: int) -> str | None:
 
 
 def _query(block: JoinBlock) -> str:
-    items = ", ".join(
-        f"{_typed_null(block, item.expression.column) if item.expression.column else block.render(item.expression)}"
-        f" AS c{index + 1}"
-        for index, item in enumerate(block.items)
-    )
+    items = ", ".join(f"{_item(block, item.expression)} AS c{index + 1}" for index, item in enumerate(block.items))
     # With an alias: without one, Spark reads `(…) WHERE (true)` as a table called `where` with a column called `true`.
     frames = " CROSS JOIN ".join(f"({_empty(one)}) f{place}" for place, one in enumerate(block.occurrences))
     where = " AND ".join(f"({block.render(conjunct)})" for conjunct in block.conjuncts) or "true"
     return f"SELECT {items} FROM {frames} WHERE {where}"
 
 
-def _typed_null(block: JoinBlock, column: ColumnRef) -> str:
-    """What is passed on travels as text; beside computed columns of other blocks it has its own type."""
-    return f"CAST(NULL AS {block.carried(column).spark_type})"
+def _item(block: JoinBlock, expression: Expression) -> str:
+    # A column that is passed on travels as text; beside computed columns of other blocks it has its own type.
+    column = expression.column
+    return f"CAST(NULL AS {block.carried(column).spark_type})" if column else block.render(expression)
 
 
 def _empty(occurrence: Occurrence) -> str:
@@ -105,7 +102,7 @@ def _empty(occurrence: Occurrence) -> str:
 
 
 def _restore_names(blocks: Sequence[JoinBlock], message: str) -> str:
-    """Spark speaks of frame columns; the user wrote others."""
+    """Puts the author's column names back into Spark's message, which has those of frames."""
     for occurrence in (occurrence for block in blocks for occurrence in block.occurrences):
         for carried in occurrence.carried:
             for name in (carried.value, carried.text):
@@ -116,13 +113,13 @@ def _restore_names(blocks: Sequence[JoinBlock], message: str) -> str:
 
 
 def _refuse_undefined(block: JoinBlock, plan: Any, written: Any) -> None:
-    """What Spark accepts but two evaluations need not agree on, and decimals that it would round silently."""
+    """Refuses what two evaluations need not agree on, and decimals that Spark would round silently."""
     for expression in _expressions(plan):
         _refuse_rounding(block, expression, written)
         if not expression.deterministic() and all(child.deterministic() for child in _items(expression.children())):
             raise UnsupportedSql(
                 block.view,
-                f"{expression.prettyName()} gives another result each time it is asked",
+                f"{expression.prettyName()} gives a different result each time",
                 "A view may only use functions of its rows; store the value at the source.",
             )
         if expression.getClass().getSimpleName() != "Multiply":
@@ -138,14 +135,14 @@ def _refuse_undefined(block: JoinBlock, plan: Any, written: Any) -> None:
 
 def _refuse_rounding(block: JoinBlock, expression: Any, written: Any) -> None:
     """Two decimals meet in a type that holds the digits before the point of both. Where that leaves too few behind it,
-    Spark rounds: 1.4 = 1 would hold, for it and not for the sources. What `written` marks stands in the view's text."""
+    Spark rounds: 1.4 = 1 would hold there but not at the sources. `written` marks the casts of the view's own text."""
     if expression.getClass().getSimpleName() != "Cast" or expression.getTagValue(written).isDefined():
         return
     before, after = _scale(expression.child().dataType()), _scale(expression.dataType())
     if before is not None and after is not None and after < before:
         raise UnsupportedSql(
             block.view,
-            f"a decimal with {before} digits after the point would be rounded to {after} beside a longer one",
+            f"a decimal with {before} digits after the point would be rounded to {after} next to a longer one",
             "Cast one of the two, for example CAST(x AS DECIMAL(19,4)).",
         )
 

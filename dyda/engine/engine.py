@@ -45,13 +45,13 @@ Phase = Callable[[str], None]
 """phase(name): this part of the work is done now."""
 
 _Question = tuple[Evaluation, pa.Table | None]
-"""What Spark is asked, and the combinations that it is asked about; None: it makes them itself."""
+"""An evaluation, and its combinations; None: Spark computes them itself."""
 
 SMALL_ENTRIES = 20_000
 """Up to so many combinations a unit runs in one partition of the small-job session."""
 
 REMEMBERED = 1000
-"""Blocks whose types are known without asking: a view that follows its sources has another block each time."""
+"""Blocks whose types are remembered: a view that follows schema changes has a different block each time."""
 
 
 class Engine:
@@ -63,7 +63,7 @@ class Engine:
         self._outputs: dict[tuple[JoinBlock, ...], list[OutputType]] = {}
         self._numbers = itertools.count()
         self._careful: set[Hashable] = set()
-        """Sums that failed on rows which their terms take from each other: they will again."""
+        """Sums that failed on rows which their terms cancel out: they would fail again."""
         self.jobs = 0
 
     def start(self) -> None:
@@ -81,7 +81,7 @@ class Engine:
 
     @property
     def bulk_session(self) -> SparkSession:
-        """The session for whole relations, for who has a query of its own."""
+        """The session for whole relations, for callers with a query of their own."""
         return self._sessions.bulk
 
     @property
@@ -120,7 +120,7 @@ class Engine:
         found = self._outputs.pop(blocks, None)
         if found is None:
             found = analyse_blocks(self._sessions.small, blocks)
-        self._outputs[blocks] = found  # the last one is the one that was asked for last
+        self._outputs[blocks] = found  # last: the most recently used
         while len(self._outputs) > REMEMBERED:
             del self._outputs[next(iter(self._outputs))]
         return found
@@ -135,8 +135,8 @@ class Engine:
 
         `reader` is needed where an evaluation scans. A unit in which no combination can differ costs no job.
 
-        What fails is evaluated again, sum by sum. If a sum's terms take rows from each other, it may have failed on
-        those: it is added up first then, and is found in the place of its first term alone.
+        What fails is evaluated again, sum by sum. If a sum's terms cancel out rows, it may have failed on those: it is
+        then added up first, and the whole result is in the place of its first term.
         """
         results = [_no_rows(evaluation) for evaluation in evaluations]
         asked: dict[int, _Question] = {}
@@ -155,7 +155,7 @@ class Engine:
             if together:
                 self._answer(dict(sorted(together.items())), results, reader, phase)
         except EvaluationFailed:
-            # One query for all views does not tell whose row it was.
+            # One query for all views does not show which view's row it was.
             for name in plain:
                 try:
                     if len(plain) == 1:
@@ -173,7 +173,7 @@ class Engine:
     def _answer(
         self, asked: Mapping[int, _Question], results: list[pa.Table], reader: Reader | None, phase: Phase
     ) -> None:
-        """Put what the questions find into their places."""
+        """Evaluates the questions and puts the results into their places."""
         first = next(iter(asked.values()))[0]
         with self._counted_jobs(first.view):
             found = self._collect(list(asked.values()), reader, phase)
@@ -185,7 +185,7 @@ class Engine:
     def _answer_sum(
         self, asked: Mapping[int, _Question], results: list[pa.Table], reader: Reader | None, phase: Phase
     ) -> None:
-        """Put the sum of what the questions find into the place of the first."""
+        """Evaluates the sum of the questions and puts it into the place of the first."""
         evaluations = [evaluation for evaluation, _ in asked.values()]
         scanned, entries = any(one.scanned for one in evaluations), sum(one.entries for one in evaluations)
         session = self._sessions.careful(small=not scanned and entries <= SMALL_ENTRIES)
@@ -207,7 +207,7 @@ class Engine:
 
     @contextlib.contextmanager
     def _counted_jobs(self, view: str) -> Iterator[None]:
-        """Count Spark's jobs, and tell its errors as ours; `view` is who is to blame if a row is."""
+        """Counts Spark's jobs and translates its errors; `view` is the one to blame if a row is."""
         before = self._sessions.jobs_so_far()
         try:
             yield
@@ -278,7 +278,7 @@ class Engine:
         reader: Reader | None = None,
         progress: Progress | None = None,
     ) -> int:
-        """The same for the terms of one sum, where a term by itself fails: added up before anything may fail."""
+        """The same for the terms of one sum of which a single term would fail: they are added up first."""
         evaluations = [evaluation for evaluation in evaluations if not evaluation.is_empty]
         if not evaluations:
             return 0
@@ -287,7 +287,7 @@ class Engine:
             return self._write(session, self._sum(views, evaluations, reader), sink, progress)
 
     def _write(self, session: SparkSession, query: str, sink: Sink, progress: Progress | None) -> int:
-        with _Watch(session, progress):
+        with _watched(session, progress):
             written = session.sql(query).mapInArrow(_write_task(self._shipped(sink)), "rows bigint").toArrow()
         return int(pc.sum(written.column(0)).as_py() or 0)
 
@@ -297,7 +297,7 @@ class Engine:
         return [output.spark_type for output in self.types(evaluation.block)]
 
     def _require_spark(self, error: Exception) -> None:
-        """After a failure: a JVM that is gone is cleared away, so that the next use starts another."""
+        """After a failure: clears away a dead JVM, so that the next use starts a new one."""
         if not self._sessions.alive:
             self._sessions.stop()
             raise EngineFailed("its Java process ended") from error
@@ -331,7 +331,7 @@ def _consolidated(evaluation: Evaluation, found: pa.Table) -> pa.Table:
 
 
 def _nullable(found: pa.Table) -> pa.Table:
-    """Spark says which columns cannot be NULL, which depends on the question; tables of entries are all alike."""
+    """Spark marks columns that cannot be NULL, which depends on the query; tables of entries are all alike."""
     return found.cast(pa.schema([field.with_nullable(True) for field in found.schema]))
 
 
@@ -389,34 +389,29 @@ class _Views:
         return queries
 
 
-class _Watch:
-    """Tells `progress` how many tasks are done while this thread waits for Spark."""
+@contextlib.contextmanager
+def _watched(session: SparkSession, progress: Progress | None, interval: float = 0.25) -> Iterator[None]:
+    """Reports to `progress` how many tasks are done while this thread waits for Spark."""
+    done = threading.Event()
 
-    def __init__(self, session: SparkSession, progress: Progress | None, interval: float = 0.25) -> None:
-        self._context = session.sparkContext
-        self._progress = progress
-        self._interval = interval
-        self._done = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def __enter__(self) -> _Watch:
-        if self._progress is not None:
-            self._thread = threading.Thread(target=self._report, args=(self._progress,), daemon=True)
-            self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _report(self, progress: Progress) -> None:
-        while not self._done.wait(self._interval):
+    def report(progress: Progress) -> None:
+        while not done.wait(interval):
             try:
-                tracker = self._context.statusTracker()
+                tracker = session.sparkContext.statusTracker()
                 stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
             except (Py4JError, OSError, EOFError):
-                return  # Java has ended: whoever waits for it finds out, and says so
+                return  # Java has ended: the thread that waits for it raises the error
             known = [stage for stage in stages if stage is not None]
             if known:
                 progress(sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known))
+
+    if progress is None:
+        yield
+        return
+    thread = threading.Thread(target=report, args=(progress,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

@@ -30,11 +30,7 @@ __all__ = ["Reader", "pooled", "separate"]
 Reader = Callable[[Any], pa.Table]
 """reader(partition): the texts of one scan partition; runs inside Spark tasks."""
 
-_JSON_TYPES = {
-    "SMALLINT": "short",
-    "INT": "integer",
-    "BIGINT": "long",
-}
+_JSON_TYPES = {"SMALLINT": "short", "INT": "integer", "BIGINT": "long"}
 
 
 @dataclass
@@ -49,7 +45,7 @@ class _Group:
 
     @cached_property
     def places(self) -> dict[str, str]:
-        """Where each column stands."""
+        """The place of each column."""
         used: dict[str, int] = {}
         found = {}
         for column, kind in self.kinds.items():
@@ -145,7 +141,7 @@ def _spark_type(spark_type: str | None) -> Any:
 
 
 def _scan(session: SparkSession, frame: Frame, reader: Reader, schema: StructType) -> DataFrame:
-    """One task per partition: `range` gives each task its number, the task reads what that number stands for."""
+    """One task per partition: `range` gives each task its number, the task reads the partition of that number."""
     count = len(frame.partitions)
     task = _scan_task(reader, frame.partitions, frame.occurrence.frame, str(frame.occurrence.relation.name))
     return session.range(0, count, 1, count).mapInArrow(task, schema)

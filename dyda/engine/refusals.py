@@ -1,4 +1,4 @@
-"""What Spark's analysis refuses, told to the author of the view: in his names, with what to write instead."""
+"""Refusals of Spark's analysis for the author of a view: in the author's names, with what to write instead."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import os
 import re
 import signal
@@ -16,7 +15,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
@@ -48,10 +47,10 @@ DEFAULTS = {
     "spark.app.name": "dyda",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # For its user interface, shown or not, Spark remembers the plans of a thousand queries. Those of a unit with many
-    # views are megabytes each: the driver's memory ends after a few units.
+    # For its user interface, shown or not, Spark keeps the plans of a thousand queries. Those of a unit with many views
+    # are megabytes each: the driver would run out of memory after a few units.
     "spark.sql.ui.retainedExecutions": "5",
-    # Nor does anybody read the texts of those plans; the short form takes a tenth off the time of a small query.
+    # The texts of those plans are never read; the short form takes a tenth off the time of a small query.
     "spark.sql.ui.explainMode": "simple",
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
@@ -63,12 +62,11 @@ DEFAULTS = {
 LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # The driver listens on a port that other users of the machine can reach: it talks to nobody without a secret, which
-    # it makes up itself.
+    # Other users of the machine can reach the driver's port: it demands a secret, which it generates itself.
     "spark.authenticate": "true",
-    # Half the processor time until the first result, and no loss in a join of millions of rows: Spark generates its
-    # code anew for each query, which the optimizing compiler seldom gets to know.
-    # Out of memory, Spark gives up its context and lets whoever asked wait for ever: a process that ends is noticed.
+    # Half the processor time until the first result, and no loss in a join of millions of rows: Spark generates new
+    # code for each query, which the optimizing compiler seldom gets to see.
+    # Out of memory, Spark gives up its context and its callers wait forever: the end of the process is noticed.
     OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -XX:-UsePerfData -XX:+ExitOnOutOfMemoryError",
 }
 
@@ -76,7 +74,7 @@ AT_LAUNCH = ("spark.master", "spark.app.name", "spark.driver.", "spark.jars", "s
 """Settings that Spark's launcher acts upon before there is a context."""
 
 SECRET = r"secret|password|token|access[.]?key|credential"
-"""In the name of a setting whose value is nobody's business: what Spark itself hides, and a word more."""
+"""In the names of settings with secret values: what Spark itself hides, and a word more."""
 
 SHIPPED = {
     # Rows beyond this many bytes reach the executors as Arrow batches. Below it they become part of the plan, which is
@@ -94,7 +92,6 @@ SMALL = {
     "spark.sql.optimizer.excludedRules": "",
 }
 
-
 BULK = {
     **SHIPPED,
     # The optimizer would evaluate rows that are at hand itself, one by one: quick for a few, slow for many.
@@ -103,12 +100,11 @@ BULK = {
 
 LARGE = {
     **BULK,
-    # Spark knows nothing of what its tasks will read from a source. It takes that for next to nothing and would give
-    # every task all of it, which ends the driver's memory: ten million rows are gigabytes.
+    # Spark does not know how much its tasks will read from a source. It assumes very little and would broadcast it to
+    # every task, which exhausts the driver's memory: ten million rows are gigabytes.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "10MB",
 }
-
 
 CAREFUL = {
     # Nothing is evaluated before there is a row to evaluate it for, nor below the operator that it was written above.
@@ -127,8 +123,8 @@ CAREFUL = {
 
 
 class _Session(SparkSession):
-    """A session that asks Java for its settings once: they do not change, and pyspark asks again, for one after the
-    other, each time that rows go from Arrow to Spark or back."""
+    """A session that reads its settings from Java once: they do not change, and pyspark reads them one by one each time
+    that rows go from Arrow to Spark or back."""
 
     @functools.cached_property
     def _jconf(self) -> Any:
@@ -136,7 +132,7 @@ class _Session(SparkSession):
 
 
 class _Settings:
-    """Spark's own settings of a session, those remembered that were asked for by name."""
+    """A session's settings; those read by name are remembered."""
 
     def __init__(self, settings: Any) -> None:
         self._settings = settings
@@ -166,7 +162,7 @@ class SparkSettingsLike(Protocol):
 
 
 class Sessions:
-    """Starts Spark on first use, stops it for good. The JVM dies with this process, however that ends."""
+    """Starts Spark on first use. The JVM ends with this process, however that ends."""
 
     def __init__(self, settings: SparkSettingsLike, log: Path | None = None) -> None:
         self._settings = settings
@@ -227,7 +223,7 @@ class Sessions:
                 self._scheduler = self.context._jsc.sc().dagScheduler()
             return int(self._scheduler.numTotalJobs())
         except (Py4JError, OSError, EOFError):
-            return 0  # it is just ending: whoever asked has an error that says so, and this must not take its place
+            return 0  # it is just ending: this must not hide the error that the caller has about it
 
     def stop(self) -> None:
         """Ends the application and its JVM. A later use starts a new one."""
@@ -275,7 +271,7 @@ class Sessions:
     def _start(self) -> SparkSession:
         # pyspark logs the query context of every failed query, whatever the level; the message is in the exception.
         # Made here by its own class: a plain logger under this name makes pyspark fail while it reports a failure.
-        PySparkLogger.getLogger("SQLQueryContextLogger").addFilter(_silence)
+        PySparkLogger.getLogger("SQLQueryContextLogger").addFilter(lambda record: False)
         values = self._configuration()
         configuration = SparkConf(loadDefaults=False).setAll(list(values.items()))
         python = values.get("spark.pyspark.python")
@@ -295,14 +291,12 @@ class Sessions:
                 )
                 with _own_interrupts():
                     context = SparkContext(conf=configuration, gateway=gateway)
-            except (PySparkException, OSError) as error:
+            except Exception as error:
+                # py4j wraps what the JVM throws in exceptions of its own.
+                ours = isinstance(error, PySparkException | OSError)
+                reason = _reason(error, output) if ours else str(error).splitlines()[-1]
                 raise ConfigurationError(
-                    f"Spark does not start with master {self._settings.master!r}: {_reason(error, output)}",
-                    "Check [spark] master and config in dyda.toml.",
-                ) from None
-            except Exception as error:  # py4j wraps what the JVM throws in exceptions of its own
-                raise ConfigurationError(
-                    f"Spark does not start with master {self._settings.master!r}: {str(error).splitlines()[-1]}",
+                    f"Spark does not start with master {self._settings.master!r}: {reason}",
                     "Check [spark] master and config in dyda.toml.",
                 ) from None
             # Read when tasks are sent, long after the environment is as it was.
@@ -310,22 +304,18 @@ class Sessions:
                 context.pythonExec = python
         return _Session(context)
 
-    @contextlib.contextmanager
-    def _output(self) -> Iterator[object]:
-        """Where the JVM and the Python workers write: the log file, or a file that goes away."""
-        if self._log is not None:
-            self._log.parent.mkdir(parents=True, exist_ok=True)
-            with self._log.open("a+b") as file:
-                yield file
-        else:
-            with tempfile.TemporaryFile() as file:
-                yield file
+    def _output(self) -> IO[bytes]:
+        """Where the JVM and the Python workers write: the log file, or a temporary one."""
+        if self._log is None:
+            return tempfile.TemporaryFile()
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        return self._log.open("a+b")
 
 
 def _shown(values: Mapping[str, str]) -> dict[str, str]:
-    """What the JVM is told on its command line, which everybody on the machine can read: what it needs to start.
+    """The settings on the JVM's command line, which every user of the machine can read: those it needs to start.
 
-    The rest it gets from the context's own configuration, through the socket between us.
+    It gets the others from the context's configuration, through a socket.
     """
     return {
         name: value
@@ -335,9 +325,8 @@ def _shown(values: Mapping[str, str]) -> dict[str, str]:
 
 
 class _Launch(dict[str, Any]):
-    """How the JVM is started: it ends when our end of its input is closed, not by a signal that the process group or
-    the whole service gets. Ended by that, it would leave us in the middle of a unit. Java keeps ignoring what is
-    ignored when it starts."""
+    """How the JVM is started: it ends when its input is closed, not by a signal to the process group or the service,
+    which would stop it in the middle of a unit. Java keeps ignoring the signals that are ignored when it starts."""
 
     def __setitem__(self, name: str, value: Any) -> None:
         super().__setitem__(name, _ignore_stop_signals if name == "preexec_fn" else value)
@@ -350,7 +339,7 @@ def _ignore_stop_signals() -> None:
 
 @contextlib.contextmanager
 def _own_interrupts() -> Iterator[None]:
-    """pyspark lets Ctrl-C raise from wherever we are; what it means here, the command decides."""
+    """pyspark installs its own handler for Ctrl-C; the command's own is put back."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -359,13 +348,9 @@ def _own_interrupts() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
-def _silence(record: logging.LogRecord) -> bool:
-    return False
-
-
 @contextlib.contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables for the JVM that is started within the block, not for anybody else afterwards."""
+    """Environment variables for the JVM that is started within the block."""
     before = {key: os.environ.get(key) for key in values}
     os.environ.update(values)
     try:
@@ -378,11 +363,11 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ[key] = value
 
 
-def _reason(error: Exception, output: object) -> str:
-    """The last thing the JVM said, else what the error says."""
+def _reason(error: Exception, output: IO[bytes]) -> str:
+    """The JVM's last line of output, else the error's first."""
     try:
-        output.seek(0)  # type: ignore[attr-defined]
-        lines = output.read().decode(errors="replace").strip().splitlines()  # type: ignore[attr-defined]
+        output.seek(0)
+        lines = output.read().decode(errors="replace").strip().splitlines()
     except (OSError, ValueError):
         lines = []
     said = [line for line in lines if not line.startswith(("WARNING:", "\tat "))]

@@ -1,8 +1,8 @@
-"""Errors on their way home: from Spark's exceptions, and from our own code inside Spark tasks.
+"""Errors that travel back to the driver: Spark's exceptions, and those of our own code inside Spark tasks.
 
 A task's exception reaches the driver as text. Our own errors therefore travel as a line that `raise_again` can read
 back into the same class with the same fields. Spark quotes values in its messages, and a value may be anything: the
-line begins with a mark that nobody outside knows, and is read as data, never as a pickle.
+line begins with a secret mark, and is read as data, never as a pickle.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MARK = f"dyda-error-{secrets.token_hex(16)}:"
 
 
 def encoded(error: Exception, mark: str) -> Exception:
-    """What a task raises in place of one of our errors; anybody else's stays as it is."""
+    """What a task raises in place of one of our errors; other errors stay as they are."""
     kind = type(error)
     if not kind.__module__.startswith("dyda."):
         return error

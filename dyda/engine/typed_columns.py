@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dyda.errors import ValueDoesNotFit, ValueTooLarge
 
-__all__ = ["FrameColumnLike", "arrow_type", "typed_column", "typed_table"]
+if TYPE_CHECKING:
+    from vm.join_block import FrameColumn
+
+__all__ = ["arrow_type", "typed_column", "typed_table"]
 
 _TYPES = {
     "SMALLINT": pa.int16(),
@@ -32,23 +35,9 @@ _TYPES = {
     "BINARY": pa.binary(),
 }
 
-
 LARGEST_VALUE = 64 * 2**20
 """Bytes of one value's text. Spark has it in memory several times at once: at its default of 1 GB the driver ends with
-one of 110 MB, whoever the value belonged to, and again at each attempt."""
-
-
-class FrameColumnLike(Protocol):
-    """What this module must know of a frame's column; spark_type None means: stays text."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def position(self) -> int: ...
-    @property
-    def source_column(self) -> str: ...
-    @property
-    def spark_type(self) -> str | None: ...
+one of 110 MB, whichever view it is for, and again at each attempt."""
 
 
 def arrow_type(spark_type: str | None) -> pa.DataType:
@@ -61,7 +50,7 @@ def arrow_type(spark_type: str | None) -> pa.DataType:
     return _TYPES[spark_type.upper()]
 
 
-def typed_table(texts: pa.Table, frame: Sequence[FrameColumnLike], relation: str) -> pa.Table:
+def typed_table(texts: pa.Table, frame: Sequence[FrameColumn], relation: str) -> pa.Table:
     """The frame's columns from a table of canonical texts, found by position."""
     arrays = [
         typed_column(texts.column(column.position), column.spark_type, relation, column.source_column)

@@ -7,16 +7,15 @@ project's lock and whose fence is the current one. Readers never see two views i
     warehouse     reading the catalog, requests, taking the lock
     writer        every write, by the one process that holds the project's lock
     installation  the one transaction that installs a unit
-    standby       a daemon that waits for its turn
+    standby       a daemon that waits for the project's lock
     connection    one way to connect, one set of pinned settings
     catalog/      DyDa's own tables: records, queries, migrations
     extents/      a view's rows, counted; what readers query; rows in and out
-    states/       what keyed operators keep, and how entries change it
+    states/       what keyed operators store, and how entries change it
 """
 
 from dyda.warehouse.catalog.cause_codec import cause_to_json
 from dyda.warehouse.catalog.records import (
-    Blocker,
     DaemonRecord,
     Identity,
     KnowledgeRecord,
@@ -27,19 +26,14 @@ from dyda.warehouse.catalog.records import (
     SourceRecord,
     SourceState,
     StateTable,
-    Status,
     UnitRecord,
     VersionRecord,
     ViewColumn,
     ViewRecord,
     ViewVersion,
-    WaitingRecord,
 )
-from dyda.warehouse.extents.copy_in import StagingSink
-from dyda.warehouse.extents.exported_snapshot import HeldExtent, HeldState, HeldWarehouse, hold_extent, hold_warehouse
-from dyda.warehouse.extents.extent import Comparison
+from dyda.warehouse.extents.exported_snapshot import HeldExtent, HeldState, hold_extent, hold_warehouse
 from dyda.warehouse.extents.lockless_staging import Stagings
-from dyda.warehouse.extents.set_comparison import SetComparison
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.extents.verification_snapshot import FrozenWarehouse
 from dyda.warehouse.installation import Installation, ViewChange
@@ -49,14 +43,11 @@ from dyda.warehouse.warehouse import Warehouse
 from dyda.warehouse.writer import Writer
 
 __all__ = [
-    "Blocker",
     "Combined",
-    "Comparison",
     "DaemonRecord",
     "FrozenWarehouse",
     "HeldExtent",
     "HeldState",
-    "HeldWarehouse",
     "Identity",
     "Installation",
     "KnowledgeRecord",
@@ -64,22 +55,18 @@ __all__ = [
     "RelationRecord",
     "RelationState",
     "RequestRecord",
-    "SetComparison",
     "SourceRecord",
     "SourceState",
     "Staging",
-    "StagingSink",
     "Stagings",
     "StateChange",
     "StateTable",
-    "Status",
     "UnitRecord",
     "VersionRecord",
     "ViewChange",
     "ViewColumn",
     "ViewRecord",
     "ViewVersion",
-    "WaitingRecord",
     "Warehouse",
     "Writer",
     "cause_to_json",

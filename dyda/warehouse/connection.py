@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from importlib import resources
 
@@ -21,25 +21,25 @@ from dyda.cursor import Connection
 from dyda.errors import ConfigurationError, DydaError, WarehouseUnreachable
 from dyda.masking import masked
 
-__all__ = ["PROJECT_LOCK", "connect", "load", "read_only", "short", "translated", "without_password"]
+__all__ = ["PROJECT_LOCK", "connect", "load", "read_only", "session", "short", "translated", "without_password"]
 
 ADVISORY_CLASS = 0x44794461  # "DyDa": keeps our advisory locks apart from those of other programs in the database
 PROJECT_LOCK = 1
 UPGRADE_LOCK = 2
-WAITING_LOCK = 3  # held in common by those who wait for the project's
+WAITING_LOCK = 3  # shared by the daemons that wait for the project's
 STAGING_CLASS = 0x44794473  # the second key is the staging table's number
 
 
 KEEPALIVES = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
-"""Seconds after which a warehouse whose machine is gone is noticed. session.sql asks the same of its side: the lock of
-a machine that is gone is free for another one then."""
+"""Seconds after which the loss of the warehouse's machine is noticed. session.sql sets the same on the other side, so
+that the lock of a lost machine becomes free."""
 
 PINNED = {
     "client_min_messages": "warning",
-    # Compiling takes longer than what a unit asks: with plans steered away from whole tables, costs look enormous.
+    # Compiling takes longer than a unit's queries: with plans steered away from whole tables, costs look enormous.
     "jit": "off",
 }
-"""Settings of every session, besides those by which any session of ours begins."""
+"""Settings of every session, besides those of `handshake`."""
 
 
 def connect(url: str, application: str) -> Connection:
@@ -62,14 +62,21 @@ def connect(url: str, application: str) -> Connection:
     return connection
 
 
+@contextmanager
+def session(url: str, application: str) -> Iterator[Connection]:
+    """A connection for the length of the block, with its errors translated."""
+    with closing(connect(url, application)) as connection, translated(url):
+        yield connection
+
+
 def _require_utf8(connection: Connection) -> None:
-    """Views hold what sources hold, and any source may have any character."""
+    """Sources may hold any character, and views hold what sources hold."""
     encoding = connection.get_parameter_status("server_encoding")
     if encoding != "UTF8":
         name = connection.info.dbname
         raise ConfigurationError(
-            f"the warehouse's database {name} has the encoding {encoding}, which cannot hold every text of a source",
-            "Create another one and name it in [warehouse] url: CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0",
+            f"the warehouse's database {name} has the encoding {encoding}, which cannot hold every text of the sources",
+            "Name another one in [warehouse] url: CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0",
         )
 
 
@@ -87,8 +94,8 @@ def translated(url: str) -> Iterator[None]:
     except psycopg2.errors.InsufficientPrivilege as error:
         raise DydaError(
             f"the warehouse refused: {short(error)}",
-            "The role in [warehouse] url needs CREATE on the database and on the readers' schema, and where schema dyda"
-            " is there already it must be its owner; a role that may only SELECT there can look: dyda status",
+            "The role in [warehouse] url needs CREATE on the database and on the readers' schema, and must own schema"
+            " dyda if it exists. A role with SELECT alone can still run: dyda status",
         ) from None
     except psycopg2.errors.ReadOnlySqlTransaction as error:
         raise read_only(short(error)) from None
@@ -96,15 +103,15 @@ def translated(url: str) -> Iterator[None]:
         if _is_lost(error):
             raise WarehouseUnreachable(
                 f"the connection to the warehouse was lost: {without_password(short(error), url)}",
-                "Nothing is half done: start the command again when the warehouse is back.",
+                "Nothing was left half done: run the command again when the warehouse is back.",
             ) from None
-        raise DydaError(f"the warehouse failed: {short(error)}", "Nothing of this step was kept.") from error
+        raise DydaError(f"the warehouse failed: {short(error)}", "Nothing of this step was saved.") from error
 
 
 def read_only(why: str) -> DydaError:
     return DydaError(
-        f"the warehouse can only be read: {why}",
-        "Let [warehouse] url lead to the primary; with several hosts in it, target_session_attrs=read-write finds it.",
+        f"the warehouse is read-only: {why}",
+        "Point [warehouse] url at the primary; with several hosts in it, add target_session_attrs=read-write.",
     )
 
 
@@ -126,7 +133,7 @@ def short(error: BaseException) -> str:
 
 
 def without_password(text: str, url: str) -> str:
-    """`text` with every trace of the connection's password blotted out; libpq quotes a malformed URL in full."""
+    """`text` with every trace of the connection's password masked; libpq quotes a malformed URL in full."""
     secrets = set(re.findall(r"//[^:/@\s]*:([^\s]+)@", url)) | set(re.findall(r"password\s*=\s*'?([^\s'&]+)", url))
     try:
         secrets.add(psycopg2.extensions.parse_dsn(url).get("password") or "")

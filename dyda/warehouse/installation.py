@@ -32,16 +32,11 @@ from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
 from dyda.warehouse.catalog.cause_codec import stored_cause
-from dyda.warehouse.catalog.codec import (
-    name_to_text,
-    relation_to_json,
-    states_to_json,
-    view_columns_to_json,
-)
+from dyda.warehouse.catalog.codec import name_to_text, relation_to_json, states_to_json, view_columns_to_json
 from dyda.warehouse.catalog.records import RelationState, SourceState, UnitRecord, ViewVersion
 from dyda.warehouse.catalog.stored_views import KnownView, known_views
 from dyda.warehouse.connection import load, short
-from dyda.warehouse.extents.entries import brought
+from dyda.warehouse.extents.entries import all_entries
 from dyda.warehouse.extents.extent import Extent, check_types
 from dyda.warehouse.extents.published_view import Publication, Reader, check_names, publish
 from dyda.warehouse.extents.staging import Staging
@@ -51,7 +46,7 @@ from dyda.warehouse.states.tables import StoredState
 __all__ = ["STOPPED", "Installation", "ViewChange", "carry_out", "save_relation", "save_source"]
 
 OWN = {"0A", "22", "23", "2B", "42", "54"}
-"""Classes of errors that a view's rows or columns cause: what this server cannot do (xml without libxml), data,
+"""Classes of errors that a view's rows or columns cause: features that this server lacks (xml without libxml), data,
 constraints, dependent objects, limits."""
 
 STOPPED = (ViewState.RESYNC, ViewState.BROKEN)
@@ -62,15 +57,13 @@ STOPPED = (ViewState.RESYNC, ViewState.BROKEN)
 class ViewChange:
     """What happens to one view.
 
-    Its rows: the sum of a small `delta` (c1 … cn string, n int64), of what is in `staging`, and of the old extent's
-    rows with these columns of it in this order (`projection`, from 0); any of them may be missing. In `mode` 'delta'
-    they are added to the extent, in `mode` 'replace' they are all there is. A projection alone leaves the table as it
-    is: only what readers see of it changes.
-    `version` is a new definition; a view that does not exist yet needs one, and is created by it. `state` None leaves
-    the state alone, except that a new version, or rows in `replace` mode, make the view `live`. `positions` by source:
-    (the position expected to be there or None, the new one or None to forget the source).
-    `states` change in the same mode. A version with the same states as before keeps their tables; one with others
-    makes new ones and needs all rows of each.
+    Its rows are the sum of a small `delta` (c1 … cn string, n int64), the `staging` table, and the old extent's rows
+    with these of its columns in this order (`projection`, from 0); any may be missing. `mode` 'delta' adds them to the
+    extent, 'replace' makes them all its rows. A projection alone leaves the table as it is: only what readers see of it
+    changes. `version` is a new definition; a view that does not exist yet is created by it. `state` None leaves the
+    state alone, except that a new version, or rows in `replace` mode, make the view `live`. `positions` by source: (the
+    expected one or None, the new one or None to forget the source). `states` change in the same mode; a version with
+    other states than before needs all rows of each.
     """
 
     view: str
@@ -90,7 +83,7 @@ class ViewChange:
 
     @property
     def moves_rows_alone(self) -> bool:
-        """Whether the view is afterwards what it was, with other rows and at other positions."""
+        """Whether only the view's rows and positions change."""
         stays = self.mode == "delta" and self.version is None and self.state is None
         return stays and all(new is not None for _, new in self.positions.values())
 
@@ -102,30 +95,30 @@ class ViewChange:
 
 @dataclass(frozen=True)
 class Installation:
-    """One unit's outcome. `done` are the numbers of the messages that every view has now."""
+    """One unit's outcome. `done` are the numbers of the messages that every view now includes."""
 
     changes: tuple[ViewChange, ...] = ()
     done: tuple[int, ...] = ()
     sources: tuple[SourceState, ...] = ()
     relations: tuple[RelationState, ...] = ()
     forgotten: tuple[RelationName, ...] = ()
-    """Names under which no view knows a relation any more: renamed, or dropped."""
+    """Names of relations that no view uses any more: renamed, or dropped."""
     unit: UnitRecord | None = None
     knowledge: Mapping[str, Any] | None = None
-    """The whole knowledge as it has evolved (`render_knowledge`); None leaves it alone."""
+    """The whole knowledge after the unit (`render_knowledge`); None leaves it alone."""
     retired: tuple[Mapping[str, Any], ...] = ()
     """Constraints that ended now: each a document of one entry, with its `reason`."""
 
     @property
     def moves_rows_alone(self) -> bool:
-        """Whether the catalog says nothing new afterwards but where the views stand and the marks of the sources."""
+        """Whether nothing changes in the catalog but the views' positions and the sources' marks."""
         news = self.relations or self.forgotten or self.knowledge is not None or self.retired
-        heard = all(state.identity is None and state.gap is None for state in self.sources)
-        return not news and heard and all(change.moves_rows_alone for change in self.changes)
+        same_sources = all(state.identity is None and state.gap is None for state in self.sources)
+        return not news and same_sources and all(change.moves_rows_alone for change in self.changes)
 
 
 def carry_out(cursor: Cursor, installation: Installation, schema: str, patience: float) -> int | None:
-    """Everything that `installation` asks for; the caller's transaction holds the fence's row. The unit's number."""
+    """Carries out an installation; the caller's transaction holds the fence's row. Returns the unit's number."""
     faults.point("install.begun")
     known = known_views(cursor, [change.view for change in installation.changes])
     installers = [
@@ -172,7 +165,7 @@ def carry_out(cursor: Cursor, installation: Installation, schema: str, patience:
 
 @contextmanager
 def _owned(view: str) -> Iterator[None]:
-    """A failure in here is this view's own: say, a value that the warehouse cannot hold."""
+    """Blames this view for a failure inside: say, a value that the warehouse cannot hold."""
     try:
         yield
     except (ConfigurationError, InvariantViolated, InstallBlocked, UnknownView):
@@ -193,18 +186,20 @@ class _Installer:
         self.change = change
         self.reader = Reader(schema, change.view)
         self.number = number
-        self.known = known
-        self.previous = known.extent if known is not None else None
-        self.states: tuple[StoredState, ...] = self.known.states if self.known is not None else ()
+        self.exists = known is not None
+        self.known = known or KnownView()
+        self.previous = self.known.extent
+        self.states = self.known.states
         self.publication: Publication | None = None
 
     def run(self) -> None:
-        change, known = self.change, self.known
-        if known is None and change.version is None:
+        change = self.change
+        if not self.exists and change.version is None:
             raise UnknownView(f"there is no view {change.view} to install rows into")
         if change.version is not None:
-            self._check(change.version)
-        if known is None:
+            check_names(change.view, [column.name for column in change.version.columns])
+            check_types(self.cursor, change.view, [column.type for column in change.version.columns])
+        if not self.exists:
             self.cursor.execute("INSERT INTO dyda.view (name, state) VALUES (%s, 'building')", (change.view,))
         self.states = self._new_states()
         if change.version is not None and not self._same_types(change.version):
@@ -216,8 +211,7 @@ class _Installer:
             return
         settled = self._settled()
         if change.version is not None:
-            assert self.known is not None
-            assert self.known.extent is not None
+            assert self.known.extent is not None  # its types are the version's
             self._save_version(change.version, self.known.extent)
         absolute = change.mode == "replace" and change.has_rows
         self._save_view(self._new_rows() if settled is None else settled, absolute=absolute)
@@ -225,41 +219,32 @@ class _Installer:
             self._show_again()
 
     def _show_again(self) -> None:
-        """A view that is built anew is what readers see afterwards, whatever became of theirs meanwhile."""
-        assert self.known is not None
+        """Readers see a rebuilt view, whatever happened to their view in the meantime."""
         assert self.known.extent is not None
         columns = self.change.version.columns if self.change.version is not None else self.known.columns
         names = tuple(column.name for column in columns)
         if not self.reader.shows(self.cursor, self.known.extent, names):
             self.publication = Publication(self.reader, self.known.extent, names, self.known.extent)
 
-    def _check(self, version: ViewVersion) -> None:
-        check_names(self.change.view, [column.name for column in version.columns])
-        check_types(self.cursor, self.change.view, [column.type for column in version.columns])
-
     def _same_types(self, version: ViewVersion) -> bool:
-        if self.known is None or self.known.extent is None:
-            return False
-        return self.known.extent.types == tuple(column.type for column in version.columns)
+        extent = self.known.extent
+        return extent is not None and extent.types == tuple(column.type for column in version.columns)
 
     def _narrowed(self, version: ViewVersion) -> Extent | None:
-        """The extent that is there, if all that happens to it is that some of its columns are the view's no more."""
-        change, known = self.change, self.known
-        if known is None or known.extent is None or change.projection is None or change.staging is not None:
+        """The existing extent, if the view only loses some of its columns."""
+        change, extent = self.change, self.known.extent
+        if extent is None or change.projection is None or change.staging is not None:
             return None
         if change.mode != "replace" or (change.delta is not None and change.delta.num_rows):
             return None
-        if tuple(known.extent.types[place] for place in change.projection) != tuple(c.type for c in version.columns):
+        if tuple(extent.types[place] for place in change.projection) != tuple(c.type for c in version.columns):
             return None
-        return known.extent.narrowed(self._number(self._next()), change.projection)
+        return extent.narrowed(self._number(self._next()), change.projection)
 
     def _settled(self) -> int | None:
-        """Gives a view whose table is narrowed another one, since rows are to come: its rows if they are all in then.
-
-        Until there are any, nobody has to pay for that.
-        """
+        """Gives a view with a narrowed table a new one, now that rows arrive; its number of rows if they are all in."""
         change, known = self.change, self.known
-        if not change.has_rows or known is None or known.extent is None or known.extent.places is None:
+        if not change.has_rows or known.extent is None or known.extent.places is None:
             return None
         whole = change.mode == "replace"
         types = known.extent.types
@@ -290,7 +275,7 @@ class _Installer:
         return extent, extent.fill(self.cursor, entries)
 
     def _number(self, version: int | None) -> int:
-        """That of a new extent. Nobody sees it who has an older snapshot (I2)."""
+        """The number of a new extent, which readers with an older snapshot do not see (I2)."""
         self.cursor.execute(
             "INSERT INTO dyda.extent (view, version) VALUES (%s, %s) RETURNING id", (self.change.view, version)
         )
@@ -302,7 +287,7 @@ class _Installer:
         installer = StateInstaller(self.cursor, change.view, change.mode, change.states, self.number)
         if change.version is None:
             if change.mode == "replace" and change.has_rows and len(change.states) != len(known):
-                raise DydaError(f"view {change.view}: all its rows without all of its states")
+                raise DydaError(f"view {change.view}: a replacement needs the rows of all its states")
             return installer.keep(known, [stored.table for stored in known])
         wanted = change.version.states
         if wanted is None:
@@ -312,65 +297,56 @@ class _Installer:
         return installer.make(wanted, self._next())
 
     def _new_rows(self) -> int:
-        """Rows into the extent that is there; the change in their number, or the number where they are all there is."""
-        known = self.known
-        assert known is not None
+        """Rows into the existing extent; returns the change in their number, or in `replace` mode the number."""
+        extent = self.known.extent
         if not self.change.has_rows:
             return 0
-        if known.extent is None:
-            raise DydaError(f"view {self.change.view} has no extent yet: its first version brings it")
-        entries = self._entries(known.extent.types)
-        merge = known.extent.replace if self.change.mode == "replace" else known.extent.merge
-        return merge(self.cursor, entries)
+        if extent is None:
+            raise DydaError(f"view {self.change.view} has no extent yet; its first version creates it")
+        merge = extent.replace if self.change.mode == "replace" else extent.merge
+        return merge(self.cursor, self._entries(extent.types))
 
     def _entries(self, types: Sequence[str]) -> sql.Composable:
-        """A table or a subquery with everything that the change brings."""
+        """A table or a subquery with all entries of the change."""
         change, width = self.change, len(types)
         projected = None
         if change.projection is not None:
-            if self.known is None or self.known.extent is None or len(change.projection) != width:
+            if self.known.extent is None or len(change.projection) != width:
                 raise ValueError(f"view {change.view} has no extent to take {width} columns from")
             projected = self.known.extent.projected(change.projection)
         what = f"view {change.view}"
-        return brought(self.cursor, what, width, str(self.number), change.delta, change.staging, projected)
+        return all_entries(self.cursor, what, width, str(self.number), change.delta, change.staging, projected)
 
     def _next(self) -> int:
-        return (self.known.version or 0) + 1 if self.known is not None else 1
+        return (self.known.version or 0) + 1
 
     def _save_version(self, version: ViewVersion, extent: Extent) -> None:
-        """The version's row, and what readers see if that moves."""
+        """The version's row, and the readers' view if that changes."""
         names = [column.name for column in version.columns]
         self.cursor.execute(
             load("save_version.sql"),
             {
+                **vars(version),
                 "view": self.change.view,
                 "version": self._next(),
-                "sql": version.sql,
                 "columns": Json(view_columns_to_json(version.columns)),
                 "relations": [name_to_text(name) for name in version.relations],
                 "details": Json(dict(version.details)),
                 "extent": extent.number,
                 "places": None if extent.places is None else list(extent.places),
-                "cause": version.cause,
                 "states": Json(states_to_json((stored.number, stored.table) for stored in self.states)),
-                "program": version.program,
-                "file_text": version.file_text,
             },
         )
         previous = self.previous
-        shown = [column.name for column in self.known.columns] if self.known is not None else []
-        if (
-            previous is None
-            or previous.number != extent.number
-            or shown != names
-            or not self.reader.exists(self.cursor)
-        ):
+        shown = [column.name for column in self.known.columns]
+        same = previous is not None and previous.number == extent.number and shown == names
+        if not same or not self.reader.exists(self.cursor):
             self.publication = Publication(self.reader, extent, tuple(names), previous)
 
     def clear(self) -> None:
-        """Takes the extent away that nobody can see any more, and the states that nobody asks."""
+        """Drops the extent and the states that are no longer used."""
         kept = {stored.number for stored in self.states}
-        for stored in self.known.states if self.known is not None else ():
+        for stored in self.known.states:
             if stored.number not in kept:
                 stored.drop(self.cursor)
         published = self.publication
@@ -381,8 +357,8 @@ class _Installer:
 
     def _save_view(self, rows: int, *, absolute: bool) -> None:
         change = self.change
-        brought = change.version is not None or (change.mode == "replace" and change.has_rows)
-        state = change.state or (ViewState.LIVE if brought else None)
+        renewed = change.version is not None or (change.mode == "replace" and change.has_rows)
+        state = change.state or (ViewState.LIVE if renewed else None)
         moved = change.has_rows or any(expected != new for expected, new in change.positions.values())
         if state in STOPPED:
             self.cursor.execute(load("stop_view.sql"), {"view": change.view})
@@ -427,16 +403,9 @@ def save_source(cursor: Cursor, state: SourceState) -> None:
     cursor.execute(
         load("save_source.sql"),
         {
-            "name": state.name,
+            **vars(state),
             "system_identifier": None if identity is None else str(identity.system_identifier),
             "timeline": None if identity is None else str(identity.timeline),
-            "gap": state.gap,
-            "capture": state.capture,
-            "order": state.order,
-            "reachable": state.reachable,
-            "error": state.error,
-            "polled": state.polled,
-            "mark": state.mark,
         },
     )
 
@@ -447,27 +416,14 @@ def save_relation(cursor: Cursor, state: RelationState) -> None:
         load("save_relation.sql"),
         {
             **row,
+            **vars(state),
             "columns": Json(row["columns"]),
             "keys": Json(row["keys"]),
-            "fingerprint": state.fingerprint,
-            "captured": state.captured,
-            "position": str(state.position) if state.position is not None else None,
+            "position": None if state.position is None else str(state.position),
         },
     )
 
 
 def _save_unit(cursor: Cursor, unit: UnitRecord) -> int:
-    cursor.execute(
-        load("save_unit.sql"),
-        {
-            "mode": unit.mode,
-            "kind": unit.kind,
-            "started_at": unit.started_at,
-            "messages": unit.messages,
-            "rows": unit.rows,
-            "queries": unit.queries,
-            "jobs": unit.jobs,
-            "phases": Json(dict(unit.phases)),
-        },
-    )
+    cursor.execute(load("save_unit.sql"), {**vars(unit), "phases": Json(dict(unit.phases))})
     return int(cursor.fetchone()[0])

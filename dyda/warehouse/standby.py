@@ -1,6 +1,6 @@
-"""A daemon that waits for its turn: known to everybody by a session of its own, gone from the list when that ends.
+"""A daemon that waits for the project's lock: listed while its own session lasts.
 
-waiting session ── shared lock, row in dyda.waiting ── who works? ── who works? ── nobody ──▶ Warehouse.lock()
+waiting session ── shared lock, row in dyda.waiting ── holder? ── holder? ── none ──▶ Warehouse.lock()
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ __all__ = ["Turn", "waiting_turn"]
 @contextlib.contextmanager
 def waiting_turn(url: str) -> Iterator[Turn]:
     """Waits, for the length of the block."""
-    connection = connect(url, "dyda daemon waits")
-    try:
+    with contextlib.closing(connect(url, "dyda daemon waits")) as connection:
         with translated(url):
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_advisory_lock_shared(%s, %s)", (ADVISORY_CLASS, WAITING_LOCK))
-                # Sessions that are gone left their rows here; a number may be a new session's by now.
+                # Ended sessions left their rows here; a new session may have the same number.
                 cursor.execute("DELETE FROM dyda.waiting WHERE backend NOT IN (SELECT pid FROM pg_stat_activity)")
                 cursor.execute(
                     "INSERT INTO dyda.waiting (backend, pid, host) VALUES (pg_backend_pid(), %(pid)s, %(host)s)"
@@ -34,8 +33,6 @@ def waiting_turn(url: str) -> Iterator[Turn]:
                 )
             connection.commit()
         yield Turn(connection, url)
-    finally:
-        connection.close()
 
 
 class Turn:
@@ -46,7 +43,7 @@ class Turn:
         self._url = url
 
     def holder(self) -> DaemonRecord:
-        """Who works now, asked through the waiting session: should that be lost, nobody waits in vain."""
+        """The holder of the lock, read through the waiting session: its loss raises instead of waiting in vain."""
         with translated(self._url):
             with self._connection.cursor() as cursor:
                 cursor.execute(load("holder.sql"), {"class": ADVISORY_CLASS, "key": PROJECT_LOCK})

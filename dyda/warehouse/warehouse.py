@@ -1,7 +1,7 @@
-"""The warehouse: the catalog for everyone to read, and the way to become the one who writes.
+"""The warehouse: reading the catalog, and taking the lock to write.
 
 Reading goes through SQLAlchemy in short transactions of their own; writing through a `Writer` (see writer.py), except
-for requests, which any command may leave for the process that holds the lock.
+for requests, which any command may submit to the process that holds the lock.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cached_property
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import psycopg2
 import sqlalchemy
@@ -23,25 +23,8 @@ from dyda.cursor import Connection as PostgresConnection
 from dyda.cursor import Cursor
 from dyda.errors import DydaError, ProjectBusy, RequestFailed, UnknownView, WarehouseUnreachable
 from dyda.model.cause import Cause
-from dyda.model.message import MessageState
-from dyda.model.operator_state import State
-from dyda.model.position import Position
 from dyda.warehouse.catalog import queries, tables
-from dyda.warehouse.catalog.records import (
-    AbortRecord,
-    Blocker,
-    DaemonRecord,
-    KnowledgeRecord,
-    MessageRecord,
-    RelationRecord,
-    RequestRecord,
-    SourceRecord,
-    Status,
-    UnitRecord,
-    VersionRecord,
-    ViewRecord,
-    WaitingRecord,
-)
+from dyda.warehouse.catalog.records import DaemonRecord, MessageRecord, ViewRecord
 from dyda.warehouse.catalog.upgrade import upgrade
 from dyda.warehouse.connection import (
     ADVISORY_CLASS,
@@ -49,6 +32,7 @@ from dyda.warehouse.connection import (
     connect,
     load,
     read_only,
+    session,
     short,
     translated,
     without_password,
@@ -64,6 +48,21 @@ from dyda.warehouse.writer import Writer
 __all__ = ["Warehouse"]
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _reads(query: Callable[Concatenate[Connection, P], R]) -> Callable[Concatenate[Warehouse, P], R]:
+    """A method of Warehouse that answers a query of the catalog, in a snapshot of its own."""
+
+    @wraps(query)
+    def method(self: Warehouse, /, *arguments: P.args, **options: P.kwargs) -> R:
+        with self._reading() as connection:
+            return query(connection, *arguments, **options)
+
+    return method
+
+
 class Warehouse:
     """A warehouse database. `schema` is where readers find the views."""
 
@@ -77,7 +76,7 @@ class Warehouse:
 
     @classmethod
     def connect(cls, url: str, schema: str = "public") -> Warehouse:
-        """Opens it; an error at once if it does not answer."""
+        """Opens it, or raises at once if it does not answer."""
         warehouse = cls(url, schema)
         with warehouse._reading():
             return warehouse
@@ -95,10 +94,10 @@ class Warehouse:
         self._engine.dispose()
 
     def upgrade(self) -> None:
-        """Brings the catalog to this program's version; several processes may try at once."""
+        """Upgrades the catalog to this program's version; several processes may try at once."""
         with self._reading() as connection:
             if connection.execute(text("SELECT pg_is_in_recovery()")).scalar_one():
-                raise read_only("its server is a standby, or still recovering")
+                raise read_only("its server is a standby, or still in recovery")
         with self._translated():
             upgrade(self._engine, self.schema)
 
@@ -114,7 +113,7 @@ class Warehouse:
             check_types(cast(Cursor, connection.connection.cursor()), view, types)
 
     def owner(self) -> tuple[str | None, dict[str, frozenset[str]]]:
-        """The project that this warehouse belongs to (None: nobody's yet), and its views with the sources they read."""
+        """The project that this warehouse belongs to (None: to none yet), and its views with the sources they read."""
         with self._reading() as connection:
             owner = connection.execute(select(tables.project.c.owner)).scalar_one()
             found = connection.execute(
@@ -126,13 +125,13 @@ class Warehouse:
             return owner, {name: frozenset(sources) for name, sources in found}
 
     def claim(self, owner: str) -> str:
-        """Let the warehouse belong to a project, unless it belongs to one already; whose it is."""
+        """Gives the warehouse to a project, unless it belongs to one already; returns its owner."""
         with self._translated(), self._engine.begin() as connection:
             table = tables.project
             connection.execute(update(table).where(table.c.owner.is_(None)).values(owner=owner))
             return str(connection.execute(select(table.c.owner)).scalar_one())
 
-    # --- becoming the one who writes
+    # --- taking the lock
 
     def lock(self, wait: float = 0, role: str = "command") -> Writer:
         """The project's lock, or ProjectBusy after `wait` seconds. `role` says who holds it: daemon, apply, …"""
@@ -159,17 +158,15 @@ class Warehouse:
                 raise _busy(self.holder())
             time.sleep(0.05)
 
-    @contextmanager
-    def turn(self) -> Iterator[Turn]:
-        """Wait for the lock, for the length of the block: `status` counts those who do."""
-        with waiting_turn(self.url) as turn:
-            yield turn
+    def turn(self) -> AbstractContextManager[Turn]:
+        """Waits for the lock, for the length of the block; `status` counts the waiting daemons."""
+        return waiting_turn(self.url)
 
     # --- reading
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        """One snapshot for everything that is asked in the block."""
+        """One snapshot for all queries in the block."""
         with self._translated(), self._engine.connect() as connection:
             yield connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
@@ -181,17 +178,25 @@ class Warehouse:
             except sqlalchemy.exc.DBAPIError as error:
                 if isinstance(error.orig, psycopg2.errors.UndefinedTable | psycopg2.errors.InvalidSchemaName):
                     raise WarehouseUnreachable(
-                        "the warehouse has no catalog of DyDa's",
-                        "Run a command that sets it up, for example: dyda apply",
+                        "the warehouse has no DyDa catalog", "Run a command that creates it, for example: dyda apply"
                     ) from None
                 if isinstance(error.orig, psycopg2.Error):
                     raise error.orig from None
                 raise
 
-    def views(self, *, counted: bool = True) -> list[ViewRecord]:
-        """Every view. Counting what each waits for takes longer the longer the queue is: who need not know says so."""
-        with self._reading() as connection:
-            return queries.views(connection, counted=counted)
+    views = _reads(queries.views)
+    versions = _reads(queries.versions)
+    messages = _reads(queries.messages)
+    sources = _reads(queries.sources)
+    relations = _reads(queries.relations)
+    knowledge = _reads(queries.knowledge)
+    units = _reads(queries.units)
+    aborts = _reads(queries.aborts)
+    aborts_of_waiting = _reads(queries.aborts_of_waiting)
+    holder = _reads(queries.holder)
+    waiting = _reads(queries.waiting)
+    request = _reads(queries.request)
+    status = _reads(queries.status)
 
     def view(self, name: str) -> ViewRecord:
         with self._reading() as connection:
@@ -201,98 +206,22 @@ class Warehouse:
                 raise UnknownView(f"there is no view {name!r}; this project has: {known}", "See: dyda views")
             return found[0]
 
-    def versions(self, view: str) -> list[VersionRecord]:
-        with self._reading() as connection:
-            return queries.versions(connection, view)
-
-    def positions(self) -> dict[str, dict[str, Position]]:
-        with self._reading() as connection:
-            return queries.positions(connection)
-
-    def messages(
-        self,
-        source: str | None = None,
-        limit: int | None = None,
-        numbers: Collection[int] | None = None,
-        states: Collection[MessageState] | None = None,
-    ) -> list[MessageRecord]:
-        """The queue in arrival order: all of it, or what is asked for."""
-        with self._reading() as connection:
-            return queries.messages(connection, source, limit, numbers, states)
-
     def message(self, number: int) -> MessageRecord:
-        with self._reading() as connection:
-            found = queries.message(connection, number)
-        if found is None:
+        found = self.messages(numbers=[number])
+        if not found:
             raise DydaError(f"there is no pending message {number}", "See: dyda pending")
-        return found
-
-    def sources(self) -> list[SourceRecord]:
-        with self._reading() as connection:
-            return queries.sources(connection)
-
-    def relations(self) -> list[RelationRecord]:
-        with self._reading() as connection:
-            return queries.relations(connection)
-
-    def knowledge(self) -> KnowledgeRecord:
-        """What the sources mean to each other, as it has evolved since its file was applied."""
-        with self._reading() as connection:
-            return queries.knowledge(connection)
-
-    def units(self, limit: int = 20) -> list[UnitRecord]:
-        with self._reading() as connection:
-            return queries.units(connection, limit)
-
-    def aborts(self) -> tuple[int, float]:
-        """How many units had to be given up so far, and the seconds they had cost."""
-        with self._reading() as connection:
-            row = connection.execute(text("SELECT count(*), coalesce(sum(seconds), 0) FROM dyda.abort")).one()
-            return int(row[0]), float(row[1])
-
-    def aborts_of_waiting(self) -> list[AbortRecord]:
-        """The aborts of units whose messages are still in the queue."""
-        with self._reading() as connection:
-            return queries.aborts_of_waiting(connection)
-
-    def holder(self) -> DaemonRecord:
-        """Who works on the project now."""
-        with self._reading() as connection:
-            return queries.holder(connection)
-
-    def waiting(self) -> list[WaitingRecord]:
-        """The daemons that wait for the one who works to end, in the order in which they came."""
-        with self._reading() as connection:
-            return queries.waiting(connection)
+        return found[0]
 
     def unshown(self) -> dict[str, Cause]:
         """Views whose rows readers do not see, and why."""
         with self._reading() as connection:
             return queries.unshown(connection, self.schema)
 
-    def blockers(self) -> list[Blocker]:
-        """Whom the one who works waits for."""
-        with self._reading() as connection:
-            return queries.blockers(connection)
-
-    def status(self) -> Status:
-        """Everything at a glance, in one snapshot."""
-        with self._reading() as connection:
-            return Status(
-                queries.holder(connection),
-                tuple(queries.sources(connection)),
-                tuple(queries.views(connection)),
-                tuple(queries.blockers(connection)),
-                tuple(queries.waiting(connection)),
-            )
-
     # --- verifying, beside a running daemon
 
-    @contextmanager
-    def stagings(self) -> Iterator[Stagings]:
-        """Staging tables for one who does not hold the lock; gone at the end of the block."""
-        with own_stagings(self.url) as stagings:
-            yield stagings
+    def stagings(self) -> AbstractContextManager[Stagings]:
+        """Staging tables for a process without the lock; dropped at the end of the block."""
+        return own_stagings(self.url)
 
     @contextmanager
     def staging(self, columns: int) -> Iterator[Staging]:
@@ -300,59 +229,32 @@ class Warehouse:
         with self.stagings() as stagings:
             yield stagings.staging(columns)
 
-    @contextmanager
-    def combined(self, state: State, entries: Staging, *, view: str) -> Iterator[Staging]:
-        """The state rows of all entries of a step, as `Writer.combine_staging` makes them."""
-        with self.stagings() as stagings:
-            yield stagings.combine_staging(state, entries, view=view)
-
     def compare_sets(
         self, left: Staging, right: Staging, sides: tuple[bool, bool] = (True, True), samples: int = 10
     ) -> SetComparison:
         """How the rows of two staging tables differ as sets."""
-        connection = connect(self.url, "dyda check")
-        try:
-            with translated(self.url), connection.cursor() as cursor:
-                return compare_sets(cursor, left, right, sides=sides, samples=samples)
-        finally:
-            connection.close()
+        with session(self.url, "dyda check") as connection, connection.cursor() as cursor:
+            return compare_sets(cursor, left, right, sides=sides, samples=samples)
 
-    @contextmanager
-    def frozen(self) -> Iterator[FrozenWarehouse]:
+    def frozen(self) -> AbstractContextManager[FrozenWarehouse]:
         """Catalog and extents as they are now, for the length of the block."""
-        with frozen(self.url) as found:
-            yield found
+        return frozen(self.url)
 
     # --- requests
 
     def submit(self, verb: str, arguments: Mapping[str, Any]) -> int:
-        """Asks the process that holds the lock to do something; see `wait`."""
+        """Submits a request to the process that holds the lock; see `wait`."""
         with self._translated(), self._engine.begin() as connection:
             statement = (
                 insert(tables.request).values(verb=verb, arguments=dict(arguments)).returning(tables.request.c.id)
             )
             return int(connection.execute(statement).scalar_one())
 
-    def request(self, number: int) -> RequestRecord:
-        with self._reading() as connection:
-            return queries.requests(connection, number)[0]
-
-    def requests(self) -> list[RequestRecord]:
-        with self._reading() as connection:
-            return queries.requests(connection)
-
-    def wait(
-        self,
-        number: int,
-        on_progress: Callable[[Any], None] = lambda progress: None,
-        alive_check: Callable[[], bool] | None = None,
-        poll: float = 0.1,
-    ) -> Any:
-        """The request's result when it is done. RequestFailed: it failed, or nobody is there to do it."""
+    def wait(self, number: int, on_progress: Callable[[Any], None] = lambda progress: None) -> Any:
+        """The request's result. RequestFailed: it failed, or no process is left to answer it."""
         shown: Any = None
-        alive_check = alive_check or (lambda: self.holder().running or bool(self.waiting()))
         while True:
-            alive = alive_check()
+            alive = self.holder().running or bool(self.waiting())  # checked first: the holder may answer and end
             request = self.request(number)
             if request.progress != shown:
                 shown = request.progress
@@ -363,13 +265,11 @@ class Warehouse:
                 error = request.error or {}
                 raise RequestFailed(error.get("what", f"{request.verb} was {request.state}"), error.get("remedy", ""))
             if not alive and self.cancel(number):
-                raise RequestFailed(
-                    f"{request.verb}: the daemon has ended before it was done", "Run the command again."
-                )
-            time.sleep(poll)
+                raise RequestFailed(f"{request.verb}: the daemon ended before it was done", "Run the command again.")
+            time.sleep(0.1)
 
     def cancel(self, number: int) -> bool:
-        """Takes a request back that is not finished."""
+        """Takes back an unfinished request; whether it did."""
         table = tables.request
         with self._translated(), self._engine.begin() as connection:
             statement = (
@@ -381,10 +281,10 @@ class Warehouse:
 
 
 def _raise_fence(connection: PostgresConnection, role: str) -> int:
-    """A new fence; what the last holder left unfinished is put in order."""
+    """A new fence; cleans up what the last holder left unfinished."""
     try:
         with connection.cursor() as cursor:
-            # Waits for a transaction that a holder before us may still have open; not for ever.
+            # Waits for a transaction that an earlier holder may still have open; not forever.
             cursor.execute("SET LOCAL lock_timeout = '60s'")
             cursor.execute(load("take_over.sql"), {"role": role, "pid": os.getpid(), "host": socket.gethostname()})
             (fence,) = cursor.fetchone()
@@ -392,15 +292,15 @@ def _raise_fence(connection: PostgresConnection, role: str) -> int:
         return int(fence)
     except psycopg2.errors.LockNotAvailable as error:
         raise ProjectBusy(
-            f"an installation of another process is still open in the warehouse ({short(error)})", "Try again later."
+            f"another process still has an open installation in the warehouse ({short(error)})", "Try again later."
         ) from None
 
 
 def _busy(holder: DaemonRecord) -> ProjectBusy:
     if not holder.running or holder.pid is None:
-        return ProjectBusy("another process works on this project", "Try again in a moment.")
+        return ProjectBusy("another process is working on this project", "Try again in a moment.")
     who = "the daemon" if holder.role == "daemon" else f"dyda {holder.role}"
     return ProjectBusy(
-        f"{who} (pid {holder.pid} on {holder.host}, since {holder.since:%Y-%m-%d %H:%M:%S} UTC) works on this project",
-        "Wait until it is done, or end it with: dyda stop" if holder.role == "daemon" else "Wait until it is done.",
+        f"{who} (pid {holder.pid} on {holder.host}, since {holder.since:%Y-%m-%d %H:%M:%S} UTC) has the project's lock",
+        "Wait until it is done, or stop it: dyda stop" if holder.role == "daemon" else "Wait until it is done.",
     )

@@ -2,9 +2,8 @@
 
     lock ──▶ fence + 1 ──▶ every write: the project's row is locked, its fence compared, then written, then committed
 
-The advisory lock keeps honest processes apart. The fence is for the others: a process that lost its lock without
-noticing finds another number there and must stop; and since each write holds the project's row, a new process
-waits for an installation in flight instead of racing it.
+The advisory lock keeps processes apart. The fence stops one that lost its lock without noticing: it finds another
+number there. Since each write holds the project's row, a new process waits for an installation in flight.
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ from dyda.warehouse.states.tables import StoredState
 __all__ = ["Writer"]
 
 PATIENCE = 5.0
-"""Seconds for which an installation asks for the exclusive lock on a view that is being read; then others go on."""
+"""Seconds for which an installation tries to lock a view that is being read; then other units get their turn."""
 
 NOTE_AGAIN = 1.0
-"""Seconds after which an unchanged poll is written down again; `fresh` needs one within ten."""
+"""Seconds after which an unchanged poll is saved again; `fresh` needs one within ten."""
 
 
 class Writer:
@@ -67,7 +66,7 @@ class Writer:
         self._noted: dict[str, tuple[tuple[bool, str | None], float]] = {}
         self._obstacle: str | None = None
         self._numbers: dict[str, dict[int, tuple[int, _Identity]]] = {}
-        """By source, the queue's number of each transaction in it, and which one that is: nobody else writes it."""
+        """By source and transaction: its number in the queue, and its identity. Only this process writes the queue."""
         self._phases: dict[int, dict[str, float]] = {}
         self.last_unit: int | None = None
         """The number of the unit that was installed last."""
@@ -81,7 +80,7 @@ class Writer:
         self.close()
 
     def close(self) -> None:
-        """Gives the lock back: at once if the session is well, when the server notices its end if not."""
+        """Releases the lock: at once, or when the server notices that the session is lost."""
         with contextlib.suppress(psycopg2.Error):
             self._connection.rollback()
             with self._connection.cursor() as cursor:
@@ -102,7 +101,7 @@ class Writer:
                     if fence != self.fence:
                         raise Fenced(
                             f"another process has taken over this project (fence {fence}, ours is {self.fence})",
-                            "This process ends; nothing of its last unit was installed.",
+                            "This process stops; nothing of its last unit was installed.",
                         )
                     yield cursor
                 self._connection.commit()
@@ -113,7 +112,7 @@ class Writer:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[Cursor]:
-        """A look that changes nothing."""
+        """A transaction that changes nothing."""
         with self._turn, translated(self._url):
             try:
                 with self._connection.cursor() as cursor:
@@ -124,7 +123,7 @@ class Writer:
 
     @contextlib.contextmanager
     def _computing(self) -> Iterator[Cursor]:
-        """A look through temporary tables: they are made once in a session, so the transaction commits."""
+        """The same with temporary tables: they are created once in a session, so the transaction commits."""
         with self._reading() as cursor:
             yield cursor
             self._connection.commit()
@@ -132,9 +131,9 @@ class Writer:
     # --- the queue
 
     def receive(self, source: str, messages: Sequence[UpdateMessage]) -> dict[int, int]:
-        """Puts messages into the queue in this order; those that are there already, or in every extent, stay out.
+        """Puts messages into the queue in this order, except those that are there already or in every extent.
 
-        Returns the queue's number of each transaction that is in it.
+        Returns the queue's number of each transaction in it.
         """
         with self._turn:
             if source not in self._numbers:
@@ -178,7 +177,7 @@ class Writer:
     def mark_messages(
         self, ids: Sequence[int], state: MessageState, cause: Cause | None = None, unit: int | None = None
     ) -> None:
-        """What becomes of messages: running (in `unit`), quarantined with its cause, waiting again, …"""
+        """A new state of messages: running (in `unit`), quarantined with its cause, waiting again, …"""
         with self._writing() as cursor:
             cursor.execute(
                 "UPDATE dyda.message SET state = %s, cause = %s, unit = %s WHERE id = ANY(%s)",
@@ -186,7 +185,7 @@ class Writer:
             )
 
     def approve_message(self, number: int) -> None:
-        """An operator lets the message go: it waits for its turn and is not stopped again."""
+        """An operator approves the message: it waits for its turn and is not stopped again."""
         with self._writing() as cursor:
             cursor.execute(
                 "UPDATE dyda.message SET approved = true, state = 'waiting', cause = NULL WHERE id = %s", (number,)
@@ -195,7 +194,7 @@ class Writer:
     # --- views
 
     def create_view(self, name: str) -> None:
-        """Announces a view that is being built; its first installation brings version, extent and positions."""
+        """Announces a view that is being built; its first installation adds version, extent and positions."""
         check_names(name, [])
         with self._writing() as cursor:
             cursor.execute(
@@ -203,7 +202,7 @@ class Writer:
             )
 
     def drop_view(self, name: str) -> None:
-        """The view, its rows, its history and its positions go, in one transaction."""
+        """Drops the view with its rows, history and positions, in one transaction."""
         with self._writing() as cursor:
             cursor.execute("SELECT id FROM dyda.extent WHERE view = %s", (name,))
             for (number,) in cursor.fetchall():
@@ -215,7 +214,7 @@ class Writer:
                 raise UnknownView(f"there is no view {name}")
 
     def set_state(self, view: str, state: ViewState, cause: Cause | None = None) -> None:
-        """What becomes of a view, and why."""
+        """A new state of a view, and its cause."""
         with self._writing() as cursor:
             if state in STOPPED:
                 cursor.execute(load("stop_view.sql"), {"view": view})
@@ -226,7 +225,7 @@ class Writer:
                 raise UnknownView(f"there is no view {view}")
 
     def keep_program(self, view: str, program: str) -> None:
-        """Which steps the view's rows are computed in, of a version that was built before anybody wrote that down."""
+        """Saves the fingerprint of a version that was built before fingerprints were recorded."""
         with self._writing() as cursor:
             cursor.execute(
                 "UPDATE dyda.view_version SET program = %s WHERE view = %s AND program IS NULL"
@@ -235,14 +234,14 @@ class Writer:
             )
 
     def dependents(self, view: str) -> list[str]:
-        """What users have built on the view."""
+        """Relations that users have built on the view."""
         with self._reading() as cursor:
             return Reader(self._schema, view).dependents(cursor)
 
     # --- sources
 
     def note_source(self, name: str, *, reachable: bool, error: str | None = None) -> None:
-        """What a poll found. Polls are frequent and mostly find the same: that is written once in a while only."""
+        """The result of a poll. Most find nothing new: that is saved only once in a while."""
         noted = (reachable, error)
         now = time.monotonic()
         before = self._noted.get(name)
@@ -259,9 +258,8 @@ class Writer:
     def account_for(
         self, owing: Mapping[str, Cause], held: Iterable[str], sources: Sequence[SourceState], void: Iterable[str]
     ) -> None:
-        """What drifted is written down as a debt, once: the views `owing` are to be built, each for its cause, and so
-        are the `held` ones when they are let go. From now on the sources count as seen as they are. The queue of those
-        that lost transactions speaks of what never happened: it is void."""
+        """Records drift, once: the views `owing` are to be rebuilt, each for its cause, and so are the `held` ones when
+        they are released; the sources count as seen. Sources that lost transactions (`void`) lose their queue."""
         with self._writing() as cursor:
             for view, cause in owing.items():
                 cursor.execute(
@@ -286,7 +284,7 @@ class Writer:
                 save_relation(cursor, state)
 
     def save_knowledge(self, document: Mapping[str, Any], file_text: str | None) -> None:
-        """The knowledge of a file as it is applied; nothing of it is retired yet."""
+        """The knowledge of a file that is being applied; nothing of it is retired yet."""
         with self._writing() as cursor:
             cursor.execute(
                 "UPDATE dyda.project SET knowledge = %s, knowledge_file = %s, knowledge_evolved = false,"
@@ -295,7 +293,7 @@ class Writer:
             )
 
     def forget_source(self, name: str) -> None:
-        """Removes a source, its relations and its queue from the catalog; views' positions stay until they go."""
+        """Removes a source, its relations and its queue from the catalog; positions stay as long as their views."""
         self._numbers.pop(name, None)
         with self._writing() as cursor:
             for statement in (
@@ -306,7 +304,7 @@ class Writer:
                 cursor.execute(statement, (name,))
 
     def note_obstacle(self, what: str | None) -> None:
-        """What keeps the holder of the lock from going on, for `status` to say; None: nothing does."""
+        """What keeps the holder of the lock from working, for `status`; None: nothing does."""
         if what != self._obstacle:
             with self._writing() as cursor:
                 cursor.execute("UPDATE dyda.daemon SET obstacle = %s WHERE fence = %s", (what, self.fence))
@@ -317,29 +315,28 @@ class Writer:
     def record_abort(
         self, messages: Sequence[int], reason: str, seconds: float, relations: Iterable[RelationName] = ()
     ) -> None:
-        """A unit of these messages was void after so many seconds of work: it met a schema change of `relations`."""
+        """A unit of these messages was abandoned after so many seconds: it met a schema change of `relations`."""
         with self._writing() as cursor:
             cursor.execute(
                 "INSERT INTO dyda.abort (messages, reason, seconds, relations) VALUES (%s, %s, %s, %s)",
                 (list(messages), reason, seconds, sorted(map(name_to_text, relations))),
             )
 
-    def staging(self, columns: int | Sequence[object]) -> Staging:
-        """A new staging table; `columns` is their number, or the columns themselves."""
-        width = columns if isinstance(columns, int) else len(columns)
+    def staging(self, columns: int) -> Staging:
+        """A new staging table with so many columns."""
         with self._writing() as cursor:
-            staging = create_staging(cursor, self._url, width)
+            staging = create_staging(cursor, self._url, columns)
         self._stagings[staging.number] = staging
         return staging
 
     def drop_staging(self, staging: Staging) -> None:
-        """For a staging table that no installation takes."""
+        """For a staging table that no installation uses."""
         with self._turn, translated(self._url):
             if drop_staging(self._connection, staging.number):
                 self._stagings.pop(staging.number, None)
 
     def discard_stagings(self) -> None:
-        """Drops what abandoned units have left; not to be called while one is under way."""
+        """Drops the tables that abandoned units have left; not to be called during a unit."""
         for staging in list(self._stagings.values()):
             self.drop_staging(staging)
 
@@ -364,14 +361,8 @@ class Writer:
         `entries` has the columns of an entry; where a set operation has two sides, one more: c<n+1> is 0 for the left
         and 1 for the right. It stays, for the caller to drop.
         """
-        target = self.staging(len(state.columns))
-        try:
-            with self._writing() as cursor:
-                combine.combine_staging(cursor, view, state, entries, target)
-        except BaseException:
-            with contextlib.suppress(DydaError):
-                self.drop_staging(target)
-            raise
+        with self._filling(state) as (cursor, target):
+            combine.combine_staging(cursor, view, state, entries, target)
         return target
 
     def regroup_staging(self, view: str, number: int, known: State, state: State, places: Sequence[int]) -> Staging:
@@ -380,15 +371,21 @@ class Writer:
         `known` is that state; `places` says for each column of `state` but the digest which of its columns it is made
         from, from 0. The caller drops the table, or an installation takes it.
         """
+        with self._filling(state) as (cursor, target):
+            regroup(cursor, self._stored(cursor, view, number, known), state, places, target)
+        return target
+
+    @contextlib.contextmanager
+    def _filling(self, state: State) -> Iterator[tuple[Cursor, Staging]]:
+        """A new staging table for the rows of `state`, dropped again if they cannot be computed."""
         target = self.staging(len(state.columns))
         try:
             with self._writing() as cursor:
-                regroup(cursor, self._stored(cursor, view, number, known), state, places, target)
+                yield cursor, target
         except BaseException:
             with contextlib.suppress(DydaError):
                 self.drop_staging(target)
             raise
-        return target
 
     def state_rows(
         self, view: str, number: int, state: State, columns: Sequence[str], key: Sequence[str], values: pa.Table
@@ -419,12 +416,12 @@ class Writer:
                         self.drop_staging(staging)
 
     def note_phases(self, unit: int | None, phases: Mapping[str, float]) -> None:
-        """What a unit took beyond its own installation, in seconds. It is written down along with something else."""
+        """What a unit took beyond its own installation, in seconds; saved with a later write."""
         if unit is not None:
             self._phases[unit] = dict(phases)
 
     def write_phases(self) -> None:
-        """There is time: write down what was noted."""
+        """Saves what was noted, when there is time."""
         if self._phases:
             with self._writing() as cursor:
                 self._write_phases(cursor)
@@ -437,7 +434,7 @@ class Writer:
     # --- requests of other commands
 
     def take_request(self) -> RequestRecord | None:
-        """The oldest request that waits; it is ours now."""
+        """The oldest waiting request; it is running now."""
         with self._reading() as cursor:
             cursor.execute("SELECT EXISTS (SELECT FROM dyda.request WHERE state = 'waiting')")
             (waiting,) = cursor.fetchone()
@@ -449,12 +446,12 @@ class Writer:
             return None if row is None else RequestRecord(*row)
 
     def progress(self, request: int, progress: Any) -> None:
-        """Tells the waiting command how far it is: anything JSON can hold."""
+        """Progress for the waiting command: anything JSON can hold."""
         with self._writing() as cursor:
             cursor.execute("UPDATE dyda.request SET progress = %s WHERE id = %s", (Json(progress), request))
 
     def finish(self, request: int, result: Any = None, error: Mapping[str, Any] | BaseException | None = None) -> None:
-        """The answer, or why there is none."""
+        """The request's result, or its error."""
         if isinstance(error, BaseException):
             error = {"what": getattr(error, "what", str(error)), "remedy": getattr(error, "remedy", "")}
         with self._writing() as cursor:

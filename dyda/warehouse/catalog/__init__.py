@@ -4,7 +4,7 @@ Always true here: migrations from an empty schema give exactly the tables of `ta
 frozen, never rows of an open transaction.
 
     tables        the tables, for SQLAlchemy
-    records       what the catalog tells and is told
+    records       what is read from the catalog, and what is saved in it
     queries       one function per kind of record, each given a cursor, so that several can share a snapshot
     stored_views  views as one transaction finds them: version, extent, columns, states
     codec         model objects as JSON, and back

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, assert_never
 
@@ -17,8 +17,6 @@ from dyda.warehouse.catalog.schema_steps import step_from_json, step_to_json
 __all__ = [
     "changes_from_json",
     "changes_to_json",
-    "columns_from_json",
-    "columns_to_json",
     "name_from_text",
     "name_to_text",
     "relation_from_json",
@@ -74,32 +72,14 @@ def _change_from_json(source: str, entry: dict[str, Any]) -> Change:
             return SchemaChange(relation, entry["command"], entry["ddl"], steps)
 
 
-def columns_to_json(relation: Relation) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": column.name,
-            "number": column.number,
-            "type": column.type.name,
-            "declared": column.type.declared,
-            "builtin": column.type.builtin,
-            "not_null": column.not_null,
-            "generated": column.generated,
-        }
-        for column in relation.columns
-    ]
+def _column_to_json(column: Column) -> dict[str, Any]:
+    kind = column.type
+    return {**asdict(column), "type": kind.name, "declared": kind.declared, "builtin": kind.builtin}
 
 
-def columns_from_json(entries: Iterable[dict[str, Any]]) -> tuple[Column, ...]:
-    return tuple(
-        Column(
-            entry["name"],
-            PgType(entry["type"], entry["declared"], entry["builtin"]),
-            entry["number"],
-            entry["not_null"],
-            entry["generated"],
-        )
-        for entry in entries
-    )
+def _column_from_json(entry: Mapping[str, Any]) -> Column:
+    kind = PgType(entry["type"], entry["declared"], entry["builtin"])
+    return Column(entry["name"], kind, entry["number"], entry["not_null"], entry["generated"])
 
 
 def relation_to_json(relation: Relation) -> dict[str, Any]:
@@ -109,7 +89,7 @@ def relation_to_json(relation: Relation) -> dict[str, Any]:
         "schema": relation.name.schema,
         "table": relation.name.table,
         "oid": relation.oid,
-        "columns": columns_to_json(relation),
+        "columns": [_column_to_json(column) for column in relation.columns],
         "keys": [list(key) for key in relation.keys],
         "estimated_rows": relation.estimated_rows,
     }
@@ -119,22 +99,14 @@ def relation_from_json(row: dict[str, Any]) -> Relation:
     return Relation(
         RelationName(row["source"], row["schema"], row["table"]),
         row["oid"],
-        columns_from_json(row["columns"]),
+        tuple(map(_column_from_json, row["columns"])),
         tuple(tuple(key) for key in row["keys"]),
         row["estimated_rows"],
     )
 
 
 def view_columns_to_json(columns: Iterable[ViewColumn]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": column.name,
-            "type": column.type,
-            "spark_type": column.spark_type,
-            "passthrough": column.passthrough,
-        }
-        for column in columns
-    ]
+    return [asdict(column) for column in columns]
 
 
 def view_columns_from_json(entries: Iterable[dict[str, Any]]) -> tuple[ViewColumn, ...]:

@@ -32,27 +32,13 @@ from dyda.warehouse.catalog.records import (
     RelationRecord,
     RequestRecord,
     SourceRecord,
+    Status,
     UnitRecord,
     VersionRecord,
     ViewRecord,
     WaitingRecord,
 )
 from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, WAITING_LOCK, load
-
-__all__ = [
-    "blockers",
-    "holder",
-    "knowledge",
-    "messages",
-    "positions",
-    "relations",
-    "requests",
-    "sources",
-    "units",
-    "versions",
-    "views",
-    "waiting",
-]
 
 POLLED_WITHIN = 10.0
 """Seconds within which every source must have been polled for a view to count as fresh."""
@@ -66,6 +52,7 @@ def _all(connection: Connection, name: str, parameters: Mapping[str, Any] | None
 
 
 def views(connection: Connection, name: str | None = None, *, counted: bool = True) -> list[ViewRecord]:
+    """Every view, or the one called `name`. `counted` False skips counting pending messages: that takes long."""
     return [_view(row) for row in _all(connection, "views.sql", {"name": name, "counted": counted})]
 
 
@@ -73,7 +60,7 @@ def _view(row: Row[Any]) -> ViewRecord:
     state, cause = _shown(row)
     fresh_at = row.fresh_at
     if row.state in (ViewState.LIVE, ViewState.HELD) and fresh_at is not None:
-        # Up to here the extent is known to show all there was: the oldest change it lacks, or else the last poll.
+        # The extent is known to be complete up to here: the oldest change it lacks, or else the last poll.
         known = row.oldest if row.pending else row.polled_at
         if known is not None and (row.pending or known > fresh_at):
             fresh_at = min(known, row.now)
@@ -89,7 +76,7 @@ def _view(row: Row[Any]) -> ViewRecord:
         positions={source: Position.parse(text) for source, text in (row.positions or {}).items()},
         columns=view_columns_from_json(row.columns or ()),
         sql=row.sql,
-        relations=tuple(name_from_text(text) for text in row.relations or ()),
+        relations=tuple(map(name_from_text, row.relations or ())),
         file_text=row.file_text,
         created_at=row.created_at,
         pending=row.pending,
@@ -100,7 +87,7 @@ def _view(row: Row[Any]) -> ViewRecord:
 
 
 def _shown(row: Row[Any]) -> tuple[ShownState, Cause | None]:
-    """The state that users are shown, and why: what a live view waits for comes first."""
+    """The state that users see, and its cause: what a live view waits for comes first."""
     own = cause_from_json(row.cause)
     if row.state != ViewState.LIVE:
         return ShownState(row.state), own
@@ -121,7 +108,7 @@ def versions(connection: Connection, view: str) -> list[VersionRecord]:
             row.version,
             row.sql,
             view_columns_from_json(row.columns),
-            tuple(name_from_text(text) for text in row.relations),
+            tuple(map(name_from_text, row.relations)),
             row.cause,
             row.extent,
             row.installed_at,
@@ -131,14 +118,6 @@ def versions(connection: Connection, view: str) -> list[VersionRecord]:
     ]
 
 
-def positions(connection: Connection) -> dict[str, dict[str, Position]]:
-    """By view, then by source."""
-    found: dict[str, dict[str, Position]] = {}
-    for row in connection.execute(select(tables.position).order_by(tables.position.c.view, tables.position.c.source)):
-        found.setdefault(row.view, {})[row.source] = Position.parse(row.position)
-    return found
-
-
 def messages(
     connection: Connection,
     source: str | None = None,
@@ -146,7 +125,7 @@ def messages(
     numbers: Collection[int] | None = None,
     states: Collection[MessageState] | None = None,
 ) -> list[MessageRecord]:
-    """The queue in arrival order: all of it, or what is asked for."""
+    """The queue in arrival order: all of it, or a selection."""
     table = tables.message
     query = select(table).order_by(table.c.id).limit(limit)
     if source is not None:
@@ -156,11 +135,6 @@ def messages(
     if states is not None:
         query = query.where(table.c.state.in_(states))
     return [_message(row) for row in connection.execute(query)]
-
-
-def message(connection: Connection, number: int) -> MessageRecord | None:
-    row = connection.execute(select(tables.message).where(tables.message.c.id == number)).first()
-    return None if row is None else _message(row)
 
 
 def _message(row: Row[Any]) -> MessageRecord:
@@ -173,22 +147,12 @@ def _message(row: Row[Any]) -> MessageRecord:
 
 
 def sources(connection: Connection) -> list[SourceRecord]:
-    return [
-        SourceRecord(
-            row.name,
-            None if row.system_identifier is None else Identity(row.system_identifier, row.timeline),
-            row.gap,
-            row.capture,
-            row.capture_order,
-            row.polled_at,
-            row.reachable,
-            row.error,
-            row.pending,
-            row.lag_seconds,
-            row.mark,
-        )
-        for row in _all(connection, "sources.sql")
-    ]
+    found = []
+    for row in _all(connection, "sources.sql"):
+        parts = dict(row._mapping)
+        system, timeline = parts.pop("system_identifier"), parts.pop("timeline")
+        found.append(SourceRecord(identity=None if system is None else Identity(system, timeline), **parts))
+    return found
 
 
 def relations(connection: Connection) -> list[RelationRecord]:
@@ -211,10 +175,16 @@ def knowledge(connection: Connection) -> KnowledgeRecord:
     return KnowledgeRecord(row.knowledge, row.knowledge_file, tuple(row.knowledge_retired), row.knowledge_evolved)
 
 
-def units(connection: Connection, limit: int) -> list[UnitRecord]:
+def units(connection: Connection, limit: int = 20) -> list[UnitRecord]:
     """The last units, newest first."""
     rows = connection.execute(select(tables.unit).order_by(tables.unit.c.id.desc()).limit(limit))
     return [UnitRecord(**row._mapping) for row in rows]
+
+
+def aborts(connection: Connection) -> tuple[int, float]:
+    """How many units were abandoned so far, and the seconds they had cost."""
+    row = connection.execute(text("SELECT count(*), coalesce(sum(seconds), 0) FROM dyda.abort")).one()
+    return int(row[0]), float(row[1])
 
 
 def aborts_of_waiting(connection: Connection) -> list[AbortRecord]:
@@ -228,31 +198,34 @@ def aborts_of_waiting(connection: Connection) -> list[AbortRecord]:
     return [AbortRecord(tuple(messages), tuple(map(name_from_text, relations))) for messages, relations in rows]
 
 
-def requests(connection: Connection, number: int | None = None) -> list[RequestRecord]:
-    table = tables.request
-    query = select(table).order_by(table.c.id)
-    if number is not None:
-        query = query.where(table.c.id == number)
-    return [RequestRecord(**row._mapping) for row in connection.execute(query)]
+def request(connection: Connection, number: int) -> RequestRecord:
+    row = connection.execute(select(tables.request).where(tables.request.c.id == number)).one()
+    return RequestRecord(**row._mapping)
 
 
 def holder(connection: Connection) -> DaemonRecord:
+    """The process that works on the project now."""
     rows = _all(connection, "holder.sql", PROJECT)
-    if not rows:
-        return DaemonRecord(running=False)
-    row = rows[0]
-    return DaemonRecord(True, row.role, row.pid, row.host, row.since, row.fence, row.obstacle)
+    return DaemonRecord(True, *rows[0]) if rows else DaemonRecord(running=False)
 
 
 def waiting(connection: Connection) -> list[WaitingRecord]:
+    """The daemons that wait for the project's lock, in the order in which they came."""
     return [WaitingRecord(**row._mapping) for row in _all(connection, "waiting.sql", WAITING)]
 
 
+def status(connection: Connection) -> Status:
+    """Everything at a glance."""
+    return Status(
+        holder(connection),
+        tuple(sources(connection)),
+        tuple(views(connection)),
+        tuple(Blocker(**row._mapping) for row in _all(connection, "blockers.sql", PROJECT)),
+        tuple(waiting(connection)),
+    )
+
+
 def unshown(connection: Connection, schema: str) -> dict[str, Cause]:
-    """Views whose rows readers do not see, because of what somebody did to theirs."""
+    """Views whose rows readers do not see, because their view was dropped or replaced."""
     rows = _all(connection, "unshown.sql", {"schema": schema})
     return {row.name: Unshown(row.name, f"{schema}.{row.name}", bool(row.replaced)) for row in rows}
-
-
-def blockers(connection: Connection) -> list[Blocker]:
-    return [Blocker(**row._mapping) for row in _all(connection, "blockers.sql", PROJECT)]

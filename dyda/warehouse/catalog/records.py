@@ -1,4 +1,4 @@
-"""What the catalog tells and is told: plain frozen records, never rows of an open transaction."""
+"""What is read from the catalog and saved in it: plain frozen records, never rows of an open transaction."""
 
 from __future__ import annotations
 
@@ -60,10 +60,9 @@ class StateTable:
 class ViewVersion:
     """A definition about to be installed; the installation gives it its number.
 
-    `file_text` is the view file this version was made from (None: an evolution, the file last applied stays what
-    it was). `details` is room for what later tells the story of a rewriting: preferences, runners-up.
-    `states` None: those of the version before, as they are, and so is its `program`: the fingerprint of the steps that
-    its rows and states are computed in.
+    `file_text` is the view file this version was made from (None: a rewriting; the file last applied stays).
+    `details` explain a rewriting: preferences, runners-up. `program` is the fingerprint of the steps that compute rows
+    and states. `states` and `program` None: those of the version before.
     """
 
     sql: str
@@ -117,7 +116,7 @@ class ViewRecord:
     details: Mapping[str, Any]
     states: tuple[State, ...] = ()
     program: str | None = None
-    """The fingerprint of the steps that its rows were computed in; None: before there were any."""
+    """The fingerprint of the steps that computed its rows; None: built before fingerprints were recorded."""
 
     @property
     def reason(self) -> str | None:
@@ -126,12 +125,12 @@ class ViewRecord:
 
     @property
     def behind(self) -> bool:
-        """Whether the definition was rewritten while the view could not move: its rows are not the definition's."""
+        """Whether the definition was rewritten while the view was held: its rows are those of an older one."""
         return bool(self.details.get("behind"))
 
     @property
     def sources(self) -> set[str]:
-        """The sources that it reads, and those that it stands at: others while it is behind."""
+        """The sources that it reads, and those that it has positions for: others while it is behind."""
         return {*self.positions, *(name.source for name in self.relations)}
 
 
@@ -146,7 +145,7 @@ class MessageRecord:
     unit: int | None
     received_at: datetime.datetime
     approved: bool = False
-    """An operator has let it go, so it is not stopped again."""
+    """An operator has approved it, so it is not stopped again."""
 
     @property
     def reason(self) -> str | None:
@@ -174,17 +173,15 @@ class MessageRecord:
         return self.message.rows
 
 
+@dataclass(frozen=True, eq=False)
 class Identity:
     """Which server a source is: a restored, promoted or replaced one has other numbers (P2).
 
-    Equal to anything that has the same two numbers; source adapters bring their own class.
+    Equal to anything that has the same two numbers; source adapters have their own class.
     """
 
-    __slots__ = ("system_identifier", "timeline")
-
-    def __init__(self, system_identifier: str, timeline: str) -> None:
-        self.system_identifier = system_identifier
-        self.timeline = timeline
+    system_identifier: str
+    timeline: str
 
     def __eq__(self, other: object) -> bool:
         if not (hasattr(other, "system_identifier") and hasattr(other, "timeline")):
@@ -195,13 +192,10 @@ class Identity:
     def __hash__(self) -> int:
         return hash((str(self.system_identifier), str(self.timeline)))
 
-    def __repr__(self) -> str:
-        return f"Identity({self.system_identifier!r}, {self.timeline!r})"
-
 
 @dataclass(frozen=True)
 class SourceState:
-    """News of a source. Fields left None stay as they are; an `error` or `mark` of '' clears it.
+    """What is new about a source. Fields left None stay as they are; an `error` or `mark` of '' clears it.
 
     `polled` stamps the time; `identity` is anything with `system_identifier` and `timeline`.
     """
@@ -219,7 +213,7 @@ class SourceState:
 
 @dataclass(frozen=True)
 class SourceRecord:
-    """A source as last heard of. `pending` counts its messages in the queue, `lag_seconds` is the oldest one's age."""
+    """A source at its last poll. `pending` counts its messages in the queue, `lag_seconds` is the oldest one's age."""
 
     name: str
     identity: Identity | None
@@ -232,29 +226,22 @@ class SourceRecord:
     pending: int
     lag_seconds: float
     mark: str | None = None
-    """What the last installation left there; a source that does not have it any more has lost what was read."""
+    """What the last installation left there; a source without it has lost transactions that were read."""
 
 
 @dataclass(frozen=True)
 class RelationState:
-    """A relation as its views are planned with it, about to be remembered."""
+    """A relation as its views are planned with it, to be saved."""
 
     relation: Relation
     fingerprint: str | None = None
     captured: bool = True
     position: Position | None = None
-    """Which transactions of its source it is described with; None: what is known of that stays."""
+    """The transactions of its source that the description includes; None: not known, or as it was."""
 
 
-@dataclass(frozen=True)
-class RelationRecord:
+class RelationRecord(RelationState):
     """A relation as it was when its views were last planned."""
-
-    relation: Relation
-    fingerprint: str | None
-    captured: bool
-    position: Position | None = None
-    """Which transactions of its source it is described with; None: nobody has said so yet."""
 
 
 @dataclass(frozen=True)
@@ -292,7 +279,7 @@ class UnitRecord:
 
 @dataclass(frozen=True)
 class AbortRecord:
-    """A unit that was void: its messages, and the relations whose schema changes it met."""
+    """An abandoned unit: its messages, and the relations whose schema changes it met."""
 
     messages: tuple[int, ...]
     relations: tuple[RelationName, ...]
@@ -315,7 +302,7 @@ class RequestRecord:
 
 @dataclass(frozen=True)
 class DaemonRecord:
-    """Who works on the project now. `running` is the lock's truth, not a heartbeat's; `role` is daemon or a command."""
+    """The process that holds the project's lock. `running` is read from the lock; `role` is daemon or a command."""
 
     running: bool
     role: str | None = None
@@ -324,12 +311,12 @@ class DaemonRecord:
     since: datetime.datetime | None = None
     fence: int | None = None
     obstacle: str | None = None
-    """What keeps it from going on, in words."""
+    """What keeps it from working, in words."""
 
 
 @dataclass(frozen=True)
 class WaitingRecord:
-    """A daemon that waits until the one who works has ended."""
+    """A daemon that waits for the project's lock."""
 
     pid: int
     host: str

@@ -10,7 +10,7 @@ from dyda.errors import UnknownView
 from dyda.warehouse.catalog.codec import view_columns_from_json
 from dyda.warehouse.catalog.records import ViewColumn
 from dyda.warehouse.connection import load
-from dyda.warehouse.extents.extent import Extent, stored_extent
+from dyda.warehouse.extents.extent import Extent
 from dyda.warehouse.states.tables import StoredState, stored_states
 
 __all__ = ["KnownView", "known_extent", "known_state", "known_views"]
@@ -34,8 +34,10 @@ def known_views(cursor: Cursor, views: Iterable[str]) -> dict[str, KnownView]:
         if number is None:
             found[view] = KnownView()
             continue
-        extent = stored_extent(view, number, stored, places)
-        found[view] = KnownView(version, extent, view_columns_from_json(stored), stored_states(view, states))
+        columns = view_columns_from_json(stored)
+        types = tuple(column.type for column in columns)
+        extent = Extent(number, view, types, None if places is None else tuple(places))
+        found[view] = KnownView(version, extent, columns, stored_states(view, states))
     return found
 
 

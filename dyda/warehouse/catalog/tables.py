@@ -1,12 +1,12 @@
 """The catalog's tables in schema `dyda` of the warehouse. Migrations from empty give exactly these (tested).
 
-project                    one row: who may write (fence), and what the sources mean to each other (knowledge)
+project                    one row: who may write (fence), and how the sources relate (knowledge)
 source, relation           what is known of the sources
 view ── view_version ── extent        definitions and the tables that hold their rows and states
    └─── position           which transactions are in the extent, per view and source (P5)
 message                    the update message queue
-unit, abort                what was done, and what had to be given up
-request, daemon, waiting   what was asked for, who works, who waits
+unit, abort                installed and abandoned units
+request, daemon, waiting   requests of commands, the holder of the lock, daemons that wait for it
 """
 
 from __future__ import annotations
@@ -31,26 +31,6 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, UUID
-
-__all__ = [
-    "SCHEMA",
-    "VERSION_TABLE",
-    "abort",
-    "daemon",
-    "extent",
-    "message",
-    "metadata",
-    "position",
-    "project",
-    "relation",
-    "request",
-    "source",
-    "staging_number",
-    "unit",
-    "view",
-    "view_version",
-    "waiting",
-]
 
 SCHEMA = "dyda"
 VERSION_TABLE = "migration"
@@ -230,11 +210,7 @@ request = Table(
     _moment("created_at", nullable=False, now=True),
     _moment("finished_at"),
 )
-Index(
-    "request_open_idx",
-    request.c.id,
-    postgresql_where=text("state IN ('waiting', 'running')"),
-)
+Index("request_open_idx", request.c.id, postgresql_where=text("state IN ('waiting', 'running')"))
 
 daemon = Table(
     "daemon",

@@ -1,4 +1,4 @@
-"""Bringing the catalog to this program's version, with Alembic."""
+"""Upgrading the catalog to this program's version, with Alembic."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ __all__ = ["upgrade"]
 
 
 def upgrade(engine: Engine, readers: str) -> None:
-    """Schemas, tables and functions, in one transaction; a process that comes second waits and finds it done.
+    """Schemas, tables and functions, in one transaction; a second process waits and finds it done.
 
-    A role to which the catalog does not belong can only look: for that it needs the rights, and a catalog that is as
-    this program knows it.
+    A role that does not own the catalog can only read it: it needs the rights, and a catalog of this version.
     """
     with engine.begin() as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(:c, :k)"), {"c": ADVISORY_CLASS, "k": UPGRADE_LOCK})
@@ -31,14 +30,13 @@ def upgrade(engine: Engine, readers: str) -> None:
         if found is not None and found.stranger:
             raise DydaError(
                 f"schema {SCHEMA} of the warehouse belongs to {found.owner}",
-                "If that is DyDa's own role, name it in [warehouse] url; otherwise ask whose it is, and drop it.",
+                f"If {found.owner} is DyDa's own role, name it in [warehouse] url; otherwise ask its owner to drop it.",
             )
         if found is not None and found.looks:
             _refuse_blind(connection, found.role)
             if not _is_current(connection):
                 raise DydaError(
-                    f"the catalog in the warehouse is of another version than this program, and {found.role} may only"
-                    " look at it",
+                    f"the catalog in the warehouse is not of this program's version, and {found.role} can only read it",
                     f"Run any command as {found.owner} first, with this version of DyDa.",
                 )
             return
@@ -53,7 +51,7 @@ def upgrade(engine: Engine, readers: str) -> None:
         except alembic.util.CommandError as error:
             raise DydaError(
                 f"the catalog in the warehouse cannot be upgraded: {error}",
-                "It was probably written by a newer version of DyDa: use that one.",
+                "A newer version of DyDa has probably written it: use that one.",
             ) from None
 
 
@@ -72,12 +70,12 @@ FROM (
     WHERE n.nspname = :schema
 ) AS known
 """
-"""A schema dyda that somebody else has put there is not filled, and a superuser does not even look into it: its owner
-can drop what is in it, and whoever reads a view or calls a function of his does it with his own rights."""
+"""A schema dyda of another owner is not used, and a superuser does not even read it: its owner can drop what is in it,
+and its views and functions would run with the rights of the role that reads or calls them."""
 
 
 def _refuse_blind(connection: Connection, role: str) -> None:
-    """Who may only look must see the whole catalog: the error is the statements that allow it."""
+    """A role that can only read must see the whole catalog: the remedy is the statements that allow it."""
     tables = sorted([table.name for table in metadata.sorted_tables] + [VERSION_TABLE])
     found = connection.execute(
         text(
@@ -109,7 +107,7 @@ def _newest() -> str | None:
 
 
 def _is_current(connection: Connection) -> bool:
-    """Every command asks, and Alembic takes longer to find out than most of them take altogether."""
+    """Every command asks this, and Alembic takes longer to answer than most commands take altogether."""
     table = f"{SCHEMA}.{VERSION_TABLE}"
     if connection.execute(text("SELECT to_regclass(:table) IS NULL"), {"table": table}).scalar_one():
         return False
@@ -118,7 +116,7 @@ def _is_current(connection: Connection) -> bool:
 
 
 def _create_schema(connection: Connection, schema: str) -> None:
-    """CREATE SCHEMA IF NOT EXISTS asks for the right to create even where there is nothing to do."""
+    """CREATE SCHEMA IF NOT EXISTS needs the right to create even where there is nothing to do."""
     if connection.execute(text("SELECT to_regnamespace(quote_ident(:s)) IS NULL"), {"s": schema}).scalar_one():
         cursor = connection.connection.cursor()
         cursor.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))

@@ -97,9 +97,9 @@ def copy_batches(
 
 
 class _CsvStream:
-    """A file to read from, that encodes one batch after the other when asked for more.
+    """A file to read from, which encodes one batch after the other on demand.
 
-    pyarrow quotes every text and never a NULL, which is how PostgreSQL's CSV tells '' from NULL.
+    pyarrow quotes every text and never a NULL, which is how PostgreSQL's CSV distinguishes '' from NULL.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], width: int, more: int) -> None:

@@ -1,18 +1,20 @@
-"""What an installation brings to one table: a small delta, a staging table, part of an old extent, or all of them."""
+"""The entries that an installation adds to one table: a small delta, a staging table, part of an old extent, or all."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import pyarrow as pa
 from psycopg2 import sql
 
 from dyda.cursor import Cursor
 from dyda.warehouse.extents.copy_in import copy_batches
-from dyda.warehouse.extents.staging import Staging
+from dyda.warehouse.extents.staging import Staging, text_columns
 
-__all__ = ["brought", "temporary_entries"]
+__all__ = ["all_entries", "temporary_entries"]
 
 
-def brought(
+def all_entries(
     cursor: Cursor,
     what: str,
     width: int,
@@ -21,7 +23,7 @@ def brought(
     staging: Staging | None,
     projected: sql.Composable | None = None,
 ) -> sql.Composable:
-    """A table or a subquery of entries (c1 … cn text, n) with everything; `what` has `width` columns.
+    """A table or a subquery with all entries (c1 … cn text, n); `what` has `width` columns.
 
     `place` tells the tables of one installation apart.
     """
@@ -31,7 +33,7 @@ def brought(
             raise ValueError(f"{what} has {width} columns, not {staging.width}")
         parts.append(staging.identifier)
     if delta is not None:
-        parts.append(temporary_entries(cursor, width, place, delta))
+        parts.append(temporary_entries(cursor, f"delta_{place}", width, delta))
     if projected is not None:
         parts.append(projected)
     if len(parts) == 1:
@@ -41,15 +43,17 @@ def brought(
     return sql.SQL("({}) AS parts").format(sql.SQL(" UNION ALL ").join(each))
 
 
-def temporary_entries(cursor: Cursor, width: int, place: str, entries: pa.Table) -> sql.Composable:
-    """Entries in a temporary table of the session."""
-    # One per width and place: made once in a session, emptied at each commit. No catalog rows come and go.
-    table = sql.Identifier("pg_temp", f"dyda_delta_{width}_{place}")
-    columns = sql.SQL(", ").join(sql.SQL("{} text").format(sql.Identifier(f"c{i}")) for i in range(1, width + 1))
+def temporary_entries(
+    cursor: Cursor, name: str, width: int, entries: pa.Table, more: Sequence[str] = ()
+) -> sql.Identifier:
+    """Entries (c1 … cn, n, and the integers `more`) in a temporary table of the session."""
+    # Made once in a session and emptied at each commit: no catalog rows come and go.
+    table = sql.Identifier("pg_temp", f"dyda_{name}_{width}")
+    numbers = sql.SQL("".join(f", {number} integer NOT NULL" for number in more))
     cursor.execute(
-        sql.SQL("CREATE TEMPORARY TABLE IF NOT EXISTS {} ({}, n bigint NOT NULL) ON COMMIT DELETE ROWS").format(
-            table, columns
+        sql.SQL("CREATE TEMPORARY TABLE IF NOT EXISTS {} ({}n bigint NOT NULL{}) ON COMMIT DELETE ROWS").format(
+            table, text_columns(width), numbers
         )
     )
-    copy_batches(cursor, table, width, entries.to_batches())
+    copy_batches(cursor, table, width, entries.to_batches(), more)
     return table

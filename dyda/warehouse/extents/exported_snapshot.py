@@ -14,7 +14,7 @@ from psycopg2 import sql
 from dyda.cursor import Cursor
 from dyda.model.operator_state import State
 from dyda.warehouse.catalog.stored_views import known_extent, known_state
-from dyda.warehouse.connection import connect, translated
+from dyda.warehouse.connection import session
 from dyda.warehouse.extents.extent import Extent
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.states.tables import multiplicity, places
@@ -27,7 +27,7 @@ PAGES = 8192
 
 @dataclass(frozen=True)
 class HeldExtent:
-    """The extent of one view. `snapshot` may be taken over by other sessions at `url` as long as it is held."""
+    """The extent of one view. `snapshot` can be imported by other sessions at `url` as long as it is held."""
 
     url: str = field(repr=False)
     snapshot: str
@@ -38,8 +38,7 @@ class HeldExtent:
     def pieces(self, places: Sequence[int]) -> list[str]:
         """Queries that together deliver every row as often as it is there; the columns at `places`."""
         columns = [self.extent.column(place) for place in places]
-        queries = _pieces(self.extent.identifier, columns, sql.SQL("e.count"), self.pages)
-        return [query.as_string(self._cursor) for query in queries]
+        return _pieces(self._cursor, self.extent.identifier, columns, sql.SQL("e.count"), self.pages)
 
     def distinct(self, places: Sequence[int], shown: Sequence[int]) -> str:
         """A query for the distinct rows over `places`, of which the columns at `shown` are delivered, as text."""
@@ -68,8 +67,7 @@ class HeldState:
         """Queries that together deliver every row as often as its rule says; `columns` are names of delivered ones."""
         often = multiplicity(self.state, "e", self.count)
         wanted = [sql.Identifier(f"c{place + 1}") for place in places(self.state, columns)]
-        queries = _pieces(self.table, wanted, often, self.pages)
-        return [query.as_string(self._cursor) for query in queries]
+        return _pieces(self._cursor, self.table, wanted, often, self.pages)
 
 
 @dataclass(frozen=True)
@@ -107,36 +105,33 @@ class HeldWarehouse:
 
 @contextmanager
 def hold_warehouse(url: str) -> Iterator[HeldWarehouse]:
-    """Hold everything that is committed as it stands."""
-    with translated(url):
-        connection = connect(url, "dyda extent")
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                cursor.execute("SELECT pg_export_snapshot()")
-                (snapshot,) = cursor.fetchone()
-                yield HeldWarehouse(url, snapshot, cursor)
-        finally:
-            connection.close()
+    """Holds everything that is committed."""
+    with session(url, "dyda extent") as connection, connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        cursor.execute("SELECT pg_export_snapshot()")
+        (snapshot,) = cursor.fetchone()
+        yield HeldWarehouse(url, snapshot, cursor)
 
 
 @contextmanager
 def hold_extent(url: str, view: str) -> Iterator[HeldExtent]:
-    """Hold the view's extent as it stands."""
+    """Holds the view's extent."""
     with hold_warehouse(url) as held:
         yield held.extent(view)
 
 
 def _pieces(
-    table: sql.Identifier, wanted: Sequence[sql.Identifier], multiplicity: sql.Composable, pages: int
-) -> Iterator[sql.Composable]:
-    """Page ranges of a table; without columns one is delivered all the same, for the rows to be counted."""
-    columns = sql.SQL(", ").join(sql.SQL("e.{}").format(column) for column in wanted)
+    cursor: Cursor, table: sql.Identifier, wanted: Sequence[sql.Identifier], multiplicity: sql.Composable, pages: int
+) -> list[str]:
+    """Page ranges of a table; without columns a constant is delivered, so that rows can be counted."""
+    columns = sql.SQL(", ").join(sql.SQL("e.{}").format(column) for column in wanted) if wanted else sql.SQL("1")
+    select = sql.SQL("SELECT {} FROM {} AS e CROSS JOIN LATERAL generate_series(1, {}) AS copies WHERE {}")
+    queries = []
     starts = range(0, max(pages, 1), PAGES)
     for start in starts:
         # Rows do not move: the last piece has no end, in case the table has grown since its pages were counted.
         bounds = [sql.SQL("e.ctid >= {}::tid").format(sql.Literal(f"({start},0)"))]
         if start != starts[-1]:
             bounds.append(sql.SQL("e.ctid < {}::tid").format(sql.Literal(f"({start + PAGES},0)")))
-        query = sql.SQL("SELECT {} FROM {} AS e CROSS JOIN LATERAL generate_series(1, {}) AS copies WHERE {}")
-        yield query.format(columns if wanted else sql.SQL("1"), table, multiplicity, sql.SQL(" AND ").join(bounds))
+        queries.append(select.format(columns, table, multiplicity, sql.SQL(" AND ").join(bounds)).as_string(cursor))
+    return queries

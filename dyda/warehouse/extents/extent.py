@@ -4,37 +4,44 @@ hash   digest of the row's canonical text: two rows are the same if their texts 
 count  how many times the row is in the view; never zero, never negative
 
 A view that loses a column shows the others and leaves its table alone: as a bag, that is right. The table is then
-`narrowed`: its digests are those of rows that nobody sees any more, and rows that are equal now stand apart. Whatever
-is to be merged into it needs a table of what is left first.
+`narrowed`: its digests are those of the old rows, and rows that are equal now are still separate. Before anything is
+merged, the remaining columns get a table of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import psycopg2
 from psycopg2 import sql
 
 from dyda.cursor import Cursor
 from dyda.errors import DydaError, EvaluationFailed, InvariantViolated
-from dyda.warehouse.catalog.codec import view_columns_from_json
 from dyda.warehouse.catalog.tables import SCHEMA
 from dyda.warehouse.connection import load, short
 
-__all__ = ["Comparison", "Extent", "check_types", "stored_extent"]
+__all__ = ["Comparison", "Extent", "check_types", "lookups_only"]
 
 BY_INDEX = "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; "
 AS_ALWAYS = "SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on"
 
 
+@contextmanager
+def lookups_only(cursor: Cursor) -> Iterator[None]:
+    """Makes the planner look rows up by index: temporary tables have no statistics to tell it so."""
+    cursor.execute(BY_INDEX)
+    yield
+    cursor.execute(AS_ALWAYS)
+
+
 @dataclass(frozen=True)
 class Comparison:
-    """What `verify` finds: rows that the extent lacks, rows it has too many, and a few of them.
+    """What `verify` finds: missing rows, extra rows, and a few of them.
 
-    `forged` rows say the right thing under a wrong digest: later changes would miss them.
+    `forged` rows are right but have a wrong digest: later changes would miss them.
     A sample is (difference, canonical texts): +1 is missing once, -2 is there twice too often.
     """
 
@@ -56,7 +63,7 @@ class Extent:
     view: str
     types: tuple[str, ...]
     places: tuple[int, ...] | None = None
-    """Where the view's columns stand in a narrowed table, from 0."""
+    """The places of the view's columns in a narrowed table, from 0."""
 
     @property
     def identifier(self) -> sql.Identifier:
@@ -68,7 +75,7 @@ class Extent:
 
     @property
     def table(self) -> sql.Composable:
-        """What stands in the table, as (c1 … cn, count) of the view's columns; an alias must follow."""
+        """The table's contents, as (c1 … cn, count) of the view's columns; an alias must follow."""
         columns = sql.SQL("").join(
             sql.SQL("{} AS {}, ").format(self.column(place), name) for place, name in enumerate(self._columns)
         )
@@ -117,8 +124,8 @@ class Extent:
         return change
 
     def replace(self, cursor: Cursor, entries: sql.Composable) -> int:
-        """Makes the extent equal to the bag by writing only what differs. Returns the rows that there are then."""
-        # A row that somebody changed by hand has another row's digest, by which it would be taken for that one.
+        """Makes the extent equal to the bag by writing only what differs. Returns its number of rows."""
+        # A row that was changed by hand still has the digest of the old row, and would be taken for it.
         forged = self._forged(len(self.types))
         cursor.execute(sql.SQL("DELETE FROM {} AS e WHERE {}").format(self.identifier, forged))
         self._merge(cursor, "found_for_replace.sql", entries)
@@ -201,13 +208,15 @@ class Extent:
         change, negative, sample = cursor.fetchone()
         if negative:
             shown = sample if len(sample) <= 200 else sample[:200] + "…"
-            raise InvariantViolated(self.view, f"{negative} row(s) would be there less than zero times, as {shown}")
+            raise InvariantViolated(
+                self.view, f"this change would give {negative} row(s) a negative count, e.g. {shown}"
+            )
         return int(change)
 
     def _execute(
         self, cursor: Cursor, template: sql.SQL, entries: sql.Composable, first: str = "", **parts: sql.Composable
     ) -> None:
-        """The statement, and what is to be said `first`, in one go."""
+        """The statement, after the settings in `first`, in one round trip."""
         statement = sql.SQL(first) + template.format(
             extent=self.identifier,
             grouped=self._grouped(entries),
@@ -218,7 +227,9 @@ class Extent:
         try:
             cursor.execute(statement)
         except psycopg2.errors.CheckViolation as error:
-            raise InvariantViolated(self.view, f"a row would be there less than zero times ({short(error)})") from None
+            raise InvariantViolated(
+                self.view, f"this change would give a row a negative count ({short(error)})"
+            ) from None
         except psycopg2.DataError as error:
             raise EvaluationFailed(f"view {self.view}: the warehouse cannot hold a value: {short(error)}") from None
 
@@ -231,14 +242,8 @@ def _collated(cursor: Cursor, type_: str, collation: str | None) -> sql.Composab
     return sql.SQL(" COLLATE {}").format(sql.Identifier(collation)) if collatable else sql.SQL("")
 
 
-def stored_extent(view: str, number: int, columns: Iterable[dict[str, Any]], places: Sequence[int] | None) -> Extent:
-    """From the catalog's row of a version."""
-    types = tuple(column.type for column in view_columns_from_json(columns))
-    return Extent(number, view, types, None if places is None else tuple(places))
-
-
 def check_types(cursor: Cursor, view: str, types: Sequence[str]) -> None:
-    """Refuses what is not the name of a type; the names are used in DDL as they are."""
+    """Refuses what is not the name of a type: the names are used in DDL as they are."""
     for type_ in types:
         try:
             # The parser must take the whole text for one type name.
@@ -259,7 +264,7 @@ def check_types(cursor: Cursor, view: str, types: Sequence[str]) -> None:
 
 
 def _reads_xml(cursor: Cursor) -> bool:
-    """The type is there in any case; only a value shows whether it can be used."""
+    """The type always exists; only a value shows whether it can be used."""
     cursor.execute("SAVEPOINT trying")
     try:
         cursor.execute("SELECT ''::xml")

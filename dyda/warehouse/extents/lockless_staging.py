@@ -1,4 +1,4 @@
-"""Staging tables for one who does not hold the project's lock: `verify`, beside a running daemon."""
+"""Staging tables for a process without the project's lock: `verify`, beside a running daemon."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psycopg2
 
 from dyda.cursor import Connection
 from dyda.model.operator_state import State
-from dyda.warehouse.connection import connect, translated
+from dyda.warehouse.connection import session
 from dyda.warehouse.extents.staging import Staging, create_staging, drop_staging
 from dyda.warehouse.states.combine import combine_staging
 
@@ -42,17 +42,13 @@ class Stagings:
 
 @contextmanager
 def own_stagings(url: str) -> Iterator[Stagings]:
-    """Tables made here are gone at the end of the block."""
-    connection = connect(url, "dyda staging")
-    try:
-        with translated(url):
-            stagings = Stagings(connection, url)
-            try:
-                yield stagings
-            finally:
-                with suppress(psycopg2.Error):
-                    connection.rollback()
-                    for made in stagings.made:
-                        drop_staging(connection, made.number)
-    finally:
-        connection.close()
+    """Staging tables that are dropped at the end of the block."""
+    with session(url, "dyda staging") as connection:
+        stagings = Stagings(connection, url)
+        try:
+            yield stagings
+        finally:
+            with suppress(psycopg2.Error):
+                connection.rollback()
+                for made in stagings.made:
+                    drop_staging(connection, made.number)

@@ -1,7 +1,7 @@
 """The views that readers query: <schema>.<view>, a bag, nothing else.
 
-Their definitions move only when a version's columns do. Whatever a user did to one is kept: GRANTs, the comment, and
-above all a relation of the user's own that happens to have the name is never touched.
+Their definitions change only when a version's columns do. A user's GRANTs and comments are kept, and a relation of the
+user's own that happens to have the name is never touched.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ PAUSE = 0.1
 
 @dataclass(frozen=True)
 class Publication:
-    """A reader-facing view that shall show `extent` under these column names; `previous` is what it has shown.
+    """A reader-facing view that will show `extent` under these column names; it has shown `previous`.
 
-    An extent that is narrowed is the table of the previous one.
+    A narrowed extent has the table of the previous one.
     """
 
     reader: Reader
@@ -40,26 +40,26 @@ class Publication:
 
 
 def publish(cursor: Cursor, publications: Sequence[Publication], patience: float) -> None:
-    """Lets readers see new extents. All locks are taken together, when the rows are ready: readers wait briefly."""
+    """Shows readers new extents. All locks are taken together, when the rows are ready: readers wait briefly."""
     there = [publication for publication in publications if publication.reader.exists(cursor)]
     for publication in there:
         ours = {extent.number for extent in (publication.previous, publication.extent) if extent is not None}
         if not publication.reader.extents(cursor) & ours:
             raise ConfigurationError(
-                f"{publication.reader} is there already and is not DyDa's",
+                f"{publication.reader} already exists and is not DyDa's",
                 "Rename the view's file, rename or drop that relation, or choose another schema in [warehouse].",
             )
     lock(cursor, [publication.reader for publication in there], patience)
     for publication in publications:
         extent, previous = publication.extent, publication.previous
         if previous is not None and extent.places is not None and extent.number != previous.number:
-            # The number is what tells a reader with an older snapshot that the view has other columns now (I2).
+            # By the number, a reader with an older snapshot notices that the view has other columns now (I2).
             previous.rename(cursor, extent.number)
         publication.reader.show(cursor, extent, publication.names)
 
 
 def lock(cursor: Cursor, readers: Sequence[Reader], patience: float) -> None:
-    """Exclusive locks on all of them or on none, asked for in short turns.
+    """Exclusive locks on all of them or on none, requested in short turns.
 
     While we queue for a lock, new readers queue behind us; and a reader that has one of the views and wants another
     must never find the second one locked by us while we wait for the first.
@@ -99,7 +99,7 @@ class Reader:
         return f"{self.schema}.{self.name}"
 
     def exists(self, cursor: Cursor) -> bool:
-        """Whether a relation of this name is there, ours or not."""
+        """Whether a relation of this name exists, ours or not."""
         cursor.execute(
             "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
             " WHERE n.nspname = %s AND c.relname = %s)",
@@ -114,13 +114,13 @@ class Reader:
         return {number for (number,) in cursor.fetchall()}
 
     def shows(self, cursor: Cursor, extent: Extent, names: Sequence[str]) -> bool:
-        """Whether readers see the extent under these names, exactly as `show` would let them."""
+        """Whether readers see the extent under these names, exactly as after `show`."""
         cursor.execute(load("reader_definition.sql"), (self.schema, self.name))
         row = cursor.fetchone()
         if row is None:
             return False
         cursor.execute("SAVEPOINT showing")
-        # PostgreSQL prints definitions in its own words: ours is put beside the other to be printed alike.
+        # PostgreSQL prints definitions in its own form: a view with ours is created to be printed the same way.
         likeness = sql.Identifier("pg_temp", "dyda likeness")
         cursor.execute(self._selecting(sql.SQL("CREATE VIEW {}").format(likeness), extent, names))
         cursor.execute("SELECT pg_get_viewdef('pg_temp.\"dyda likeness\"'::regclass)")
@@ -134,7 +134,7 @@ class Reader:
         return [pid for (pid,) in cursor.fetchall()]
 
     def show(self, cursor: Cursor, extent: Extent, names: Sequence[str]) -> None:
-        """What readers see from now on; whatever users have hung on the view stays."""
+        """What readers see from now on; users' rights, comments and dependent objects stay."""
         if not self.exists(cursor):
             cursor.execute(self._definition("CREATE VIEW", extent, names))
         elif not self._try_replace(cursor, extent, names):
@@ -144,7 +144,7 @@ class Reader:
             self._restore(cursor, kept, names)
 
     def retire(self, cursor: Cursor, extent: Extent, patience: float) -> None:
-        """Takes the view away, if it is there and ours."""
+        """Drops the view, if it exists and is ours."""
         if extent.number in self.extents(cursor):
             lock(cursor, [self], patience)
             self.drop(cursor)
@@ -177,7 +177,7 @@ class Reader:
         ).format(created, sql.SQL(", ").join(items), extent.identifier, sql.Literal(extent.number))
 
     def _try_replace(self, cursor: Cursor, extent: Extent, names: Sequence[str]) -> bool:
-        """CREATE OR REPLACE keeps everything that hangs on the view, but allows new columns only at the end."""
+        """CREATE OR REPLACE keeps everything that depends on the view, but allows new columns only at the end."""
         cursor.execute("SAVEPOINT replacing")
         try:
             cursor.execute(self._definition("CREATE OR REPLACE VIEW", extent, names))
@@ -217,10 +217,12 @@ def _role(name: str | None) -> sql.Composable:
 
 
 def check_names(view: str, columns: Sequence[str]) -> None:
-    """Names that PostgreSQL would cut off or refuse are refused by us, with the name."""
+    """Refuses names that PostgreSQL would cut off or refuse."""
     for what, name in [("the view's name", view), *(("the column name", column) for column in columns)]:
         if not name or "\0" in name:
-            raise ConfigurationError(f"view {view!r}: {what} {name!r} is not possible in PostgreSQL", "Give it a name.")
+            raise ConfigurationError(
+                f"view {view!r}: {what} {name!r} is not possible in PostgreSQL", "Choose another name."
+            )
         if len(name.encode()) > LONGEST_NAME:
             raise ConfigurationError(
                 f"view {view!r}: {what} {name!r} is longer than PostgreSQL's {LONGEST_NAME} bytes", "Shorten it."

@@ -1,7 +1,7 @@
-"""Staging tables: where Spark tasks put a view's rows before one transaction takes them over.
+"""Staging tables: where Spark tasks put a view's rows before one transaction installs them.
 
-They are UNLOGGED: they are worth nothing after a crash, and what a dead process left behind is dropped by the next one.
-Each is guarded by an advisory lock of the session that made it, so that nobody drops one in use.
+They are UNLOGGED: they are worthless after a crash, and the next process drops what a dead one left behind. Each is
+guarded by an advisory lock of the session that created it, so that it is not dropped while in use.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dyda.warehouse.catalog.tables import SCHEMA
 from dyda.warehouse.connection import STAGING_CLASS
 from dyda.warehouse.extents.copy_in import StagingSink
 
-__all__ = ["Staging", "collect_garbage", "create_staging", "drop_staging"]
+__all__ = ["Staging", "collect_garbage", "create_staging", "drop_staging", "text_columns"]
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,9 @@ def create_staging(cursor: Cursor, url: str, width: int) -> Staging:
     cursor.execute("SELECT nextval('dyda.staging_number')")
     staging = Staging(cursor.fetchone()[0], width, url)
     cursor.execute("SELECT pg_advisory_lock(%s, %s)", (STAGING_CLASS, staging.number))
-    columns = sql.SQL("").join(sql.SQL("{} text, ").format(sql.Identifier(f"c{i}")) for i in range(1, width + 1))
-    cursor.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({}n bigint NOT NULL)").format(staging.identifier, columns))
+    cursor.execute(
+        sql.SQL("CREATE UNLOGGED TABLE {} ({}n bigint NOT NULL)").format(staging.identifier, text_columns(width))
+    )
     cursor.execute(
         sql.SQL("CREATE UNLOGGED TABLE {} (task text PRIMARY KEY, entries bigint NOT NULL)").format(
             sql.Identifier(SCHEMA, staging.table + "_task")
@@ -55,8 +56,13 @@ def create_staging(cursor: Cursor, url: str, width: int) -> Staging:
     return staging
 
 
+def text_columns(width: int) -> sql.Composable:
+    """The columns c1 … cn of a table of entries; others follow."""
+    return sql.SQL("".join(f"c{i} text, " for i in range(1, width + 1)))
+
+
 def drop_staging(connection: Connection, number: int) -> bool:
-    """Drops it unless a task that nobody waits for still writes there; such a one goes at the next collection."""
+    """Drops it, unless an abandoned task still writes there: then the next collection does."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL lock_timeout = '100ms'")
@@ -70,8 +76,8 @@ def drop_staging(connection: Connection, number: int) -> bool:
     return True
 
 
-def collect_garbage(connection: Connection) -> int:
-    """Drops the staging tables that no living session guards; returns how many."""
+def collect_garbage(connection: Connection) -> None:
+    """Drops the staging tables that no live session guards."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT substr(relname, 9)::integer FROM pg_class"
@@ -79,12 +85,10 @@ def collect_garbage(connection: Connection) -> int:
         )
         numbers = [number for (number,) in cursor.fetchall()]
     connection.commit()
-    dropped = 0
     for number in numbers:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", (STAGING_CLASS, number))
             (free,) = cursor.fetchone()
         connection.commit()
         if free:
-            dropped += drop_staging(connection, number)
-    return dropped
+            drop_staging(connection, number)

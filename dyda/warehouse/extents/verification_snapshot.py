@@ -1,4 +1,4 @@
-"""The warehouse at one moment, for `verify`: positions and extents that belong together while a daemon goes on.
+"""The warehouse at one moment, for `verify`: positions and extents that belong together while a daemon works.
 
     frozen ── positions ──▶ recompute at them ──▶ staging ──▶ compare with the extent as it was when frozen
 
@@ -19,25 +19,21 @@ from dyda.cursor import Cursor
 from dyda.errors import DydaError
 from dyda.model.position import Position
 from dyda.warehouse.catalog.stored_views import known_extent, known_state
-from dyda.warehouse.connection import connect, translated
+from dyda.warehouse.connection import connect, session
 from dyda.warehouse.extents.extent import Comparison, Extent
 from dyda.warehouse.extents.published_view import Reader
-from dyda.warehouse.extents.staging import Staging
+from dyda.warehouse.extents.staging import Staging, text_columns
 
 __all__ = ["FrozenWarehouse", "frozen"]
 
 
 @contextlib.contextmanager
 def frozen(url: str) -> Iterator[FrozenWarehouse]:
-    connection = connect(url, "dyda verify")
-    try:
-        with translated(url):
-            connection.set_session(isolation_level="REPEATABLE READ")
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT count(*) FROM dyda.project")  # the first statement takes the snapshot
-                yield FrozenWarehouse(cursor, url)
-    finally:
-        connection.close()
+    with session(url, "dyda verify") as connection:
+        connection.set_session(isolation_level="REPEATABLE READ")
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM dyda.project")  # the first statement takes the snapshot
+            yield FrozenWarehouse(cursor, url)
 
 
 class FrozenWarehouse:
@@ -62,7 +58,7 @@ class FrozenWarehouse:
         return int(self._cursor.fetchone()[0])
 
     def shows(self, view: str, schema: str) -> bool:
-        """Whether what readers query is what was put there for them."""
+        """Whether readers see the extent as it was published."""
         known, extent = known_extent(self._cursor, view)
         return Reader(schema, view).shows(self._cursor, extent, [column.name for column in known.columns])
 
@@ -84,16 +80,14 @@ class FrozenWarehouse:
             found = extent.compare(self._cursor, table, samples)
             self._cursor.execute(sql.SQL("DROP TABLE {}").format(table))
         except psycopg2.errors.UndefinedTable:
-            raise DydaError(f"view {view} was redefined meanwhile", "Run verify again.") from None
+            raise DydaError(f"view {view} was redefined during the check", "Run verify again.") from None
         return found
 
     def _bring(self, staging: Staging) -> sql.Identifier:
-        """Copies the staged rows into a temporary table of this transaction; nothing of them passes through Python."""
+        """Copies the staged rows into a temporary table of this transaction; they do not pass through Python."""
         table = sql.Identifier("pg_temp", staging.table)
-        columns = sql.SQL(", ").join(
-            sql.SQL("{} text").format(sql.Identifier(f"c{i}")) for i in range(1, staging.width + 1)
-        )
-        self._cursor.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({}, n bigint NOT NULL)").format(table, columns))
+        columns = text_columns(staging.width)
+        self._cursor.execute(sql.SQL("CREATE TEMPORARY TABLE {} ({}n bigint NOT NULL)").format(table, columns))
         reader, writer = os.pipe()
         other = connect(self._url, "dyda verify")
         failures: list[BaseException] = []

@@ -1,5 +1,5 @@
--- combine_kept: entries (c1 ... cn, n, t) against a kept bag: the entries added up per row and tag, and whether the bag
--- would have the row less than zero times. The row is looked up by the extent's own hash.
+-- combine_kept: entries (c1 ... cn, n, t) against a kept bag: the entries added up per row and tag, and whether the row
+-- would have a negative count. The row is looked up by the extent's own hash.
 WITH entry AS (
     SELECT {prints} n, t FROM {entries}
 ), moved AS (

@@ -1,5 +1,5 @@
 -- combine_staging: the state rows of a step into a staging table, from all of its entries.
--- Returns how many rows or groups would be there less than zero times, and one of those.
+-- Returns how many rows or groups would have a negative count, and one of those.
 WITH whole AS MATERIALIZED (
     {whole}
 ), added AS (

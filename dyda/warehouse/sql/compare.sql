@@ -1,5 +1,5 @@
 -- compare: an extent with what it should be. Missing and extra rows, counted, and the first few of them.
--- By what its rows say, not by the digests beside them: somebody may have changed a row and not its digest.
+-- By what its rows say, not by the digests beside them: a row may have been changed by hand, without its digest.
 WITH grouped AS MATERIALIZED (
     {grouped}
 ), held AS MATERIALIZED (

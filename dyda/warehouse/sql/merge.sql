@@ -1,4 +1,4 @@
--- merge: brings a bag of entries into an extent, in one statement and one snapshot.
+-- merge: adds a bag of entries to an extent, in one statement and one snapshot.
 -- What was found is found again by its place: one snapshot, so it has not moved.
 -- A row goes away exactly when its count reaches zero, so CHECK (count > 0) holds at every moment.
 -- Returns the change in rows, how many entries would go below zero, and one of those.

@@ -1,5 +1,5 @@
--- move_positions: where views stand, by compare-and-set; returns those of them that were where they were expected.
--- Nothing expected: the place must be free. Nothing new: it is given up. A place is asked for once.
+-- move_positions: the positions of views, by compare-and-set; returns those of them that were where they were expected.
+-- Nothing expected: the place must be free. Nothing new: it is removed. Each place occurs once.
 WITH move AS MATERIALIZED (
     SELECT * FROM unnest(%(views)s::text[], %(sources)s::text[], %(expected)s::text[], %(new)s::text[])
         AS move (view, source, expected, new)

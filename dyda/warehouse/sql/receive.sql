@@ -8,5 +8,5 @@ FROM unnest(%(xids)s::bigint[], %(sequences)s::bigint[], %(shapes)s::bigint[], %
 JOIN unnest(%(kinds)s::text[], %(changes)s::jsonb[], %(relations)s::jsonb[], %(counts)s::bigint[])
          WITH ORDINALITY AS s (kind, changes, relations, rows, shape) ON s.shape = m.shape
 ORDER BY m.place
-ON CONFLICT (source, xid) DO UPDATE SET xid = excluded.xid  -- there already: its number is told all the same
+ON CONFLICT (source, xid) DO UPDATE SET xid = excluded.xid  -- there already: its number is returned all the same
 RETURNING xid, id

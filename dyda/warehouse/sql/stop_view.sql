@@ -1,5 +1,5 @@
--- stop_view: a view is about to break, or to wait until it is built anew: from now on `fresh_at` is the moment up to which
--- its rows show all there was, and stays that. views.sql and catalog.py tell the same of a view that goes on.
+-- stop_view: a view is about to break, or to wait for a rebuild: from now on `fresh_at` stays the moment up to which its
+-- rows are complete. views.sql and catalog/queries.py compute the same for a live view.
 UPDATE dyda.view AS v
 SET fresh_at = least(now(), coalesce(
     (SELECT min(coalesce(m.committed_at, m.received_at))

@@ -1,6 +1,6 @@
 -- whole_grouped: the state rows of a grouping from all entries (keys, arguments, n, asked) of its groups.
 -- (c1 ... as the state has them, n = 1 if the group is there, negative). A group without rows is there if it is the one
--- without keys. Where an aggregate of PostgreSQL's own is asked, each row stands there as often as it is in the bag, in
+-- without keys. Where an aggregate of PostgreSQL's own is used, each row occurs as often as it is in the bag, in
 -- an order that depends on nothing else: sums of floats come out the same each time.
 SELECT {key} AS c1{state_keys}, format('%s', rows) AS {rows_column}{printed}, {exists} AS n, negative
 FROM (

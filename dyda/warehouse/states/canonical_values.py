@@ -1,7 +1,7 @@
-"""Values of a warehouse type in SQL: the one text that stands for all texts of equal value.
+"""Values of a warehouse type in SQL: one text for all texts of equal value.
 
 GROUP BY, DISTINCT and the set operations go by value: -0 is 0, and 1.0 is 1.00 where the type says nothing of a scale.
-A type with a scale gives equal values equal texts by itself.
+A type with a scale gives equal values equal texts anyway.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def printed(type_: str, value: str) -> str:
 
 
 def compared(type_: str, text: str) -> str:
-    """The value that a text stands for, as it compares: texts by their bytes, as on Spark."""
+    """The value of a text, as it compares: texts by their bytes, as on Spark."""
     value = f"({text})::{type_}"
     return f'({value} COLLATE "C")' if type_.startswith(COLLATED) else f"({value})"
 
 
 def extreme(function: str, type_: str, text: str, condition: str) -> str:
-    """The smallest or largest (`function` min or max) of the values that texts stand for."""
+    """The smallest or largest (`function` min or max) of the values of texts."""
     if type_ == "boolean":
         aggregate = "bool_and" if function == "min" else "bool_or"
         return f"{aggregate}(({text})::boolean) FILTER (WHERE {condition})"

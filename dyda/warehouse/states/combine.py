@@ -1,4 +1,4 @@
-"""Adding a step's entries into its state: what the state's rows become, and what the steps above must be told.
+"""Adding a step's entries to its state: the new rows of the state, and the change that the steps above read.
 
     entries (c1 …, n, side, t)  ──┐                                             ┌─▶ state      -before +after
                                   ├──▶ per touched key and tag: before, after ──┼─▶ delivered  the difference
@@ -23,15 +23,18 @@ from psycopg2 import sql
 from dyda.cursor import Cursor
 from dyda.errors import EvaluationFailed, InvariantViolated
 from dyda.model.operator_state import Counted, Grouped, Kept, State
+from dyda.rows import copy_out
 from dyda.warehouse.connection import load, short
-from dyda.warehouse.extents.copy_in import copy_batches
-from dyda.warehouse.extents.copy_out import fetch_texts
-from dyda.warehouse.extents.extent import check_types
+from dyda.warehouse.extents.entries import temporary_entries
+from dyda.warehouse.extents.extent import check_types, lookups_only
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.states.grouping_sql import Grouping, key_of, listed, needs_single_tag, texts
 from dyda.warehouse.states.tables import MULTIPLICITIES, StoredState, two_sided
 
-__all__ = ["Combined", "combine", "combine_staging", "lookups_only", "recombine"]
+__all__ = ["Combined", "combine", "combine_staging", "recombine"]
+
+
+NO_KEYS = pa.array([], pa.string())
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Combined:
     state      c1 … cn, n, t: state rows, -1 as they were and 1 as they will be; an installation takes them
     delivered  the columns that `state.delivered` names, n, t: the change that the steps above read; each row once per
                tag, no count is zero
-    stale      key, k1 … km: groups that entries alone cannot bring up to date. They are left out of the two others
+    stale      key, k1 … km: groups that entries alone cannot update. They are left out of the two others
     """
 
     state: pa.Table
@@ -68,9 +71,9 @@ def combine(cursor: Cursor, stored: StoredState, entries: pa.Table) -> Combined:
 
 
 def recombine(cursor: Cursor, stored: StoredState, entries: pa.Table, groups: pa.Table) -> Combined:
-    """Groups that were read again: `entries` are all there is of `groups` (k1 … km) now; others' entries are ignored.
+    """The change, with tag 1, of `groups` (k1 … km) that were read again: `entries` has all of their entries now.
 
-    The tag of the change is 1.
+    Entries of other groups are ignored.
     """
     state = stored.state
     if not isinstance(state, Grouped):
@@ -78,18 +81,22 @@ def recombine(cursor: Cursor, stored: StoredState, entries: pa.Table, groups: pa
     grouping = Grouping(state)
     width = len(state.entries)
     table = _bring(cursor, width, entries)
-    marks = _bring(cursor, len(state.keys), _marks(state, groups), "groups")
-    columns = [f"c{place}" for place in range(1, width + 1)]
+    # The groups as entries that count for no row.
+    asked_keys = {f"c{place}": groups[f"k{place}"] for place in range(1, len(state.keys) + 1)}
+    no_rows = pa.repeat(pa.scalar(0, pa.int64()), groups.num_rows)
+    marks = _bring(cursor, len(state.keys), pa.table({**asked_keys, "n": no_rows}), "groups")
+    columns = _places(width)
     marked = [name if place < len(state.keys) else f"NULL AS {name}" for place, name in enumerate(columns)]
     asked = sql.SQL("(SELECT {}n, false AS asked FROM {} UNION ALL SELECT {}0, true FROM {}) AS asked_entries").format(
         listed(columns), table, listed(marked), marks
     )
     with _owned(stored.view), lookups_only(cursor):
         names = ["key", *grouping.keys, "negative", "existed", "remains", *grouping.befores, *grouping.afters]
-        found = fetch_texts(cursor, grouping.again(asked, stored.extent.identifier), names)
+        query = grouping.again(asked, stored.extent.identifier)
+        found = copy_out(cursor, query.as_string(cursor), names)
     _refuse_negative(stored.view, found, found["negative"], grouping.keys)
     found = found.append_column("t", pa.repeat(pa.scalar(1, pa.int32()), found.num_rows))
-    return _grouped_result(state, grouping, found, _no_stale(state))
+    return _grouped_result(state, grouping, found, pa.table(dict.fromkeys(_stale_names(state), NO_KEYS)))
 
 
 def combine_staging(cursor: Cursor, view: str, state: State, entries: Staging, target: Staging) -> None:
@@ -98,7 +105,7 @@ def combine_staging(cursor: Cursor, view: str, state: State, entries: Staging, t
     if (entries.width, target.width) != (width, len(state.columns)):
         raise ValueError(f"view {view}: {width} columns in and {len(state.columns)} out were expected")
     check_types(cursor, view, [type_ for _, type_ in state.columns])
-    columns = sql.SQL(", ").join(sql.Identifier(f"c{place}") for place in range(1, target.width + 1))
+    columns = sql.SQL(", ".join(_places(target.width)))
     statement = load("combine_staging.sql").format(
         whole=_whole(state, entries.identifier), target=target.identifier, columns=columns
     )
@@ -109,30 +116,12 @@ def combine_staging(cursor: Cursor, view: str, state: State, entries: Staging, t
         raise InvariantViolated(view, _below(negative, sample))
 
 
-@contextmanager
-def lookups_only(cursor: Cursor) -> Iterator[None]:
-    """The planner looks rows up by index, whatever it thinks: temporary tables have no statistics."""
-    cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off")
-    yield
-    cursor.execute("SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on")
-
-
-def _bring(cursor: Cursor, width: int, entries: pa.Table, what: str = "entries") -> sql.Identifier:
-    """Entries in a temporary table (c1 …, n, side, t), made once in a session and emptied at each commit."""
-    table = sql.Identifier("pg_temp", f"dyda_{what}_{width}")
-    columns = sql.SQL("").join(sql.SQL("{} text, ").format(sql.Identifier(f"c{i}")) for i in range(1, width + 1))
-    cursor.execute(
-        sql.SQL(
-            "CREATE TEMPORARY TABLE IF NOT EXISTS {} ({}n bigint NOT NULL, side smallint NOT NULL, t integer NOT NULL)"
-            " ON COMMIT DELETE ROWS"
-        ).format(table, columns)
-    )
-    names = [f"c{place}" for place in range(1, width + 1)]
-    for name, default in (("side", 0), ("t", 1)):
-        if name not in entries.column_names:
-            entries = entries.append_column(name, pa.repeat(pa.scalar(default, pa.int32()), entries.num_rows))
-    copy_batches(cursor, table, width, entries.select([*names, "n", "side", "t"]).to_batches(), ("side", "t"))
-    return table
+def _bring(cursor: Cursor, width: int, entries: pa.Table, name: str = "entries") -> sql.Identifier:
+    """Entries in a temporary table (c1 …, n, side, t)."""
+    for column, default in (("side", 0), ("t", 1)):
+        if column not in entries.column_names:
+            entries = entries.append_column(column, pa.repeat(pa.scalar(default, pa.int32()), entries.num_rows))
+    return temporary_entries(cursor, name, width, entries.select([*_places(width), "n", "side", "t"]), ("side", "t"))
 
 
 @contextmanager
@@ -154,7 +143,7 @@ def _refuse_negative(view: str, found: pa.Table, negative: pa.ChunkedArray, show
 
 def _below(number: int, sample: str) -> str:
     shown = sample if len(sample) <= 200 else sample[:200] + "…"
-    return f"{number} row(s) of a state would be there less than zero times, as {shown}"
+    return f"this change would give {number} row(s) of the operator state a negative count, e.g. {shown}"
 
 
 # --- set operations
@@ -176,7 +165,7 @@ def _combine_counted(cursor: Cursor, stored: StoredState, state: Counted, entrie
         extent=stored.extent.identifier,
     )
     numbers = ["t", "l_before", "r_before", "l_after", "r_after", "before", "after"]
-    found = _with_numbers(fetch_texts(cursor, query, ["key", *names, *numbers]), numbers)
+    found = _with_numbers(copy_out(cursor, query.as_string(cursor), ["key", *names, *numbers]), numbers)
     row = ["key", *names]
     negative = pc.or_(pc.less(found["l_after"], 0), pc.less(found["r_after"], 0))
     _refuse_negative(stored.view, found, negative, names)
@@ -187,8 +176,9 @@ def _combine_counted(cursor: Cursor, stored: StoredState, state: Counted, entrie
         parts.append(_signed([*(there[name] for name in row), *counts], n, there["t"]))
     found = found.append_column("n", pc.subtract(found["after"], found["before"]))
     moved = found.filter(pc.not_equal(found["n"], 0))
-    delivered = _rows(moved.select(row).columns, moved["n"], moved["t"], [name for name, _ in state.delivered])
-    return Combined(pa.concat_tables(parts), delivered, pa.table({"key": pa.array([], pa.string())}))
+    return Combined(
+        pa.concat_tables(parts), _delivered(state, moved.select([*row, "n", "t"])), pa.table({"key": NO_KEYS})
+    )
 
 
 # --- groups
@@ -198,8 +188,8 @@ def _combine_grouped(cursor: Cursor, stored: StoredState, state: Grouped, entrie
     grouping = Grouping(state)
     group = ["key", *grouping.keys]
     names = [*group, "t", "stale", "negative", "existed", "remains", *grouping.befores, *grouping.afters]
-    found = fetch_texts(cursor, grouping.change(entries, stored.extent.identifier), names)
-    found = _with_numbers(found, ["t"])
+    query = grouping.change(entries, stored.extent.identifier)
+    found = _with_numbers(copy_out(cursor, query.as_string(cursor), names), ["t"])
     _refuse_negative(stored.view, found, found["negative"], grouping.keys)
     stale = found.filter(pc.equal(found["stale"], "t")).select(group).rename_columns(_stale_names(state))
     return _grouped_result(state, grouping, found.filter(pc.equal(found["stale"], "f")), stale)
@@ -211,21 +201,11 @@ def _grouped_result(state: Grouped, grouping: Grouping, found: pa.Table, stale: 
         there = found.filter(pc.equal(found[flag], "t"))
         parts.append(_signed([there[name] for name in ("key", *grouping.keys, *numbers)], n, there["t"]))
     changed = pa.concat_tables(parts)
-    return Combined(changed, changed.rename_columns([*(name for name, _ in state.delivered), "n", "t"]), stale)
+    return Combined(changed, _delivered(state, changed), stale)
 
 
 def _stale_names(state: Grouped) -> list[str]:
     return ["key", *(f"k{place}" for place in range(1, len(state.keys) + 1))]
-
-
-def _no_stale(state: Grouped) -> pa.Table:
-    return pa.table({name: pa.array([], pa.string()) for name in _stale_names(state)})
-
-
-def _marks(state: Grouped, groups: pa.Table) -> pa.Table:
-    """The groups as entries that stand for no row."""
-    columns = {f"c{place}": groups[f"k{place}"] for place in range(1, len(state.keys) + 1)}
-    return pa.table({**columns, "n": pa.repeat(pa.scalar(0, pa.int64()), groups.num_rows)})
 
 
 # --- kept bags
@@ -240,12 +220,11 @@ def _combine_kept(cursor: Cursor, stored: StoredState, state: Kept, entries: sql
         entries=entries,
         extent=stored.extent.identifier,
     )
-    found = fetch_texts(cursor, query, [*names, "t", "n", "negative"])
+    found = copy_out(cursor, query.as_string(cursor), [*names, "t", "n", "negative"])
     _refuse_negative(stored.view, found, found["negative"], names)
     found = _with_numbers(found, ["t", "n"])
-    columns = found.select(names).columns
-    changed = [_rows(columns, found["n"], found["t"], list(named)) for named in (_places(len(names)), _names(state))]
-    return Combined(changed[0], changed[1], pa.table({"key": pa.array([], pa.string())}))
+    changed = _rows(found.select(names).columns, found["n"], found["t"], _places(len(names)))
+    return Combined(changed, _delivered(state, changed), pa.table({"key": NO_KEYS}))
 
 
 # --- whole states
@@ -291,8 +270,8 @@ def _places(width: int) -> list[str]:
     return [f"c{place}" for place in range(1, width + 1)]
 
 
-def _names(state: State) -> list[str]:
-    return [name for name, _ in state.delivered]
+def _delivered(state: State, rows: pa.Table) -> pa.Table:
+    return rows.rename_columns([*(name for name, _ in state.delivered), "n", "t"])
 
 
 def _with_numbers(table: pa.Table, names: Sequence[str]) -> pa.Table:

@@ -19,7 +19,7 @@ __all__ = ["Grouping", "key_of", "listed", "needs_single_tag", "texts"]
 
 
 def needs_single_tag(state: Grouped) -> bool:
-    """Whether the state cannot be taken through several transactions at once."""
+    """Whether the state can take only one transaction at a time."""
     return any(accumulator.recomputed or _is_extreme(accumulator) for accumulator in state.accumulators)
 
 
@@ -190,7 +190,7 @@ def additive(function: str, type_: str, text: str) -> str:
         case "squares":
             return f"coalesce(sum({text}::{type_}::numeric * {text}::{type_}::numeric * n), 0)"
         case _:
-            raise ValueError(f"{function} cannot be kept up by adding")
+            raise ValueError(f"{function} cannot be maintained by adding")
 
 
 class _Move:

@@ -1,4 +1,4 @@
-"""Installing what becomes of a view's states, in the transaction that installs its rows."""
+"""Installing the changes of a view's states, in the transaction that installs its rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from psycopg2 import sql
 from dyda.cursor import Cursor
 from dyda.errors import DydaError
 from dyda.warehouse.catalog.records import StateTable
-from dyda.warehouse.extents.entries import brought
+from dyda.warehouse.extents.entries import all_entries
 from dyda.warehouse.extents.extent import check_types
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.states.tables import StoredState
@@ -21,9 +21,9 @@ __all__ = ["StateChange", "StateInstaller"]
 
 @dataclass(frozen=True)
 class StateChange:
-    """State rows (c1 … cn, n) for state `number` of a view, from 0: a small `delta`, what is in `staging`, or both.
+    """State rows (c1 … cn, n) for state `number` of a view, from 0: a small `delta`, a `staging` table, or both.
 
-    The view's mode says whether they are added to the state or are all there is of it.
+    The view's mode says whether they are added to the state or replace it.
     """
 
     number: int
@@ -37,7 +37,7 @@ class StateChange:
 
 @dataclass(frozen=True)
 class StateInstaller:
-    """The states of one view, for one installation. `place` tells it from the other views of the installation."""
+    """The states of one view, for one installation. `place` is the view's number in the installation."""
 
     cursor: Cursor
     view: str
@@ -89,4 +89,4 @@ class StateInstaller:
             # What `combine` gives has a column more, the tag.
             delta = delta.select([*(f"c{i}" for i in range(1, width + 1)), "n"])
         what = f"state {change.number} of view {self.view}"
-        return brought(self.cursor, what, width, f"{self.place}_{change.number}", delta, change.staging)
+        return all_entries(self.cursor, what, width, f"{self.place}_{change.number}", delta, change.staging)

@@ -11,10 +11,10 @@ from psycopg2 import sql
 
 from dyda.cursor import Cursor
 from dyda.model.bag import COUNT, Bag
+from dyda.rows import copy_out
 from dyda.warehouse.connection import load
-from dyda.warehouse.extents.copy_in import copy_batches
-from dyda.warehouse.extents.copy_out import fetch_texts
-from dyda.warehouse.states.combine import lookups_only
+from dyda.warehouse.extents.entries import temporary_entries
+from dyda.warehouse.extents.extent import lookups_only
 from dyda.warehouse.states.tables import StoredState, multiplicity, places
 
 __all__ = ["state_rows"]
@@ -39,7 +39,8 @@ def state_rows(
     wanted = wanted.drop_null().group_by(wanted.column_names, use_threads=False).aggregate([])
     if wanted.num_rows == 0:
         return Bag.empty(columns)
-    table = _bring(cursor, wanted)
+    wanted = wanted.append_column("n", pa.repeat(pa.scalar(1, pa.int64()), wanted.num_rows))
+    table = temporary_entries(cursor, "values", len(key), wanted)
     condition = sql.SQL("({}) IN (SELECT {} FROM {} AS v)").format(
         sql.SQL(", ").join(sql.Identifier("e", f"c{place + 1}") for place in places(state, key)),
         sql.SQL(", ").join(
@@ -56,20 +57,8 @@ def state_rows(
 
 
 def _fetch(cursor: Cursor, query: sql.Composable, columns: Sequence[str]) -> Bag:
-    found = fetch_texts(cursor, query, [*columns, COUNT])
+    found = copy_out(cursor, query.as_string(cursor), [*columns, COUNT])
     return Bag(found.set_column(len(columns), COUNT, pc.cast(found[COUNT], pa.int64())))
-
-
-def _bring(cursor: Cursor, values: pa.Table) -> sql.Identifier:
-    width = values.num_columns
-    table = sql.Identifier("pg_temp", f"dyda_values_{width}")
-    columns = sql.SQL(", ").join(sql.SQL("{} text").format(sql.Identifier(name)) for name in values.column_names)
-    cursor.execute(
-        sql.SQL("CREATE TEMPORARY TABLE IF NOT EXISTS {} ({}, n bigint) ON COMMIT DELETE ROWS").format(table, columns)
-    )
-    counted = values.append_column("n", pa.repeat(pa.scalar(1, pa.int64()), values.num_rows))
-    copy_batches(cursor, table, width, counted.to_batches())
-    return table
 
 
 def _widest(type_: str) -> str:

@@ -1,8 +1,8 @@
-"""A stored state in another form: fewer keys, fewer numbers. Its rows hold every group, so no source is asked.
+"""A stored state with fewer keys or fewer numbers. Its rows hold every group, so no source is read.
 
     (name, dest) rows sum      ─▶ (name) rows sum        counts and sums are added, the smallest of the smallest is kept
 
-What adding cannot keep up (an aggregate of PostgreSQL's own) is taken over where no groups fall together.
+What cannot be added (an aggregate of PostgreSQL's own) is copied where no groups are merged.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def regroup(cursor: Cursor, stored: StoredState, state: State, places: Sequence[
 
 
 def _parts(state: State) -> tuple[tuple[str, ...], tuple[Accumulator, ...]]:
-    """The types of what tells rows apart, and the numbers that are kept of each."""
+    """The types of a row's keys, and the numbers that are kept for each."""
     count = Accumulator("count", None, "bigint")
     match state:
         case Counted(types=types):

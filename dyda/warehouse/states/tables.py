@@ -94,7 +94,7 @@ class StoredState:
 
 
 def places(state: State, columns: Sequence[str]) -> list[int]:
-    """Where these delivered columns stand in a state row, from 0."""
+    """The places of these delivered columns in a state row, from 0."""
     names = [name for name, _ in state.delivered]
     return [names.index(name) for name in columns]
 

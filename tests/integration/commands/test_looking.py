@@ -71,7 +71,7 @@ def test_status_works_for_a_role_that_may_only_look(
         commands.apply(folder, lambda plan: True)
     assert "SELECT" in denied.value.remedy, "and who may only look is told so"
     run(url, "UPDATE dyda.migration SET version_num = '0001'")
-    with pytest.raises(DydaError, match="another version") as older:
+    with pytest.raises(DydaError, match="not of this program's version") as older:
         commands.status(folder)
     assert "looks_owner" in older.value.remedy
 

@@ -50,8 +50,8 @@ def test_output_types(engine: Engine, item: str, spark_type: str, warehouse_type
         ("array(r.i)", "array<int>, which the warehouse cannot hold"),
         ("NULL", "void, which the warehouse cannot hold"),
         ("make_interval(r.i)", "interval"),
-        ("rand() + r.i", "rand gives another result each time"),
-        ("uuid()", "uuid gives another result each time"),
+        ("rand() + r.i", "rand gives a different result each time"),
+        ("uuid()", "uuid gives a different result each time"),
         ("r.n * r.n * r.p", "36 and 10 digits after the point would be rounded"),
     ],
 )

@@ -49,6 +49,11 @@ def query(url: str) -> Callable[..., list[tuple[Any, ...]]]:
     return run
 
 
+def positions(warehouse: Warehouse) -> dict[str, dict[str, Position]]:
+    """By view, then by source."""
+    return {view.name: dict(view.positions) for view in warehouse.views()}
+
+
 def entries(*rows: tuple[Any, ...]) -> pa.Table:
     """A small bag: each row is its texts and, last, its count."""
     width = len(rows[0]) - 1

@@ -104,7 +104,7 @@ def test_a_catalog_of_a_newer_version_is_left_alone(warehouse: Warehouse, query:
 
 
 def test_a_database_without_a_catalog_says_so(url: str) -> None:
-    with Warehouse.connect(url) as bare, pytest.raises(WarehouseUnreachable, match="no catalog"):
+    with Warehouse.connect(url) as bare, pytest.raises(WarehouseUnreachable, match="no DyDa catalog"):
         bare.views()
 
 

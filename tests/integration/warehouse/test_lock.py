@@ -19,7 +19,7 @@ from dyda.model.view_state import ViewState
 from dyda.warehouse import Installation, SourceState, ViewChange, Warehouse, Writer
 from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, connect
 from tests.conftest import Server
-from tests.integration.warehouse.conftest import NEXT, START, add, create, entries, version
+from tests.integration.warehouse.conftest import NEXT, START, add, create, entries, positions, version
 
 Query = Callable[..., list[tuple[Any, ...]]]
 
@@ -116,7 +116,7 @@ def test_a_new_process_waits_for_an_installation_in_flight(warehouse: Warehouse,
     takeover.join()
     with taken[0] as new:
         assert query("SELECT * FROM people") == [("Ann",)]
-        assert warehouse.positions() == {"people": {"crm": NEXT}}
+        assert positions(warehouse) == {"people": {"crm": NEXT}}
         with pytest.raises(Fenced):
             add(old, "people", entries(("Bob", 1)), NEXT, START)
         assert new.fence == old.fence + 1

@@ -254,7 +254,7 @@ def test_a_failed_request_brings_its_error_along(warehouse: Warehouse, writer: W
 
 def test_a_request_that_nobody_can_do_is_taken_back(warehouse: Warehouse) -> None:
     number = warehouse.submit("apply", {})
-    with pytest.raises(RequestFailed, match="the daemon has ended"):
+    with pytest.raises(RequestFailed, match="the daemon ended before it was done"):
         warehouse.wait(number)
     assert warehouse.request(number).state == "cancelled"
     with warehouse.lock() as writer:

@@ -187,7 +187,7 @@ def test_a_relation_of_the_users_own_is_never_touched(
 ) -> None:
     query(f"CREATE {kind}")
     before = query("SELECT 'people'::regclass::oid")
-    with pytest.raises(ConfigurationError, match=r"public\.people is there already"):
+    with pytest.raises(ConfigurationError, match=r"public\.people already exists"):
         create(writer, "people", version(("name", "text")))
     assert query("SELECT 'people'::regclass::oid") == before
     assert warehouse.views() == []

@@ -107,7 +107,7 @@ def test_a_standby_says_that_it_can_only_be_read(new_server: Callable[..., Serve
     server.start()
     with Warehouse.connect(server.url()) as warehouse:
         for attempt in (warehouse.upgrade, warehouse.lock):
-            with pytest.raises(DydaError, match="the warehouse can only be read") as refusal:
+            with pytest.raises(DydaError, match="the warehouse is read-only") as refusal:
                 attempt()
             assert "target_session_attrs=read-write" in refusal.value.remedy
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from dyda.errors import UnknownView
-from dyda.warehouse import StagingSink, Warehouse, Writer
+from dyda.warehouse import Warehouse, Writer
+from dyda.warehouse.extents.copy_in import StagingSink
 from tests.integration.warehouse.conftest import START, add, create, entries, version
 
 Query = Callable[..., list[tuple[Any, ...]]]

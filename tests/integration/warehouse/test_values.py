@@ -12,7 +12,7 @@ import pytest
 from dyda.errors import NotInstallable
 from dyda.warehouse import Warehouse, Writer
 from dyda.warehouse.connection import connect
-from tests.integration.warehouse.conftest import NEXT, START, add, create, entries, version
+from tests.integration.warehouse.conftest import NEXT, START, add, create, entries, positions, version
 
 Query = Callable[..., list[tuple[Any, ...]]]
 
@@ -119,7 +119,7 @@ def test_a_value_that_the_warehouse_cannot_hold_is_said_so(warehouse: Warehouse,
     create(writer, "v", version(("x", "smallint")))
     with pytest.raises(NotInstallable, match=r"view v: .*out of range"):
         add(writer, "v", entries(("40000", 1)))
-    assert warehouse.positions() == {"v": {"crm": START}}
+    assert positions(warehouse) == {"v": {"crm": START}}
 
 
 def test_installed_is_durable_whatever_the_database_says(settled: str, warehouse: Warehouse, writer: Writer) -> None:

@@ -329,7 +329,7 @@ def test_a_broken_view_keeps_the_rows_that_it_broke_with(judged: Judged) -> None
 def test_counts_that_do_not_add_up_are_told_although_the_view_is_built_anew(judged: Judged) -> None:
     hand = moving()
     waiting = hand.view(NEW["join"], 102, 100, JOIN, state="resync")
-    detail = "view join: 1 row(s) of a state would be there less than zero times, as (7)"
+    detail = "view join: this change would give 1 row(s) of the operator state a negative count, e.g. (7)"
     moved = {"kind": "relation_drifted", "source": "one", "relation": "one.public.r", "drift": "rows_unseen"}
     hand.commit(join=replace(waiting, cause=moved), count=hand.view(NEW["count"], 102))
     assert not judged(hand)

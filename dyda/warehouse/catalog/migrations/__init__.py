@@ -1,1 +1,1 @@
-"""Alembic's environment for the catalog; `Warehouse.upgrade()` runs it, nobody else needs to."""
+"""Alembic's environment for the catalog; run by `Warehouse.upgrade()` only."""

@@ -1,4 +1,4 @@
-"""Units that had to be given up, and what they cost."""
+"""Abandoned units, and what they cost."""
 
 from alembic import op
 

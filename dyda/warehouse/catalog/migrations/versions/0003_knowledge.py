@@ -1,4 +1,4 @@
-"""What the sources mean to each other, and schema changes that an operator has approved."""
+"""How the sources relate, and schema changes that an operator has approved."""
 
 from alembic import op
 

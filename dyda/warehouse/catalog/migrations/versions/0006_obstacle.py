@@ -1,4 +1,4 @@
-"""What stands in the way of whoever works."""
+"""What keeps the holder of the lock from working."""
 
 from alembic import op
 

@@ -29,7 +29,7 @@ def upgrade() -> None:
 
 
 def cause_of(table: str, state: str, text: str) -> dict[str, Any] | None:
-    """The parts of a sentence as it was written until now; None of one that nobody went by."""
+    """The parts of a sentence as it was written until now; None of one that no code depended on."""
     for of, among, pattern, parts in SENTENCES:
         found = re.fullmatch(pattern, text, re.DOTALL)
         if of == table and state in among and found:
@@ -83,10 +83,5 @@ SENTENCES: tuple[tuple[str, tuple[str, ...], str, Callable[..., dict[str, Any]]]
     ("view", ("held",), r"(view .*?: (.*) stands on .*)", _dependents),
     ("message", ("quarantined",), r"(.*?)(?: \[(row of .*)\])?", _uncomputable),
     ("message", ("approval",), r"message (\d+) waits with message (\d+),.*", _waits_with),
-    (
-        "message",
-        ("held",),
-        r"message (\d+) is held by an operator",
-        _held,
-    ),
+    ("message", ("held",), r"message (\d+) is held by an operator", _held),
 )
