@@ -210,9 +210,7 @@ def _spark(table: _Table) -> SparkSettings:
     shape = re.fullmatch(r"decimal\(([0-9]{1,2}),\s*([0-9]{1,2})\)", numeric.strip().lower())
     if shape is None or not 0 <= int(shape[2]) <= int(shape[1]) <= 38 or int(shape[1]) == 0:
         raise table.error(
-            "numeric",
-            f"is {table.written('numeric')}",
-            "Write decimal(precision,scale) with a precision from 1 to 38.",
+            "numeric", f"is {table.written('numeric')}", "Write decimal(precision,scale) with a precision from 1 to 38."
         )
     config = table.table("config")
     settings = SparkSettings(

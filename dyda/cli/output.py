@@ -174,12 +174,7 @@ def progress() -> Iterator[Report]:
 
         yield line
         return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console(sys.stderr)) as bars:
         tasks: dict[str, TaskID] = {}
 

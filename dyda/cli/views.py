@@ -107,10 +107,7 @@ def _show_version(version: dict[str, Any]) -> None:
         told = f"{adaptation['kind']}: {adaptation['reason']}"
         pairs.append(("adaptation", told))
         pairs.append(
-            (
-                "it took",
-                f"{adaptation['rows']} rows, {adaptation['queries']} source queries, {adaptation['seconds']} s",
-            )
+            ("it took", f"{adaptation['rows']} rows, {adaptation['queries']} source queries, {adaptation['seconds']} s")
         )
     facts(pairs)
     for line in version["sql"].rstrip("\n").splitlines():

@@ -140,10 +140,7 @@ class _Test:
     def _function(self, constraint: FunctionConstraint, knowledge: Knowledge) -> Finding:
         joins = [join for join in knowledge.joins if join.relations == constraint.relations]
         if not joins:
-            return Finding(
-                "untested",
-                reason=f"no [[join]] says how {constraint.relation} and {constraint.over} meet",
-            )
+            return Finding("untested", reason=f"no [[join]] says how {constraint.relation} and {constraint.over} meet")
         attribute = ColumnRef(str(constraint.relation), constraint.column)
         text = self._type(constraint.relation, constraint.column).computation(self._numeric) is None
         one = f"CAST({self._shown(attribute)} AS STRING)" if text else self._shown(attribute)

@@ -109,10 +109,7 @@ def _compare(
     refresh.read_images(view.program.blocks)
     with opened.warehouse.stagings() as stagings:
         (*states, rows), _ = refresh.build(
-            view.program,
-            lambda one: positions.get(one.relation.name.source),
-            stagings,
-            lambda done, total: None,
+            view.program, lambda one: positions.get(one.relation.name.source), stagings, lambda done, total: None
         )
         poll.compare(view.definition.relations, scanned=True)
         comparison = frozen.compare(view.name, rows)

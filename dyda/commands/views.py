@@ -12,14 +12,7 @@ from dyda.commands.open_transactions import Patience, Progress, given_up
 from dyda.commands.status import told
 from dyda.commands.verify import verify_view
 from dyda.engine import Engine
-from dyda.errors import (
-    DydaError,
-    NotComputable,
-    RelationRefused,
-    UnknownColumn,
-    UnknownRelation,
-    UnsupportedSql,
-)
+from dyda.errors import DydaError, NotComputable, RelationRefused, UnknownColumn, UnknownRelation, UnsupportedSql
 from dyda.maintenance import BuildRequest, Maintainer
 from dyda.maintenance.catalog_state import load
 from dyda.model.algebra.nodes import scans

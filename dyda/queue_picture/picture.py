@@ -12,12 +12,7 @@ from scheduler.graph import Drawing
 
 __all__ = ["Block", "Caption", "Picture", "caption", "picture_of"]
 
-KINDS = {
-    UnitKind.DATA: "data",
-    UnitKind.SCHEMA: "schema",
-    UnitKind.MERGED: "merged",
-    UnitKind.IDLE: "no work",
-}
+KINDS = {UnitKind.DATA: "data", UnitKind.SCHEMA: "schema", UnitKind.MERGED: "merged", UnitKind.IDLE: "no work"}
 
 
 @dataclass(frozen=True)

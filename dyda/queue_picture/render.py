@@ -49,10 +49,7 @@ def render(scene: Scene, format: str) -> bytes:
         axes.add_artist(_text(text))
     resolution = min(RESOLUTION, LARGEST * 72 / max(scene.width, scene.height))
     buffer = io.BytesIO()
-    with (
-        matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "dyda", "path.simplify": False}),
-        any_script(),
-    ):
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "dyda", "path.simplify": False}), any_script():
         metadata = {"Date": None} if format == "svg" else {"Software": None}
         figure.savefig(buffer, format=format, dpi=resolution, metadata=metadata)
     return buffer.getvalue()
