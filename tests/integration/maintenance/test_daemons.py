@@ -203,7 +203,7 @@ def test_one_works_the_others_wait_and_take_over(travel: Town, start: Callable[.
     daemon = commands.status(travel.folder)["daemon"]
     assert (daemon["running"], daemon["pid"], daemon["waiting"]) == (True, first.pid, 2)
     shown = travel.run("status").stdout
-    assert re.match(rf"daemon: running, pid {first.pid} on \S+ since \S+; 2 more wait to take over\n", shown), shown
+    assert re.match(rf"daemon: running, pid {first.pid} on \S+ since \S+; 2 standing by\n", shown), shown
     assert "Bob\tOslo\t2" not in travel.extent("v")
 
     first.wake()
