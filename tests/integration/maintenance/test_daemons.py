@@ -30,8 +30,8 @@ pytestmark = pytest.mark.long
 PATIENCE = 180.0
 """Seconds for what a busy machine may take; every wait is for a condition."""
 
-WAITS = "this process waits and takes over when it ends"
-TAKES_OVER = "this process takes over"
+WAITS = "standing by to take over when it ends"
+TAKES_OVER = "the project lock is free; taking over"
 
 
 def until(condition: Callable[[], Any], what: str) -> None:
