@@ -1,4 +1,4 @@
-"""The four databases of the travel example, each with users of its own who change it whenever they like."""
+"""The four databases of the travel example, each with its own users, who change it whenever they like."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PLACES = ("Asia", "Asia", "Asia", "Europe", "America")
 KINDS = ("city", "beach", "trek", "food", "temple")
 TOURS = 12
 MOST_ROWS = 120
-"""Writers delete above this, so that the example stays small however long it runs."""
+"""Writers insert no more than this, so that the example stays small however long it runs."""
 
 SCHEMA_CHANGES = {"crm": "DROP TABLE customer", "booking": "ALTER TABLE flight_res DROP COLUMN age"}
 """The cyclic case of paper 001, Section 4.4: neither change can be answered without the other."""
@@ -35,7 +35,7 @@ Statement = tuple[str, tuple[Any, ...]]
 
 
 def seed(url: str, source: str, schema: Path, chance: random.Random) -> None:
-    """Creates the relation of one source and its first rows."""
+    """Create the relation of one source and its first rows."""
     rows = {"crm": 28, "tours": TOURS, "people": 45, "booking": 45}[source]
     connection = psycopg2.connect(url)
     try:
@@ -48,10 +48,9 @@ def seed(url: str, source: str, schema: Path, chance: random.Random) -> None:
 
 
 class Writer(threading.Thread):
-    """Commits small random transactions at one source until told to stop; knows nothing of DyDa.
+    """Commits small random transactions at one source until stopped; knows nothing of DyDa.
 
-    When `migration` is set, it changes its source's schema, if there is something to change, and goes on with what is
-    left.
+    When `migration` is set, it makes its source's schema change, if there is one, and goes on with what is left.
     """
 
     def __init__(self, url: str, source: str, seed: int, migration: threading.Event, stopped: threading.Event) -> None:
@@ -150,8 +149,8 @@ def _phone(chance: random.Random) -> str:
 
 
 def expected_rows(read: Callable[[str, str], list[tuple[Any, ...]]]) -> dict[str, Counter[tuple[Any, ...]]]:
-    """Both views after the schema changes, from the sources' rows by nested loops: arithmetic that shares nothing
-    with DyDa's. Asia-Customer is Equation (6) of paper 001 then. `read(source, sql)` answers a query at a source.
+    """Both views after the schema changes, computed by nested loops that share no code with DyDa. Asia-Customer is
+    then Equation (6) of paper 001. `read(source, sql)` runs a query at a source.
     """
     flights = read("booking", "SELECT name, flight_no FROM flight_res WHERE dest = 'Asia'")
     people = read("people", "SELECT participant, tour_id, start_date, loc FROM participant")
