@@ -16,7 +16,7 @@ from dyda.model.relation import RelationName
 from dyda.queue_picture import Line, Picture, Rectangle, Scene, lay_out, picture_of, render
 from dyda.queue_picture.measuring import fitted, width_of
 from dyda.queue_picture.placing import place
-from dyda.queue_picture.routing import Tracks, route
+from dyda.queue_picture.routing import Tracks, route_edges
 from scheduler import Consistency, EdgeKind, MessageState, Queued, Schedule
 from tests.unit.scheduler.builders import data, schema, view
 
@@ -218,7 +218,7 @@ def test_a_line_past_a_lane_takes_a_channel_and_two_gutters() -> None:
         schedule.units(Consistency.STRONG, 100),
         {queued.number: queued.message for queued in messages},
     )
-    routing = route(place(shown), shown.drawing.edges)
+    routing = route_edges(place(shown), shown.drawing.edges)
     assert any(found.channel is not None and len(found.gutters) == 2 for found in routing.routes)
     scene = lay_out(shown)
     assert any(len(line.points) == 6 for line in scene.lines)

@@ -238,30 +238,22 @@ def _read_views(reader: Connection) -> tuple[dict[str, list[str]], dict[str, Row
 
     A transaction that is older than a new definition gets a serialization error and is repeated (rule I2).
     """
-    try:
-        return _read_views_once(reader)
-    except psycopg2.errors.SerializationFailure:
-        return _read_views(reader)
-
-
-def _read_views_once(reader: Connection) -> tuple[dict[str, list[str]], dict[str, Rows]]:
     columns: dict[str, list[str]] = {}
     rows: dict[str, Rows] = {}
-    with reader, reader.cursor() as cursor:
-        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        for view in VIEWS:
-            cursor.execute(f"SELECT * FROM public.{view} ORDER BY 1, 2, 3, 4")
-            columns[view] = [column.name for column in cursor.description]
-            rows[view] = cursor.fetchall()
+    try:
+        with reader, reader.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            for view in VIEWS:
+                cursor.execute(f"SELECT * FROM public.{view} ORDER BY 1, 2, 3, 4")
+                columns[view] = [column.name for column in cursor.description]
+                rows[view] = cursor.fetchall()
+    except psycopg2.errors.SerializationFailure:
+        return _read_views(reader)
     return columns, rows
 
 
 def _query(url: str, text: str) -> Rows:
-    connection = psycopg2.connect(url)
-    try:
-        with connection, connection.cursor() as cursor:
-            cursor.execute(text)
-            rows: Rows = cursor.fetchall()
-            return rows
-    finally:
-        connection.close()
+    with contextlib.closing(psycopg2.connect(url)) as connection, connection, connection.cursor() as cursor:
+        cursor.execute(text)
+        rows: Rows = cursor.fetchall()
+        return rows

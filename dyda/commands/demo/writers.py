@@ -7,6 +7,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,15 @@ from dyda.cursor import Cursor
 
 __all__ = ["SCHEMA_CHANGES", "SOURCES", "Writer", "expected_rows", "seed"]
 
-SOURCES = ("crm", "tours", "people", "booking")
+TABLES = {
+    "crm": ("customer", "name", "phone"),
+    "tours": ("tour", "tour_id", "no_days"),
+    "people": ("participant", "participant", "loc"),
+    "booking": ("flight_res", "name", "dest"),
+}
+"""By source: its table, the column by which rows are chosen, and the column that is updated."""
+
+SOURCES = tuple(TABLES)
 NAMES = (
     *("Ada", "Ali", "Ann", "Ben", "Cem", "Dan", "Eli", "Eva", "Fay", "Gil", "Hal", "Ida", "Ike", "Ina", "Jan", "Kai"),
     *("Kim", "Lea", "Leo", "Lou", "Mae", "Max", "Mia", "Ned", "Nia", "Noa", "Ole", "Pam", "Pia", "Ray", "Rio", "Ron"),
@@ -37,14 +46,10 @@ Statement = tuple[str, tuple[Any, ...]]
 def seed(url: str, source: str, schema: Path, chance: random.Random) -> None:
     """Create the relation of one source and its first rows."""
     rows = {"crm": 28, "tours": TOURS, "people": 45, "booking": 45}[source]
-    connection = psycopg2.connect(url)
-    try:
-        with connection, connection.cursor() as cursor:
-            cursor.execute(schema.read_text())
-            for number in range(rows):
-                cursor.execute(*_insert(source, chance, number))
-    finally:
-        connection.close()
+    with closing(psycopg2.connect(url)) as connection, connection, connection.cursor() as cursor:
+        cursor.execute(schema.read_text())
+        for number in range(rows):
+            cursor.execute(*_insert(source, chance, number))
 
 
 class Writer(threading.Thread):
@@ -64,15 +69,11 @@ class Writer(threading.Thread):
 
     def run(self) -> None:
         try:
-            connection = psycopg2.connect(self._url)
-            try:
+            with closing(psycopg2.connect(self._url)) as connection:
                 while not self._stopped.wait(self._chance.uniform(0.05, 0.3)):
                     with connection, connection.cursor() as cursor:
-                        if not self._write(cursor):
-                            continue
-                    self.committed += 1
-            finally:
-                connection.close()
+                        wrote = self._write(cursor)
+                    self.committed += wrote
         except Exception as error:
             self.failure = error
 
@@ -119,29 +120,18 @@ def _insert(source: str, chance: random.Random, number: int, migrated: bool = Fa
 
 
 def _update(source: str, chance: random.Random, number: int) -> Statement:
-    name, place = chance.choice(NAMES), chance.choice(PLACES)
-    match source:
-        case "crm":
-            return "UPDATE customer SET phone = %s WHERE name = %s", (_phone(chance), name)
-        case "tours":
-            return "UPDATE tour SET no_days = %s WHERE tour_id = %s", (chance.randint(2, 21), number)
-        case "people":
-            return "UPDATE participant SET loc = %s WHERE participant = %s", (place, name)
-        case _:
-            return "UPDATE flight_res SET dest = %s WHERE name = %s", (place, name)
+    table, key, column = TABLES[source]
+    value = {"phone": _phone(chance), "no_days": chance.randint(2, 21)}.get(column, chance.choice(PLACES))
+    return f"UPDATE {table} SET {column} = %s WHERE {key} = %s", (value, _key(source, chance, number))
 
 
 def _delete(source: str, chance: random.Random, number: int) -> Statement:
-    name = chance.choice(NAMES)
-    match source:
-        case "crm":
-            return "DELETE FROM customer WHERE name = %s", (name,)
-        case "tours":
-            return "DELETE FROM tour WHERE tour_id = %s", (number,)
-        case "people":
-            return "DELETE FROM participant WHERE participant = %s", (name,)
-        case _:
-            return "DELETE FROM flight_res WHERE name = %s", (name,)
+    table, key, _ = TABLES[source]
+    return f"DELETE FROM {table} WHERE {key} = %s", (_key(source, chance, number),)
+
+
+def _key(source: str, chance: random.Random, number: int) -> object:
+    return number if source == "tours" else chance.choice(NAMES)
 
 
 def _phone(chance: random.Random) -> str:
