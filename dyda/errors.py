@@ -141,13 +141,11 @@ class RelationRefused(DydaError):
 
 
 class SourceUnreachable(DydaError):
-    """A source does not answer. Views that do not need it go on."""
+    """A source does not answer, or must not be read (`what`). Views that do not need it go on."""
 
-    def __init__(self, source: str, why: str) -> None:
-        super().__init__(
-            f"source {source} cannot be reached: {why}",
-            f"Check [sources.{source}] url in dyda.toml and that the server accepts connections.",
-        )
+    def __init__(self, source: str, why: str = "", *, what: str = "", remedy: str = "") -> None:
+        check = f"Check [sources.{source}] url in dyda.toml and that the server accepts connections."
+        super().__init__(what or f"source {source} cannot be reached: {why}", remedy or check)
         self.source = source
 
 
@@ -157,24 +155,17 @@ class SameDatabase(SourceUnreachable):
     def __init__(self, source: str, other: str, *, attached: bool = True) -> None:
         """`attached`: as the other source, not as both."""
         first, second = (other, source) if attached else sorted((source, other))
-        DydaError.__init__(
-            self,
-            f"sources {first} and {second} are one database, which is attached as {other if attached else 'both'}",
-            f"Remove [sources.{second}] from dyda.toml and let its views read {first}.schema.table instead.",
-        )
-        self.source = source
+        what = f"sources {first} and {second} are one database, which is attached as {other if attached else 'both'}"
+        remedy = f"Remove [sources.{second}] from dyda.toml and let its views read {first}.schema.table instead."
+        super().__init__(source, what=what, remedy=remedy)
 
 
 class SourceUnreadable(SourceUnreachable):
     """A source answers, but contains text that cannot be converted to UTF8."""
 
     def __init__(self, source: str, why: str) -> None:
-        DydaError.__init__(
-            self,
-            f"source {source} has a text that cannot be read: {why}",
-            "Correct it at the source; maintenance then resumes.",
-        )
-        self.source = source
+        what = f"source {source} has a text that cannot be read: {why}"
+        super().__init__(source, what=what, remedy="Correct it at the source; maintenance then resumes.")
 
 
 class SourceBusy(DydaError):
@@ -257,12 +248,9 @@ class SchemaTaken(SourceInUse, SourceUnreachable):
     """Schema dyda of a source belongs to somebody else, who may have laid traps in it."""
 
     def __init__(self, source: str, owners: Iterable[str]) -> None:
-        DydaError.__init__(
-            self,
-            f"source {source}: schema dyda exists already and belongs to {', '.join(owners)}",
-            "Ask its owner. If it is not needed: DROP SCHEMA dyda CASCADE",
-        )
-        self.source = source
+        what = f"source {source}: schema dyda exists already and belongs to {', '.join(owners)}"
+        remedy = "Ask its owner. If it is not needed: DROP SCHEMA dyda CASCADE"
+        SourceUnreachable.__init__(self, source, what=what, remedy=remedy)
 
 
 class WarehouseUnreachable(DydaError):
