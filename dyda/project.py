@@ -13,12 +13,9 @@ from typing import Any, TypeVar
 from dyda.errors import ConfigurationError
 from dyda.model.relation import RelationName
 from dyda.passwords import check_url, refuse_readable_by_others, with_password_of
-from dyda.settings import Settings, SourceEntry, WarehouseSettings, places_with_passwords, read_toml
+from dyda.settings import LONGEST_NAME, Settings, SourceEntry, WarehouseSettings, places_with_passwords, read_toml
 
 __all__ = ["Project", "new_identity"]
-
-LONGEST_NAME = 63
-"""Bytes in a PostgreSQL identifier; a longer view name would be cut silently."""
 
 LARGEST_FILE = 2**20
 """Bytes of a file that people write; a larger one is a mistake, and would take minutes to read."""

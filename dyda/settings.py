@@ -19,6 +19,7 @@ from dyda.passwords import is_written_in, quoted_password
 
 __all__ = [
     "EMBEDDED",
+    "LONGEST_NAME",
     "DaemonSettings",
     "MaintenanceSettings",
     "PreferenceSettings",
@@ -36,7 +37,7 @@ EMBEDDED = "embedded"
 """The URL that stands for a PostgreSQL server of DyDa's own."""
 
 LONGEST_NAME = 63
-"""Bytes in a PostgreSQL identifier."""
+"""Bytes in a PostgreSQL identifier; a longer one would be cut silently."""
 
 SHORTEST, LONGEST = 0.001, 2_000_000
 """The range of time limits, in seconds."""

@@ -146,7 +146,7 @@ PLANNED_KNOWLEDGE = {
 
 
 def _show_plan(plan: ApplyPlan) -> None:
-    rows = [{"view": name, "plan": text} for key, text in PLANNED for name in plan.as_dict()[key]]
+    rows = [{"view": name, "plan": text} for key, text in PLANNED for name in getattr(plan, key)]
     table(["view", "plan"], rows, "No views in views/.")
     if plan.knowledge != "none":
         say(f"\nknowledge.toml: {PLANNED_KNOWLEDGE[plan.knowledge]}")

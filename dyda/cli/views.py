@@ -85,10 +85,8 @@ def views_history(name: str) -> None:
 
 def _show_version(version: dict[str, Any]) -> None:
     adaptation, rewriting = version["adaptation"], version["rewriting"]
-    pairs: list[tuple[str, Any]] = [
-        ("version", f"{version['version']}, installed at {version['installed_at']}"),
-        ("cause", version["cause"]),
-    ]
+    title = f"{version['version']}, installed at {version['installed_at']}"
+    pairs: list[tuple[str, Any]] = [("version", title), ("cause", version["cause"])]
     pairs += [
         ("schema change", f"{change['source']}: {change['ddl'] or change['command'] + ' ' + change['relation']}")
         for change in version["changes"]
@@ -96,17 +94,14 @@ def _show_version(version: dict[str, Any]) -> None:
     pairs += [("followed", what) for what in version["followed"]]
     pairs += [("component", what) for what in version["components"]]
     if rewriting:
-        pairs.append(("rewriting", rewriting["reason"]))
-        pairs.append(("extent", rewriting["extent"]))
-        pairs.append(("cost", f"{rewriting['cost']} source queries per update"))
+        cost = f"{rewriting['cost']} source queries per update"
+        pairs += [("rewriting", rewriting["reason"]), ("extent", rewriting["extent"]), ("cost", cost)]
     for other in version["runners_up"]:
         why = f"{other['reason']} (extent {other['extent']}, {other['cost']} source queries per update)"
         pairs.append(("runner-up", f"{why}: {' '.join(other['sql'].split())}"))
     if adaptation:
-        pairs.append(("adaptation", f"{adaptation['kind']}: {adaptation['reason']}"))
-        pairs.append(
-            ("it took", f"{adaptation['rows']} rows, {adaptation['queries']} source queries, {adaptation['seconds']} s")
-        )
+        took = f"{adaptation['rows']} rows, {adaptation['queries']} source queries, {adaptation['seconds']} s"
+        pairs += [("adaptation", f"{adaptation['kind']}: {adaptation['reason']}"), ("it took", took)]
     facts(pairs)
     for line in version["sql"].rstrip("\n").splitlines():
         say(f"    {line}")

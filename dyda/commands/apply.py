@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +54,6 @@ class ApplyPlan:
     def reads(self) -> bool:
         """Whether there are new or changed files."""
         return bool(self.create or self.change) or self.knowledge in CHANGED
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def plan_apply(folder: Path) -> ApplyPlan:

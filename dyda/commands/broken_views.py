@@ -21,9 +21,10 @@ __all__ = ["recover"]
 def recover(maintainer: Maintainer, record: ViewRecord, file_text: str) -> tuple[BuildRequest, ViewDefinition] | None:
     """What to build, and its definition; None if the view has no legal form: it stays broken."""
     opened = maintainer.opened
+    numeric = opened.project.settings.spark.numeric
     for sql, applied in ((file_text, file_text), (record.sql, None)):
         try:
-            definition = _read(opened, record.name, sql or "")
+            definition = parse_view(record.name, sql or "", opened.describe, plain_numeric=numeric)
             opened.engine.analyse(definition)
             return BuildRequest(record.name, definition.sql, applied, ToBeBuilt(BuildReason.APPLIED_AGAIN)), definition
         except SourceUnreachable:
@@ -57,7 +58,3 @@ def _rewritten(
         return None  # its names are valid, its types are not
     rewriting = judgement.reason if isinstance(judgement, Rewritten) else "its definition is valid again"
     return BuildRequest(record.name, after.sql, None, ToBeBuilt(BuildReason.APPLIED_AGAIN, rewriting)), after
-
-
-def _read(opened: OpenProject, name: str, sql: str) -> ViewDefinition:
-    return parse_view(name, sql, opened.describe, plain_numeric=opened.project.settings.spark.numeric)

@@ -63,12 +63,8 @@ def _as_dict(version: VersionRecord) -> dict[str, Any]:
         "evolved": bool(details.get("evolved")),
         "sql": version.sql,
         "columns": [{"name": column.name, "type": column.type} for column in version.columns],
-        "changes": details.get("changes", []),
-        "followed": details.get("followed", []),
-        "components": details.get("components", []),
-        "rewriting": details.get("rewriting"),
-        "runners_up": details.get("runners_up", []),
-        "adaptation": details.get("adaptation"),
+        **{key: details.get(key, []) for key in ("changes", "followed", "components", "runners_up")},
+        **{key: details.get(key) for key in ("rewriting", "adaptation")},
     }
 
 

@@ -37,10 +37,7 @@ def knowledge(folder: Path) -> list[dict[str, Any]]:
         for _, entry in single_entries(known.knowledge_record.document):
             reason = next((unread.reason for unread in known.unread if unread.document == entry), None)
             listed.append(_listed(entry, "unread" if reason else "active", reason))
-        for ended in known.knowledge_record.retired:
-            document = {kind: entries for kind, entries in ended.items() if kind != "reason"}
-            listed.append(_listed(document, "retired", ended["reason"]))
-        return listed
+        return listed + [_listed(ended, "retired", ended["reason"]) for ended in known.knowledge_record.retired]
 
 
 def knowledge_check(folder: Path, engine: Engine | None = None) -> list[dict[str, Any]]:
@@ -59,14 +56,13 @@ def knowledge_check(folder: Path, engine: Engine | None = None) -> list[dict[str
 
 
 def _listed(document: Mapping[str, Any], state: str, reason: str | None) -> dict[str, Any]:
-    ((kind, (entry,)),) = document.items()
+    ((kind, (entry,)),) = ((kind, entries) for kind, entries in document.items() if kind != "reason")
     return {"kind": kind, "constraint": _words(kind, entry), "state": state, "reason": reason, "entry": entry}
 
 
 def _described(constraint: Constraint) -> dict[str, Any]:
-    document = retirement(constraint, "")
-    ((kind, (entry,)),) = ((kind, entries) for kind, entries in document.items() if kind != "reason")
-    return {"kind": kind, "constraint": _words(kind, entry)}
+    listed = _listed(retirement(constraint, ""), "active", None)
+    return {"kind": listed["kind"], "constraint": listed["constraint"]}
 
 
 def _words(kind: str, entry: Mapping[str, Any]) -> str:

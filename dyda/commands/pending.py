@@ -24,9 +24,8 @@ from dyda.wording import message_sentence
 from scheduler import Consistency, MessageState, Schedule, Unit
 from scheduler.graph import Drawing, dot, text
 
-__all__ = ["FORMATS", "Queue", "pending", "pending_graph", "pending_picture", "pending_plan", "pending_show"]
+__all__ = ["Queue", "pending", "pending_graph", "pending_picture", "pending_plan", "pending_show"]
 
-FORMATS = ("text", "dot", "svg", "png")
 SHOWN_ROWS = 100
 SHOWN_CHARACTERS = 1000
 

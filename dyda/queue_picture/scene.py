@@ -34,13 +34,6 @@ class Rectangle:
     def bottom(self) -> float:
         return self.y + self.height
 
-    def overlaps(self, other: Rectangle) -> bool:
-        """Whether they share more than a border."""
-        return self.x < other.right and other.x < self.right and self.y < other.bottom and other.y < self.bottom
-
-    def contains(self, other: Rectangle) -> bool:
-        return self.x <= other.x and self.y <= other.y and other.right <= self.right and other.bottom <= self.bottom
-
 
 @dataclass(frozen=True)
 class Line:
@@ -75,6 +68,3 @@ class Scene:
     rectangles: tuple[Rectangle, ...]
     lines: tuple[Line, ...]
     texts: tuple[Text, ...]
-
-    def of(self, role: str) -> list[Rectangle]:
-        return [rectangle for rectangle in self.rectangles if rectangle.role == role]
