@@ -119,15 +119,13 @@ def _without_numbers(reason: str) -> str:
 
 
 def _first_reason(alike: list[dict[str, Any]]) -> str:
-    return str(alike[0]["reason"]) + ("; the others likewise" if len(alike) > 1 else "")
+    return str(alike[0]["reason"]) + ("; likewise for the others" if len(alike) > 1 else "")
 
 
 @pending_group.command("graph")
 @click.option("--format", "chosen", type=click.Choice(FORMATS), help="Default: by the suffix of FILE, else text.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write to this file.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=200, show_default=True, help="The most messages in an svg or png."
-)
+@click.option("--limit", type=click.IntRange(min=1), default=200, show_default=True, help="Messages in an svg or png.")
 def pending_graph(chosen: str | None, output: Path | None, limit: int) -> None:
     """Draw the dependency graph.
 
