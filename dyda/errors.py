@@ -1,6 +1,6 @@
 """Every error DyDa raises on purpose. Each says what happened, to what, and what to do next.
 
-The command line prints `str(error)` and exits with `error.exit_code`; it never shows a traceback for these.
+The command line prints `str(error)` without a traceback and exits with `error.exit_code`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 
 
 class DydaError(Exception):
-    """Base of all errors that a user may see. `remedy` is the sentence that says what to do next."""
+    """Base of all errors that a user may see. `remedy` says what to do next."""
 
     exit_code = 1
 
@@ -61,12 +61,12 @@ class DydaError(Exception):
 
     @property
     def in_one_line(self) -> str:
-        """The same for a log, whose lines are one message each."""
+        """For a log, where a message is one line."""
         return f"{self.what}. {self.remedy}" if self.remedy else self.what
 
 
 LONGEST = 1500
-"""Characters of a sentence that somebody still reads: a name or a value of a megabyte must not bury what happened."""
+"""Characters of a sentence: a value of a megabyte must not bury what happened."""
 
 
 def _shortened(sentence: str) -> str:
@@ -74,7 +74,7 @@ def _shortened(sentence: str) -> str:
 
 
 class ConfigurationError(DydaError):
-    """dyda.toml, knowledge.toml or the project folder is not as it should be."""
+    """dyda.toml, knowledge.toml or the project folder is not valid."""
 
 
 class UnsupportedSql(DydaError):
@@ -87,15 +87,15 @@ class UnsupportedSql(DydaError):
         self.line = line
 
     fragment = ""
-    """What Spark said that it is about, in its words, where no line is known yet."""
+    """The piece of SQL that Spark complained about, if no line is known yet."""
 
 
 class RefusedFiles(DydaError):
-    """Several files are wrong: everything that was found, so that it can be corrected at once."""
+    """Several files are wrong: all their errors, so that they can be corrected at once."""
 
     def __init__(self, errors: Sequence[DydaError]) -> None:
         self.errors = tuple(errors)
-        self.what = "\n\n".join(str(error) for error in errors)  # each is short; all of them are not cut
+        self.what = "\n\n".join(str(error) for error in errors)  # each one is short; together they are not cut
         self.remedy = f"\n{len(errors)} errors. Nothing was changed."
         Exception.__init__(self, self.what)
 
@@ -108,14 +108,13 @@ class UnknownRelation(DydaError):
     """A relation that the source does not have."""
 
     written: tuple[str, ...] = ()
-    """Its name as a view's text has it."""
+    """Its name as written in a view."""
 
 
 class UnknownColumn(DydaError):
     """A column that the relation does not have; the message lists those it has.
 
-    `relations` are those of the sources that `column` was looked for in, by name, with the columns that they have.
-    `relation` is the one that a text means, where it says so.
+    `relations` were searched for `column`: their columns by name. `relation` is the one that a text names, if it does.
     """
 
     def __init__(
@@ -142,55 +141,45 @@ class RelationRefused(DydaError):
 
 
 class SourceUnreachable(DydaError):
-    """A source does not answer. Views that do not need it go on."""
+    """A source does not answer, or must not be read (`what`). Views that do not need it go on."""
 
-    def __init__(self, source: str, why: str) -> None:
-        super().__init__(
-            f"source {source} cannot be reached: {why}",
-            f"Check [sources.{source}] url in dyda.toml and that the server accepts connections.",
-        )
+    def __init__(self, source: str, why: str = "", *, what: str = "", remedy: str = "") -> None:
+        check = f"Check [sources.{source}] url in dyda.toml and that the server accepts connections."
+        super().__init__(what or f"source {source} cannot be reached: {why}", remedy or check)
         self.source = source
 
 
 class SameDatabase(SourceUnreachable):
-    """Two sources of a project are one database (C7): neither may read what the other acknowledges. Others go on."""
+    """Two sources of a project are one database (C7): neither may read what the other acknowledges."""
 
     def __init__(self, source: str, other: str, *, attached: bool = True) -> None:
-        """`attached`: as the other, and not as both of them."""
+        """`attached`: as the other source, not as both."""
         first, second = (other, source) if attached else sorted((source, other))
-        DydaError.__init__(
-            self,
-            f"sources {first} and {second} are one database, which is attached as {other if attached else 'both'}",
-            f"Remove [sources.{second}] from dyda.toml and let its views read {first}.schema.table instead.",
-        )
-        self.source = source
+        what = f"sources {first} and {second} are one database, which is attached as {other if attached else 'both'}"
+        remedy = f"Remove [sources.{second}] from dyda.toml and let its views read {first}.schema.table instead."
+        super().__init__(source, what=what, remedy=remedy)
 
 
 class SourceUnreadable(SourceUnreachable):
-    """A source answers, but holds a text that cannot be converted to UTF8. Views that do not need it go on."""
+    """A source answers, but contains text that cannot be converted to UTF8."""
 
     def __init__(self, source: str, why: str) -> None:
-        DydaError.__init__(
-            self,
-            f"source {source} has a text that cannot be read: {why}",
-            "Correct it at the source; maintenance then resumes.",
-        )
-        self.source = source
+        what = f"source {source} has a text that cannot be read: {why}"
+        super().__init__(source, what=what, remedy="Correct it at the source; maintenance then resumes.")
 
 
 class SourceBusy(DydaError):
-    """A source answers, but a lock or a time limit stood in the way. Trying again is right."""
+    """A source answers, but a lock or a time limit got in the way. Trying again is right."""
 
     def __init__(self, source: str, why: str) -> None:
-        super().__init__(f"source {source} is busy: {why}", "Nothing is lost; it is tried again.")
+        super().__init__(f"source {source} is busy: {why}", "Nothing is lost; DyDa tries again.")
         self.source = source
         self.why = why
 
 
 @dataclass(frozen=True)
 class Blocker:
-    """A session of a source, or a prepared transaction (`gid`), that keeps a table open. What a role may not see of
-    other sessions is None."""
+    """A session of a source, or a prepared transaction (`gid`), that keeps a table open. None: not visible to us."""
 
     pid: int | None
     role: str | None = None
@@ -213,7 +202,7 @@ class Blocker:
 
 
 class CaptureBlocked(SourceBusy):
-    """Open transactions keep capture from being put on a table, or taken off it. Waiting for them is right."""
+    """Open transactions keep capture from being attached to a table, or released. Waiting for them is right."""
 
     def __init__(self, source: str, relation: str, blockers: Sequence[Blocker], why: str, undone: str = "") -> None:
         self.relation = relation
@@ -222,7 +211,7 @@ class CaptureBlocked(SourceBusy):
         more = f" and {len(blockers) - 1} more" if len(blockers) > 1 else ""
         who = f"{blockers[0]}{more}" if blockers else "a transaction that has just ended"
         self.waiting = f"waiting for {who}, on table {relation}"
-        """How far it is, for whoever looks on."""
+        """Progress, for users."""
         DydaError.__init__(
             self,
             f"{undone}capture on {relation} cannot be changed while it is in use by {who}: {why}",
@@ -233,16 +222,16 @@ class CaptureBlocked(SourceBusy):
         self.source = source
 
     def costing(self, undone: str) -> CaptureBlocked:
-        """The same for whoever has given up: what was not done, and that nobody tries it again."""
+        """The same for a command that has given up: what was not done, and that it must be run again."""
         found = CaptureBlocked(self.source, self.relation, self.blockers, self.why, f"{undone}: ")
         found.remedy = f"{found.remedy}; then run the command again."
         return found
 
 
 class MissingRights(DydaError):
-    """The role that reads a source may not do what is needed; the remedy is the statement that allows it.
+    """The role that reads a source lacks a right; the remedy is the statement that grants it.
 
-    `relations` are those that it may not read or capture; none: it concerns the whole source.
+    `relations` are those that it may not read or capture; none: the whole source is affected.
     """
 
     def __init__(self, what: str, remedy: str = "", source: str = "", relations: frozenset[str] = frozenset()) -> None:
@@ -256,15 +245,12 @@ class SourceInUse(DydaError):
 
 
 class SchemaTaken(SourceInUse, SourceUnreachable):
-    """Schema dyda of a source is somebody's who may have laid traps in it. Views that do not need the source go on."""
+    """Schema dyda of a source belongs to somebody else, who may have laid traps in it."""
 
     def __init__(self, source: str, owners: Iterable[str]) -> None:
-        DydaError.__init__(
-            self,
-            f"source {source}: schema dyda is there already and belongs to {', '.join(owners)}",
-            "Ask whose it is. If nobody needs it: DROP SCHEMA dyda CASCADE",
-        )
-        self.source = source
+        what = f"source {source}: schema dyda exists already and belongs to {', '.join(owners)}"
+        remedy = "Ask its owner. If it is not needed: DROP SCHEMA dyda CASCADE"
+        SourceUnreachable.__init__(self, source, what=what, remedy=remedy)
 
 
 class WarehouseUnreachable(DydaError):
@@ -286,7 +272,7 @@ class InstallBlocked(DydaError):
         shown = ", ".join(str(pid) for pid in sessions) or "one that has ended since"
         super().__init__(
             f"{reader} is being read in an open transaction (session {shown}), so its definition cannot be replaced",
-            "It is tried again; end that transaction, or: SELECT pg_terminate_backend(<session>)",
+            "DyDa tries again. End that transaction, or: SELECT pg_terminate_backend(<session>)",
         )
         self.sessions = sessions
         self.view = view
@@ -296,22 +282,22 @@ class PositionMoved(DydaError):
     """A view's position is not the one this unit started from (I1): the unit is void, nothing was installed."""
 
     def __init__(self, view: str, source: str, expected: str | None, found: str | None) -> None:
-        super().__init__(f"view {view} stands at {found} of source {source}, not at {expected} as this unit expected")
+        super().__init__(f"view {view} is at {found} of source {source}, not at {expected} as this unit expected")
         self.view = view
         self.source = source
 
 
 class RequestFailed(DydaError):
-    """What the running daemon was asked to do did not succeed; the message is the daemon's."""
+    """A request to the running daemon failed; the message is the daemon's."""
 
     def __init__(self, what: str, remedy: str = "") -> None:
-        Exception.__init__(self, what)  # it was made fit to be read where it was raised
+        Exception.__init__(self, what)  # it was shortened where it was raised
         self.what = what
         self.remedy = remedy
 
 
 class NotInstallable(DydaError):
-    """The warehouse cannot take one view's change; the others are not to blame, and nothing was installed."""
+    """The warehouse cannot take one view's change; no other view is to blame, and nothing was installed."""
 
     def __init__(self, view: str, what: str) -> None:
         super().__init__(f"view {view}: {what}", f"Remove the cause, then: dyda views resync {view}")
@@ -319,11 +305,12 @@ class NotInstallable(DydaError):
 
 
 class StoodOn(NotInstallable):
-    """Relations of a user's own stand on the view that readers query, so its columns cannot change under them."""
+    """A user's own objects depend on the view that readers query, so its columns cannot change."""
 
     def __init__(self, view: str, reader: str, dependents: list[str]) -> None:
-        super().__init__(view, f"{', '.join(dependents)} stands on {reader}, whose columns are to change")
-        self.remedy = "Drop what stands on it, or let it select from something else; DyDa goes on by itself then."
+        depend = "depends" if len(dependents) == 1 else "depend"
+        super().__init__(view, f"{', '.join(dependents)} {depend} on {reader}, whose columns must change")
+        self.remedy = "Drop or redirect the dependent objects; maintenance then resumes."
         self.dependents = dependents
 
 
@@ -336,24 +323,24 @@ class InvariantViolated(DydaError):
 
 
 class NotComputable(DydaError):
-    """A type that travels as text is computed with; the message says which cast to write."""
+    """A view computes with a type that is only known as text; the message says which cast to write."""
 
 
 class ValueDoesNotFit(DydaError):
-    """A value of a source has no exact counterpart on Spark: its message is quarantined, never rounded."""
+    """A value has no exact counterpart in Spark: its message is quarantined, never rounded."""
 
     def __init__(self, relation: str, column: str, value: str, spark_type: str) -> None:
         shown = value if len(value) <= 200 else value[:200] + "…"
         super().__init__(
             f"{relation}.{column}: the value {shown!r} has no exact counterpart in Spark's {spark_type}",
-            "Correct the row at the source, or cast the column to STRING in the view if it need not compute.",
+            "Correct the row at the source, or cast the column to STRING in the view if it does not compute with it.",
         )
         self.relation = relation
         self.column = column
 
 
 class ValueTooLarge(ValueDoesNotFit):
-    """A value that would take more of Spark's memory than one value may: its message is quarantined."""
+    """A value that would take too much of Spark's memory: its message is quarantined."""
 
     def __init__(self, relation: str, column: str, size: int, most: int) -> None:
         DydaError.__init__(
@@ -371,7 +358,7 @@ class EngineFailed(DydaError):
     def __init__(self, why: str) -> None:
         super().__init__(
             f"Spark failed: {why}",
-            "Nothing is lost; it is tried again. If it goes on, look at [spark] in dyda.toml (memory, master).",
+            "Nothing is lost; DyDa tries again. If it persists, check [spark] in dyda.toml (memory, master).",
         )
 
 

@@ -1,8 +1,7 @@
 """Fault points: named places where a test may stop, kill or interleave a running unit.
 
-No sleeps make a race pass here: a test registers a hook with `on`, or starts a process with
-`DYDA_FAULT=point=kill` and the process kills itself there with SIGKILL, or with `=stop` and it stops there until it
-gets SIGCONT. In normal life `point` is one dictionary look-up.
+Tests need no sleeps to provoke a race: they register a hook with `on`, or start a process with `DYDA_FAULT=point=kill`,
+which kills itself there with SIGKILL (`=stop`: it stops until SIGCONT). Normally `point` is one dictionary look-up.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ POINTS = (
 
 _hooks: dict[str, Callable[[], None]] = {}
 _one_at_a_time = threading.RLock()
-"""Several sources are asked at once, and a hook that does something the first time must not be two at a time."""
+"""Sources are queried in parallel, but a hook that acts the first time must not run twice at a time."""
 
 
 def point(name: str) -> None:
-    """Pass the fault point `name`; does nothing unless a test asked for it."""
+    """Pass the fault point `name`; does nothing unless a test armed it."""
     hook = _hooks.get(name)
     if hook is not None:
         with _one_at_a_time:

@@ -1,11 +1,11 @@
-"""How a session with PostgreSQL begins: with the settings by which we are understood and values are printed.
+"""The settings of a session with PostgreSQL: how our statements are understood and how values are printed.
 
-A role's or a database's own defaults (ALTER ROLE ... SET, ALTER DATABASE ... SET) must change neither. To set them
-after connecting is too late: psycopg2 looks once, at the start, whether a backslash in a literal is a plain character.
-So they travel as startup options, which win over those defaults. They are set again afterwards, for poolers that drop
-startup options or have somebody else's session at hand.
+The defaults of a role or a database (ALTER ROLE ... SET, ALTER DATABASE ... SET) must change neither. Settings after
+connecting come too late: psycopg2 looks only once, at the start, whether a backslash in a literal is a plain character.
+So they are startup options, which win over those defaults. They are set again afterwards, for poolers that drop startup
+options or reuse another session.
 
-Imports nothing but psycopg2 and the standard library, so that Spark can ship it to executors that have no DyDa.
+Imports only psycopg2 and the standard library, so that Spark can ship it to executors without DyDa.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ TIMELESS = {
 """Time limits meant for applications do not apply to us; where we need one, we set it ourselves."""
 
 SINCE = {170000: {"transaction_timeout": "0"}}
-"""Settings that only newer servers know: they come after the start."""
+"""Settings that only newer servers know: they are set after the start."""
 
 
 def connect(
@@ -71,8 +71,8 @@ def connect(
 ) -> Connection:
     """A psycopg2 connection in autocommit whose session has these settings, and those above, from its start.
 
-    `settings` are such as every supported server knows. `defaults` are libpq's parameters where the url leaves them
-    open, `parameters` those that it does not decide. All else is libpq's business (TLS above all).
+    Every supported server must know the `settings`. `defaults` are libpq parameters that the url may override,
+    `parameters` those that it may not. Everything else is left to libpq (above all TLS).
     """
     given = psycopg2.extensions.parse_dsn(url)
     chosen: dict[str, object] = {name: value for name, value in (defaults or {}).items() if name not in given}
@@ -84,12 +84,12 @@ def connect(
     except psycopg2.OperationalError as error:
         if "startup parameter" not in str(error):
             raise
-        connection = psycopg2.connect(url, **chosen)  # a pooler that takes no options
+        connection = psycopg2.connect(url, **chosen)  # a pooler that accepts no options
     try:
         if connection.get_parameter_status("standard_conforming_strings") != "on":
             raise psycopg2.OperationalError(
-                "the session began with standard_conforming_strings = off although it was asked for on; a pooler in"
-                " between drops startup options: let it pass `options`, or connect to the server itself"
+                "the session started with standard_conforming_strings = off, although on was requested: a connection"
+                " pooler drops startup options; let it pass `options`, or connect to the server itself"
             )
         connection.autocommit = True
         for version, more in SINCE.items():
@@ -106,17 +106,17 @@ def connect(
 
 
 def startup_options(settings: Mapping[str, str]) -> str:
-    """The settings as libpq's parameter `options` has them: words apart by blanks, which a backslash escapes."""
+    """The settings as libpq's parameter `options`: words separated by blanks, which a backslash escapes."""
     escaped = {name: value.replace("\\", "\\\\").replace(" ", "\\ ") for name, value in settings.items()}
     return " ".join(f"-c {name}={value}" for name, value in escaped.items())
 
 
 def _own_options(url: str, given: Mapping[str, str], chosen: Mapping[str, object]) -> str:
-    """The options that the connection would have without us; ours come after them and win."""
+    """The options that the connection would have without ours, which come after them and win."""
     if "options" in given:
         return given["options"]
     if "service" in given or "PGSERVICE" in os.environ:
-        # Only libpq reads the service file, and it tells what it has found when it has connected.
+        # Only libpq reads the service file, and it reports the contents only after connecting.
         with contextlib.closing(psycopg2.connect(url, **chosen)) as connection:
             return str(connection.info.dsn_parameters.get("options", ""))
     return os.environ.get("PGOPTIONS", "")

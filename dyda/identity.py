@@ -1,11 +1,11 @@
-"""Whether a folder and a warehouse belong together: what `apply` drops must be the folder's own.
+"""Whether a folder and a warehouse belong together: `apply` must not drop another project's views.
 
-The folder says who it is in dyda.toml (`[project] id`), which travels with it through version control, copies and
-renames; the warehouse remembers whose it is from the first `apply` on. Both say the same, or the folder is refused.
+The folder has its id in dyda.toml (`[project] id`), which survives version control, copies and renames; the warehouse
+stores the id of its project from the first `apply` on. If they differ, the folder is refused.
 
-    folder \\ warehouse      nobody's yet           the same id     another id
-    has an id               fits, takes it         fits            refused
-    has none (older)        fits, both get one     fits if it has a view of this warehouse, or there is none to lose
+    folder \\ warehouse      no id yet              the same id     another id
+    has an id               accepted, stored       accepted        refused
+    has none (older)        accepted, both get one accepted if it has a view of this warehouse, or there is none to lose
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from dyda.errors import DydaError
-from dyda.project import Project
+from dyda.project import Project, new_identity
 from dyda.settings import read_toml
 from dyda.warehouse import Warehouse
 
 __all__ = ["ProjectMismatch", "claim", "refuse_another_project"]
 
 SHOWN = 5
-"""Views that are named, so that one recognizes the project they belong to."""
+"""Views that are named, so that users recognize the project."""
 
 
 class ProjectMismatch(DydaError):
@@ -40,23 +40,23 @@ def refuse_another_project(project: Project, warehouse: Warehouse) -> None:
     me = f"this folder is project {own}" if own else f"the dyda.toml of {project.folder} names no project"
     raise ProjectMismatch(
         f"the warehouse belongs to project {owner} (views: {shown or 'none'}), and {me}",
-        "A warehouse has one project: give this one a database of its own in [warehouse] url. If this folder is"
-        f' meant to be {owner}, write id = "{owner}" under [project] in its dyda.toml; `dyda apply` then drops views'
-        " that it has no file of.",
+        "A warehouse serves one project: give this one its own database in [warehouse] url. If this folder is meant"
+        f' to be {owner}, write id = "{owner}" under [project] in its dyda.toml; `dyda apply` then drops views that'
+        " have no file here.",
     )
 
 
 def claim(project: Project, warehouse: Warehouse) -> str | None:
-    """Make folder and warehouse name each other; a sentence about what was written into dyda.toml, if anything."""
+    """Store the project's id in folder and warehouse; a note about what was written into dyda.toml, if anything."""
     own = project.settings.project.id
     owner, _ = warehouse.owner()
     if owner is None:
-        owner = warehouse.claim(own or project.new_identity())
+        owner = warehouse.claim(own or new_identity(project.folder))
     refuse_another_project(project, warehouse)  # another folder may have been first, since this one was opened
     if own is not None:
         return None
     if _write(project.folder / "dyda.toml", owner):
-        return f"dyda.toml now says that this folder is project {owner}, to which the warehouse belongs: keep that line"
+        return f"dyda.toml now says that this folder is project {owner}, which owns the warehouse: keep that line"
     return (
         f"the warehouse belongs to project {owner}; dyda.toml could not be changed to say so:"
         f' add [project] with id = "{owner}" to it'
@@ -64,13 +64,13 @@ def claim(project: Project, warehouse: Warehouse) -> str | None:
 
 
 def _shares_a_view(project: Project, views: dict[str, frozenset[str]]) -> bool:
-    """A folder that an older DyDa applied has files of its views, and the sources that these read."""
+    """A folder that an older DyDa applied has files of its views and the sources that they read."""
     known = set(project.settings.sources)
     return any(name in project.view_files and sources <= known for name, sources in views.items())
 
 
 def _write(file: Path, identity: str) -> bool:
-    """Append it; False if the file may not be written, or would not say what it said before and this."""
+    """Append the id; False if the file cannot be written, or its other contents would change."""
     try:
         before = file.read_text(encoding="utf-8-sig")
         more = f'{"" if before.endswith(chr(10)) or not before else chr(10)}\n[project]\nid = "{identity}"\n'

@@ -1,11 +1,10 @@
-"""Messages without passwords, and without hinting at one.
+"""Messages without passwords, and without hints at one.
 
-A password stands in a message where a connection is written down: `user:HERE@host`, `password=HERE`. There it is
-masked, however short it is. Anywhere else, what equals a short or plain password is a coincidence, and to mask it would
-tell the password ("pass***ord", "role *** does not exist"): only one that no message has by chance is masked wherever
-it is.
+In connection strings (`user:HERE@host`, `password=HERE`) every password is masked. Elsewhere, text that equals a short
+or simple password is a coincidence, and masking it would reveal the password ("pass***ord", "role *** does not exist"):
+there only passwords are masked that no message contains by chance.
 
-Imports the standard library alone, so that Spark can ship it to executors without DyDa.
+Imports only the standard library, so that Spark can ship it to executors without DyDa.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ _NAMED = re.compile(r"(password['\"]?\s*[=:]\s*)('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|
 
 
 def masked(text: str, passwords: Iterable[str] = ()) -> str:
-    """`text` without the password of any connection that is written in it, and without unmistakable `passwords`."""
-    # The long ones first: one may be part of another.
+    """`text` without the passwords of connection strings in it, and without unmistakable `passwords`."""
+    # Long ones first: one may be part of another.
     for secret in sorted({form for password in passwords for form in _forms(password)}, key=len, reverse=True):
         text = text.replace(secret, MASK)
     text = _IN_A_URL.sub(rf"\1:{MASK}@", text)
@@ -35,14 +34,11 @@ def masked(text: str, passwords: Iterable[str] = ()) -> str:
 
 
 def _forms(password: str) -> list[str]:
-    """How an unmistakable password may be written: as it is meant, and percent-encoded."""
-    return (
-        [password, urllib.parse.quote(password, safe=""), urllib.parse.quote(password)]
-        if _unmistakable(password)
-        else []
-    )
+    """How an unmistakable password may be written: as it is, and percent-encoded."""
+    encoded = [urllib.parse.quote(password, safe=""), urllib.parse.quote(password)]
+    return [password, *encoded] if _unmistakable(password) else []
 
 
 def _unmistakable(password: str) -> bool:
-    """Whether no message has it by chance: neither a word nor a number, nor a few characters."""
+    """Whether no message contains it by chance: at least four characters, and neither a word nor a number."""
     return len(password) >= 4 and bool(re.search(r"[^\W\d_]", password)) and bool(re.search(r"[\W\d_]", password))

@@ -1,4 +1,4 @@
-"""An opened project: its warehouse, its sources, its Spark engine. Everything that has to be closed again."""
+"""An opened project: its warehouse, sources and Spark engine, which have to be closed again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["OpenProject", "open_sources", "server_url"]
 
 @dataclass
 class OpenProject:
-    """What the commands and the daemon work with. Sources connect and Spark starts when first needed."""
+    """Used by all commands and the daemon. Sources connect and Spark starts when first needed."""
 
     project: Project
     warehouse: Warehouse
@@ -32,7 +32,7 @@ class OpenProject:
     @classmethod
     @contextmanager
     def open(cls, folder: Path, engine: Engine | None = None) -> Iterator[OpenProject]:
-        """Open the project in `folder`; a caller that has a Spark engine running may lend it."""
+        """Open the project in `folder`; a caller may lend a running Spark engine."""
         project = Project.load(folder)
         settings = project.settings
         with ExitStack() as stack:
@@ -67,7 +67,7 @@ class OpenProject:
 
 @contextmanager
 def open_sources(project: Project, owner: str) -> Iterator[dict[str, PostgresSource]]:
-    """The project's sources; they connect when first needed. `owner`: as whom the warehouse consumes their logs."""
+    """The project's sources; they connect when first needed. `owner`: the project that consumes their logs."""
     limits = project.settings.maintenance
     with ExitStack() as stack:
         sources = {}
@@ -87,5 +87,5 @@ def open_sources(project: Project, owner: str) -> Iterator[dict[str, PostgresSou
 
 
 def server_url(project: Project, name: str, url: str) -> str:
-    """The URL to connect to; starts the embedded server if that is what the setting says."""
+    """The URL to connect to; an embedded server is started if necessary."""
     return EmbeddedServer.ensure(project.server_folder(name)) if url == EMBEDDED else url

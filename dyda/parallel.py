@@ -1,4 +1,4 @@
-"""The same at several sources at once: each is a machine of its own, and waiting for one need not delay another."""
+"""One function for several sources in parallel: each is its own machine, and waiting for one must not delay another."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ AT_MOST = 16
 """Threads that wait for a source."""
 
 WORKERS = ThreadPoolExecutor(AT_MOST, "dyda source")
-"""They stay: a unit goes to the sources many times, and starting a thread takes longer than most questions."""
+"""Kept alive: a unit queries the sources many times, and starting a thread takes longer than most queries."""
 
 
 def in_parallel(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """The results in the order of the items. Whatever is raised, all of them have ended by then."""
+    """The results in the order of the items. Even after an error, all calls have ended."""
     waiting = list(items)
     if not waiting:
         return []

@@ -1,7 +1,7 @@
-"""Where passwords may come from, and that no message shows one.
+"""Where passwords may come from, and how they are kept out of messages.
 
 The environment (`${NAME}` in a url, PGPASSWORD), libpq's password file (.pgpass, PGPASSFILE, `passfile=`), a file that
-`password_file` names, and dyda.toml itself: every file only if nobody else on the machine can read it.
+`password_file` names, and dyda.toml itself. A file is refused if other users of the machine can read it.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ _known: set[str] = set()
 
 
 def hidden(text: str) -> str:
-    """`text` without any password that this process knows: for messages that nobody has thought of."""
+    """`text` without any password that this process knows: for messages of unexpected errors."""
     return masked(text, _known)
 
 
 def is_written_in(url: str) -> bool:
-    """Whether the url, as it stands in dyda.toml, spells a password out; a `${NAME}` does not."""
+    """Whether the url, as written in dyda.toml, contains a password; a `${NAME}` does not count."""
     written = re.sub(_VARIABLE, "", url)
     user = re.match(r"\w+://[^/@:]*:[^/@]+@", written)  # as far as libpq looks for one
     return user is not None or any(_SECRET_OPTION.findall(written))
 
 
 def quoted_password(value: str) -> str:
-    """A variable's value in the place of a url's password: as it is where it can be, otherwise percent-encoded.
+    """A variable's value as a url's password, percent-encoded if necessary.
 
-    Unencoded, an @ or a slash would end the password early, and libpq would show the rest as part of a host's name.
+    Unencoded, an @ or a slash would end the password early, and libpq would show the rest as part of a host name.
     """
     return value if _ENCODED.fullmatch(value) else urllib.parse.quote(value, safe="")
 
 
 def with_password_of(url: str, file: Path, place: str) -> str:
-    """The url with the password that stands in `file`."""
+    """The url with the password from `file`."""
     if psycopg2.extensions.parse_dsn(url).get("password"):
         raise ConfigurationError(
-            f"dyda.toml, [{place}]: there is a password_file, and the url has a password too", "Keep one of them."
+            f"dyda.toml, [{place}]: there is a password_file, and the url has a password too", "Keep only one."
         )
     refuse_readable_by_others(file, f"dyda.toml, [{place}]: password_file")
     try:
@@ -65,14 +65,14 @@ def with_password_of(url: str, file: Path, place: str) -> str:
         raise _unreadable(file, f"dyda.toml, [{place}]: password_file", error) from None
     if not password or "\n" in password or "\x00" in password:
         raise ConfigurationError(
-            f"dyda.toml, [{place}]: {file} does not hold exactly one line", "Write the password into it, nothing else."
+            f"dyda.toml, [{place}]: {file} does not hold exactly one line", "Write only the password into it."
         )
     _remember({"password": password})
     return f"{url}{'&' if '?' in url else '?'}password={urllib.parse.quote(password, safe='')}"
 
 
 def check_url(url: str, place: str, environment: Mapping[str, str]) -> None:
-    """Refuses what libpq would misread, perhaps showing half a password, and password files that others can read."""
+    """Refuse urls that libpq would misread, perhaps showing half a password, and password files others can read."""
     try:
         options = psycopg2.extensions.parse_dsn(url)
     except (psycopg2.Error, UnicodeError):  # the message would quote it
@@ -91,23 +91,23 @@ def _remember(options: Mapping[str, str]) -> None:
 
 
 def refuse_readable_by_others(file: Path, what: str) -> None:
-    """libpq only warns about such a file and goes on without it; here it is an error that names it."""
+    """libpq would only warn about such a file and ignore it."""
     try:
         mode = file.stat().st_mode
     except OSError as error:
         raise _unreadable(file, what, error) from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConfigurationError(
-            f"{what} {file} can be read by other users of this machine (its mode is {stat.S_IMODE(mode):o})",
+            f"{what} {file} can be read by other users of this machine (mode {stat.S_IMODE(mode):o})",
             f"Run: chmod 600 {_shell(file)}",
         )
 
 
 def _misread(place: str) -> ConfigurationError:
     return ConfigurationError(
-        f"dyda.toml, [{place}]: url is not one that PostgreSQL's libpq can read",
-        "A user or password with a character other than letters and digits is percent-encoded in a URL (@ is %40, / is"
-        ' %2F); or leave the password out and name its file: password_file = "…"',
+        f"dyda.toml, [{place}]: url is not valid for PostgreSQL's libpq",
+        "Percent-encode special characters in a user or password (@ is %40, / is %2F); or leave the password out and"
+        ' name its file: password_file = "…"',
     )
 
 

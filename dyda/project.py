@@ -1,4 +1,4 @@
-"""A project is a folder: dyda.toml, views/*.sql, knowledge.toml, and .dyda/ for what DyDa keeps for itself."""
+"""A project is a folder: dyda.toml, views/*.sql, knowledge.toml, and .dyda/ for DyDa's own files."""
 
 from __future__ import annotations
 
@@ -13,23 +13,20 @@ from typing import Any, TypeVar
 from dyda.errors import ConfigurationError
 from dyda.model.relation import RelationName
 from dyda.passwords import check_url, refuse_readable_by_others, with_password_of
-from dyda.settings import Settings, SourceEntry, WarehouseSettings, places_with_passwords, read_toml
+from dyda.settings import LONGEST_NAME, Settings, SourceEntry, WarehouseSettings, places_with_passwords, read_toml
 
-__all__ = ["Project"]
-
-LONGEST_NAME = 63
-"""Bytes in a PostgreSQL identifier; a longer view name would be cut silently."""
+__all__ = ["Project", "new_identity"]
 
 LARGEST_FILE = 2**20
-"""Bytes of a file that people write; what is larger was put there by mistake, and would take minutes to read."""
+"""Bytes of a file that people write; a larger one is a mistake, and would take minutes to read."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """What the folder says now. `view_files` is the text of each views/NAME.sql by NAME, sorted.
+    """The folder as it is now. `view_files` is the text of each views/NAME.sql by NAME, sorted.
 
-    `knowledge_file` is the text of knowledge.toml; None if there is none. Like a view's it is read when it is applied:
-    a mistake in it stops no other command.
+    `knowledge_file` is the text of knowledge.toml, or None. It is parsed only when applied, like a view: a mistake
+    in it stops no other command.
     """
 
     folder: Path
@@ -44,7 +41,7 @@ class Project:
         if not file.is_file():
             raise ConfigurationError(
                 f"{folder} is not a DyDa project: it has no dyda.toml",
-                "Choose a project with -C DIR, or make one: dyda init DIR",
+                "Choose a project with -C DIR, or create one: dyda init DIR",
             )
         knowledge = folder / "knowledge.toml"
         text = _text(file, "dyda.toml")
@@ -66,16 +63,12 @@ class Project:
             raise ConfigurationError(f"{folder} is a DyDa project already", "Choose another folder.")
         try:
             (folder / "views").mkdir(parents=True, exist_ok=True)
-            (folder / "dyda.toml").write_text(_TEMPLATE.replace("IDENTITY", _new_identity(folder)), encoding="utf-8")
+            (folder / "dyda.toml").write_text(_TEMPLATE.replace("IDENTITY", new_identity(folder)), encoding="utf-8")
             if not (folder / ".gitignore").exists():
                 (folder / ".gitignore").write_text(".dyda/\n", encoding="utf-8")
         except OSError as error:
             raise ConfigurationError(f"cannot write to {folder}: {error.strerror}", "Choose another folder.") from None
         return cls.load(folder)
-
-    def new_identity(self) -> str:
-        """An id for a project that has none: the folder's name, for people, and something that no other has."""
-        return _new_identity(self.folder)
 
     def source(self, name: str) -> SourceEntry:
         """What dyda.toml says about this source."""
@@ -95,21 +88,16 @@ class Project:
         """knowledge.toml as a document; empty if there is none."""
         return read_toml(self.knowledge_file or "", "knowledge.toml")
 
-    @property
-    def state_folder(self) -> Path:
-        """Embedded servers and logs; never needed in version control."""
-        return self.folder / ".dyda"
-
     def server_folder(self, name: str) -> Path:
-        """Where the embedded server called `name` keeps its data (`warehouse`, or a source's name)."""
-        return self.state_folder / "pg" / name
+        """Where the embedded server `name` (`warehouse`, or a source's name) keeps its data."""
+        return self.folder / ".dyda" / "pg" / name
 
 
 Entry = TypeVar("Entry", WarehouseSettings, SourceEntry)
 
 
 def _with_passwords(settings: Settings, folder: Path, environment: Mapping[str, str]) -> Settings:
-    """The settings with the passwords that stand in files of their own, and with urls that libpq can read."""
+    """The settings with the passwords of password files; urls that libpq cannot read are refused."""
 
     def complete(entry: Entry, place: str) -> Entry:
         if entry.embedded:
@@ -126,24 +114,25 @@ def _with_passwords(settings: Settings, folder: Path, environment: Mapping[str, 
     )
 
 
-def _new_identity(folder: Path) -> str:
+def new_identity(folder: Path) -> str:
+    """An id for a new project: the folder's name, for people, and a random part that makes it unique."""
     name = re.sub(r"[^\w.-]+", "-", folder.name, flags=re.ASCII).strip("-")[:60] or "project"
     return f"{name}-{secrets.token_hex(4)}"
 
 
 def _resolved(folder: Path | str) -> Path:
-    """The folder's whole name, whether or not it is there."""
+    """The folder's full path, whether or not it exists."""
     try:
-        found = Path(folder).resolve()
-        (found / "dyda.toml").exists()
-        return found
+        path = Path(folder).resolve()
+        (path / "dyda.toml").exists()
+        return path
     except (OSError, RuntimeError) as error:  # a loop of symbolic links, a name that is too long
         why = getattr(error, "strerror", None) or str(error)
         raise ConfigurationError(f"{str(folder)[:200]} cannot be a project: {why}", "Choose another folder.") from None
 
 
 def _view_files(folder: Path) -> dict[str, str]:
-    """Every view's text. A folder or a file that cannot be read is an error: a view that seems gone is dropped."""
+    """Every view's text. An unreadable folder or file is an error: a view that seems gone would be dropped."""
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
@@ -166,11 +155,11 @@ def _view_files(folder: Path) -> dict[str, str]:
 def _text(path: Path, shown: str) -> str:
     try:
         if not path.is_file() and path.exists():
-            raise ConfigurationError(f"{shown} is not a file", "Put the text there itself, or remove it.")
+            raise ConfigurationError(f"{shown} is not a file", "Replace it with a file, or remove it.")
         if (size := path.stat().st_size) > LARGEST_FILE:
             raise ConfigurationError(
                 f"{shown} has {size} bytes, more than {LARGEST_FILE}",
-                "Put long lists of values into a table of a source and join it.",
+                "Put long lists of values into a table at a source and join it.",
             )
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -183,14 +172,14 @@ _TEMPLATE = """\
 # ${NAME} in a value is taken from the environment.
 
 [project]
-id = "IDENTITY"  # which project this is, for its warehouse: stays the same in every copy of this folder
+id = "IDENTITY"  # identifies the project to its warehouse; keep it in every copy of this folder
 
 [warehouse]
 url = "embedded"            # or any libpq URL: "postgresql://user:${DW_PASSWORD}@host/database"
 schema = "public"           # where readers find the views
 
 [sources.example]
-url = "embedded"            # `dyda sources --json` tells the URL of an embedded server
+url = "embedded"            # `dyda sources --json` shows the URL of an embedded server
 schema = "public"           # what the short name example.customer means
 
 # A view is a file in views/, for example views/customer_orders.sql:

@@ -1,6 +1,6 @@
-"""Rows out of PostgreSQL's text formats: CSV as COPY writes it, and the inside of a row's text, without a Python loop.
+"""Rows from PostgreSQL's text formats: CSV as COPY writes it, and the inside of a row's text, without a Python loop.
 
-Imports nothing but pyarrow and the standard library, so that Spark can ship it to executors that have no DyDa.
+Imports only pyarrow and the standard library, so that Spark can ship it to executors without DyDa.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["copy_out", "no_columns", "parse_rows"]
 
 
 def copy_out(cursor: Cursor, query: str, columns: Sequence[str]) -> pa.Table:
-    """The result of `query` as text columns, which are called `columns` whatever the query calls them.
+    """The result of `query` as text columns named `columns`, whatever the query calls them.
 
-    Without columns, `query` must deliver one column all the same (it is dropped, the number of rows stays).
+    Without columns, `query` must still return one column (it is dropped, the number of rows stays).
     """
     buffer = io.BytesIO()
     cursor.copy_expert(f"COPY ({query}) TO STDOUT (FORMAT csv)", buffer)
@@ -32,7 +32,7 @@ def copy_out(cursor: Cursor, query: str, columns: Sequence[str]) -> pa.Table:
 def parse_rows(data: pa.Buffer, columns: Sequence[str], *, escape: bool) -> pa.Table:
     """CSV as PostgreSQL writes it (COPY, or with `escape` the inside of a row's text) as text columns.
 
-    An unquoted nothing is NULL, a quoted one the empty text; an empty line is one NULL.
+    An unquoted empty value is NULL, a quoted one the empty text; an empty line is one NULL.
     """
     width = max(len(columns), 1)
     places = [f"c{place}" for place in range(width)]
@@ -58,7 +58,7 @@ def parse_rows(data: pa.Buffer, columns: Sequence[str], *, escape: bool) -> pa.T
                 quoted_strings_can_be_null=False,
             ),
         )
-    # A table's column names may repeat or be odd; places may not, so they are renamed last.
+    # A table's column names may repeat; Arrow's may not, so they are renamed last.
     return table.select(places[: len(columns)]).rename_columns(list(columns)) if columns else no_columns(table.num_rows)
 
 
@@ -68,8 +68,8 @@ def no_columns(number: int) -> pa.Table:
 
 
 def _whole(data: pa.Buffer) -> pa.NativeFile:
-    """The data to read from. Arrow takes a U+FEFF at its very start for a mark of the encoding and drops it; there it
-    is the beginning of somebody's text, so it gets one more."""
+    """The data to read from. Arrow takes a U+FEFF at the very start for a byte order mark and drops it; here it is part
+    of a value, so another one is put before it."""
     if data.slice(0, min(data.size, 3)).to_pybytes() == codecs.BOM_UTF8:
         return pa.BufferReader(codecs.BOM_UTF8 + data.to_pybytes())
     return pa.BufferReader(data)

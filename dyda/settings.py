@@ -1,8 +1,8 @@
-"""dyda.toml: the one place where a project says where things are and how it wants to be run.
+"""dyda.toml: where a project's databases are, and how it runs.
 
-Read once, checked whole, frozen. Nothing here is guessed: an unknown setting, a missing environment variable or a
-value of the wrong kind is an error that names the setting. A URL may hold a password, so no `repr` and no message
-shows one; where passwords may come from is told in passwords.py.
+Read once, checked completely, frozen. Nothing is guessed: an unknown setting, a missing environment variable or a value
+of the wrong kind is an error that names the setting. A URL may hold a password, so no `repr` and no message shows one;
+passwords.py says where passwords may come from.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from dyda.errors import ConfigurationError
 from dyda.passwords import is_written_in, quoted_password
 
 __all__ = [
     "EMBEDDED",
+    "LONGEST_NAME",
     "DaemonSettings",
     "MaintenanceSettings",
     "PreferenceSettings",
@@ -36,10 +37,10 @@ EMBEDDED = "embedded"
 """The URL that stands for a PostgreSQL server of DyDa's own."""
 
 LONGEST_NAME = 63
-"""Bytes in a PostgreSQL identifier."""
+"""Bytes in a PostgreSQL identifier; a longer one would be cut silently."""
 
 SHORTEST, LONGEST = 0.001, 2_000_000
-"""Seconds that a limit can have."""
+"""The range of time limits, in seconds."""
 
 Value = TypeVar("Value")
 
@@ -57,23 +58,16 @@ class WarehouseSettings:
         return self.url == EMBEDDED
 
 
-@dataclass(frozen=True)
-class SourceEntry:
+@dataclass(frozen=True, kw_only=True)
+class SourceEntry(WarehouseSettings):
     """One source. `schema` is what the short name `source.table` means; `log_limit` is in bytes.
 
     `trusted_owners` are roles there whose functions may run with the rights of the role that reads.
     """
 
     name: str
-    url: str = field(repr=False)
-    schema: str = "public"
     log_limit: int = 10 * 2**30
     trusted_owners: tuple[str, ...] = ()
-    password_file: str | None = None
-
-    @property
-    def embedded(self) -> bool:
-        return self.url == EMBEDDED
 
 
 @dataclass(frozen=True)
@@ -90,9 +84,9 @@ class SparkSettings:
 class MaintenanceSettings:
     """How units are cut, retried and timed; times in seconds."""
 
-    consistency: str = "strong"
-    detection: str = "pessimistic"
-    schema_changes: str = "auto"
+    consistency: Literal["strong", "complete"] = "strong"
+    detection: Literal["pessimistic", "optimistic"] = "pessimistic"
+    schema_changes: Literal["auto", "approve"] = "auto"
     batch_rows: int = 100_000
     max_aborts: int = 5
     lock_limit: float = 30.0
@@ -104,10 +98,10 @@ class MaintenanceSettings:
 
 @dataclass(frozen=True)
 class PreferenceSettings:
-    """What a view that says nothing prefers (E-SQL)."""
+    """The preferences of a view that states none (E-SQL)."""
 
-    extent: str = "equivalent"
-    new_columns: str = "ignore"
+    extent: Literal["equivalent", "superset", "subset", "any"] = "equivalent"
+    new_columns: Literal["ignore", "append"] = "ignore"
     dispensable: bool = False
     replaceable: bool = False
 
@@ -121,7 +115,7 @@ class DaemonSettings:
 
 @dataclass(frozen=True)
 class ProjectSettings:
-    """`id` says which project this is, whatever its folder is called and wherever it is; None: older than that."""
+    """`id` identifies the project, whatever its folder is called; None: it was created by an older DyDa."""
 
     id: str | None = None
 
@@ -137,7 +131,7 @@ class Settings:
     preferences: PreferenceSettings = PreferenceSettings()
     daemon: DaemonSettings = DaemonSettings()
     project: ProjectSettings = field(default_factory=ProjectSettings, compare=False)
-    """A daemon goes on with the settings it knows when its project has just got its id."""
+    """Not compared: a project that just got its id is no reason to restart its daemon."""
 
     @classmethod
     def parse(cls, text: str, environment: Mapping[str, str]) -> Settings:
@@ -147,10 +141,10 @@ class Settings:
         root.finish({"project", "warehouse", "sources", "spark", "maintenance", "preferences", "daemon"})
         settings = cls(
             warehouse=_warehouse(root.table("warehouse", required=True)),
-            sources={name: _source(name, root.table("sources").table(name)) for name in root.table("sources").names()},
+            sources={name: _source(name, root.table("sources").table(name)) for name in root.table("sources").values},
             spark=_spark(root.table("spark")),
             maintenance=_maintenance(root.table("maintenance")),
-            preferences=_preferences(root.table("preferences")),
+            preferences=root.table("preferences").settings(PreferenceSettings),
             daemon=_daemon(root.table("daemon")),
             project=_project(root.table("project")),
         )
@@ -159,20 +153,22 @@ class Settings:
 
 
 def read_toml(text: str, file: str) -> dict[str, Any]:
-    """The document; an error says in which file it stands."""
+    """The document; an error names the file."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{file} is not valid TOML: {error}", "Correct the place it names.") from None
+        raise ConfigurationError(f"{file} is not valid TOML: {error}", "Correct that place.") from None
     except ValueError as error:  # a number of thousands of digits
-        raise ConfigurationError(f"{file} cannot be read: {error}", "Write a number that means something.") from None
+        raise ConfigurationError(f"{file} cannot be read: {error}", "Write a shorter number.") from None
     except RecursionError:
-        raise ConfigurationError(f"{file} cannot be read: its values are nested too deeply", "Nest less.") from None
+        raise ConfigurationError(
+            f"{file} cannot be read: its values are nested too deeply", "Nest them less."
+        ) from None
 
 
 def without_password(url: str) -> str:
     """The URL as it may be shown: user, host and database, no password and no query."""
-    # The password first, as far as the last @: an unencoded one may hold any character, also a question mark.
+    # The password first, up to the last @: an unencoded one may contain any character, even a question mark.
     shown = re.sub(r"(?<=://)([^:@/]*):.*@", r"\1@", url).partition("?")[0]
     return shown if "://" in url or url == EMBEDDED else "postgresql://…"
 
@@ -210,16 +206,14 @@ def _spark(table: _Table) -> SparkSettings:
     shape = re.fullmatch(r"decimal\(([0-9]{1,2}),\s*([0-9]{1,2})\)", numeric.strip().lower())
     if shape is None or not 0 <= int(shape[2]) <= int(shape[1]) <= 38 or int(shape[1]) == 0:
         raise table.error(
-            "numeric",
-            f"is {table.written('numeric')}",
-            "Write decimal(precision,scale) with a precision from 1 to 38.",
+            "numeric", f"is {table.written('numeric')}", "Write decimal(precision,scale) with a precision from 1 to 38."
         )
     config = table.table("config")
     settings = SparkSettings(
         master=table.text("master", SparkSettings.master),
         timezone=table.text("timezone", SparkSettings.timezone),
         numeric=f"decimal({int(shape[1])},{int(shape[2])})",
-        config={name: config.scalar(name) for name in config.names()},
+        config={name: config.scalar(name) for name in config.values},
     )
     config.finish()
     table.finish({"config"})
@@ -227,34 +221,9 @@ def _spark(table: _Table) -> SparkSettings:
 
 
 def _maintenance(table: _Table) -> MaintenanceSettings:
-    default = MaintenanceSettings
-    settings = MaintenanceSettings(
-        consistency=table.choice("consistency", default.consistency, ("strong", "complete")),
-        detection=table.choice("detection", default.detection, ("pessimistic", "optimistic")),
-        schema_changes=table.choice("schema_changes", default.schema_changes, ("auto", "approve")),
-        batch_rows=table.count("batch_rows", default.batch_rows),
-        max_aborts=table.count("max_aborts", default.max_aborts),
-        lock_limit=table.seconds("lock_limit", default.lock_limit),
-        poll_min=table.seconds("poll_min", default.poll_min),
-        poll_max=table.seconds("poll_max", default.poll_max),
-        lock_timeout=table.seconds("lock_timeout", default.lock_timeout),
-        statement_timeout=table.seconds("statement_timeout", default.statement_timeout),
-    )
+    settings = table.settings(MaintenanceSettings)
     if settings.poll_min > settings.poll_max:
         raise table.error("poll_min", f"is {settings.poll_min}, above poll_max", "Make poll_min the smaller one.")
-    table.finish()
-    return settings
-
-
-def _preferences(table: _Table) -> PreferenceSettings:
-    default = PreferenceSettings
-    settings = PreferenceSettings(
-        extent=table.choice("extent", default.extent, ("equivalent", "superset", "subset", "any")),
-        new_columns=table.choice("new_columns", default.new_columns, ("ignore", "append")),
-        dispensable=table.flag("dispensable", default.dispensable),
-        replaceable=table.flag("replaceable", default.replaceable),
-    )
-    table.finish()
     return settings
 
 
@@ -278,7 +247,7 @@ def _project(table: _Table) -> ProjectSettings:
 
 
 def places_with_passwords(text: str) -> Iterator[str]:
-    """The tables of a dyda.toml, one that `Settings.parse` takes, whose url spells a password out."""
+    """The tables of a valid dyda.toml whose url contains a password."""
     document = read_toml(text, "dyda.toml")
     if is_written_in(document["warehouse"]["url"]):
         yield "warehouse"
@@ -288,7 +257,7 @@ def places_with_passwords(text: str) -> Iterator[str]:
 
 
 def _refuse_shared_databases(settings: Settings) -> None:
-    """Two entries on one database would share one log or one schema `dyda` and delete each other's rows (C7)."""
+    """Two entries for one database would share a log or a schema `dyda` and delete each other's rows (C7)."""
     urls = {"warehouse": settings.warehouse.url}
     urls |= {f"sources.{name}": entry.url for name, entry in settings.sources.items()}
     known: dict[str, str] = {}
@@ -300,17 +269,8 @@ def _refuse_shared_databases(settings: Settings) -> None:
             )
 
 
-def _is_utf8(text: str) -> bool:
-    """Whether it can leave this program; of the environment Python reads anything, byte by byte where it must."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 class _Table:
-    """One table of the file: hands out checked values, and at the end knows which settings nobody asked for."""
+    """One table of the file: returns checked values, and at the end knows which settings are unknown."""
 
     def __init__(self, place: str, values: Mapping[str, Any], environment: Mapping[str, str]) -> None:
         self.place = place
@@ -318,8 +278,15 @@ class _Table:
         self.environment = environment
         self.asked: set[str] = set()
 
-    def names(self) -> list[str]:
-        return list(self.values)
+    def settings(self, kind: type[Value]) -> Value:
+        """The whole table as a dataclass; each setting is read as its type says."""
+        readers: dict[type, Callable[[str, Any], Any]] = {bool: self.flag, int: self.count, float: self.seconds}
+        values = {}
+        for name, type_ in get_type_hints(kind).items():
+            default, choices = getattr(kind, name), get_args(type_)
+            values[name] = self.choice(name, default, choices) if choices else readers[type_](name, default)
+        self.finish()
+        return kind(**values)
 
     def error(self, name: str, what: str, remedy: str) -> ConfigurationError:
         where = f"dyda.toml, [{self.place}]: " if self.place else "dyda.toml: "
@@ -339,7 +306,9 @@ class _Table:
         for name in self.values:
             if name not in known:
                 near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.6)
-                remedy = f"Did you mean {' or '.join(near)}?" if near else f"There is: {', '.join(sorted(known))}."
+                remedy = (
+                    f"Did you mean {' or '.join(near)}?" if near else f"Known settings: {', '.join(sorted(known))}."
+                )
                 raise self.error(name, "is not a setting", remedy)
 
     def url(self) -> str:
@@ -347,25 +316,25 @@ class _Table:
             raise self.error("url", "is missing", f'Write url = "postgresql://…" or url = "{EMBEDDED}".')
         url = self.text("url", "", quoted=r"(?<=:)\$\{([^}]*)\}(?=@)|(?<=password=)\$\{([^}]*)\}(?=&|$)")
         if url != EMBEDDED and not url.startswith(("postgresql://", "postgres://")):
-            # The value is not shown: whatever it is, it may hold a password.
+            # The value is not shown: it may contain a password.
             raise self.error("url", "is not a PostgreSQL URL", f'Write "postgresql://user@host/db" or "{EMBEDDED}".')
         return url
 
     def password_file(self) -> str | None:
         file = self.text("password_file", "")
         if file and self.values.get("url") == EMBEDDED:
-            raise self.error("password_file", "is of no use: an embedded server asks for no password", "Leave it out.")
+            raise self.error("password_file", "is not needed: an embedded server has no password", "Remove it.")
         return file or None
 
     def text(self, name: str, default: str, quoted: str = "") -> str:
         value = self._value(name, default, "a text", lambda v: v if isinstance(v, str) else None, quoted)
         if name in self.values and not value:
-            raise self.error(name, "is empty", "Give it a value or leave it out.")
+            raise self.error(name, "is empty", "Give it a value or remove it.")
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
         def read(value: object) -> tuple[str, ...] | None:
-            if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+            if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
                 return None
             return tuple(value)
 
@@ -381,12 +350,12 @@ class _Table:
         value = self.text(name, default)
         if len(value.encode()) > LONGEST_NAME:
             raise self.error(
-                name, f"has more than {LONGEST_NAME} bytes", "PostgreSQL would cut it: choose a shorter one."
+                name, f"has more than {LONGEST_NAME} bytes", "PostgreSQL would truncate it: choose a shorter one."
             )
         return value
 
     def written(self, name: str) -> str:
-        """The value as the file has it: what the environment gives for it, or a password in it, is nobody's to see."""
+        """The value as the file has it, for messages: neither the environment's values nor passwords may show."""
         value = str(self.values[name])
         return "a URL" if "://" in value else repr(value if len(value) <= 100 else value[:100] + "…")
 
@@ -405,7 +374,7 @@ class _Table:
         def read(value: object) -> float | None:
             if not isinstance(value, int | float) or isinstance(value, bool):
                 return None
-            # Less than a millisecond is 0 to PostgreSQL, which then waits for ever; it keeps them in 32 bits.
+            # PostgreSQL takes less than a millisecond for 0, which is no limit, and keeps limits in 32 bits.
             return float(value) if SHORTEST <= value <= LONGEST else None
 
         return self._value(name, default, f"a number of seconds from {SHORTEST} to {LONGEST}", read)
@@ -421,7 +390,7 @@ class _Table:
         return self._value(name, default, 'a size such as "10GB"', read)
 
     def scalar(self, name: str) -> str:
-        """A value for Spark's own configuration, where everything is text."""
+        """A value of Spark's own configuration, where everything is text."""
 
         def read(value: object) -> str | None:
             if isinstance(value, bool):
@@ -433,7 +402,7 @@ class _Table:
     def _value(
         self, name: str, default: Value, kind: str, read: Callable[[Any], Value | None], quoted: str = ""
     ) -> Value:
-        """The setting as `read` takes it. Variables that `quoted` matches are passwords in a URL."""
+        """The setting as `read` returns it. Variables that `quoted` matches are passwords in a URL."""
         self.asked.add(name)
         if name not in self.values:
             return default
@@ -442,12 +411,13 @@ class _Table:
             passwords = {match.start() for match in re.finditer(quoted, value)} if quoted else set()
 
             def replaced(match: re.Match[str]) -> str:
-                found = self._from_environment(name, match[1])
-                return quoted_password(found) if match.start() in passwords else found
+                text = self._from_environment(name, match[1])
+                return quoted_password(text) if match.start() in passwords else text
 
             value = re.sub(r"\$\{([^}]*)\}", replaced, value)
-            if "\x00" in value or not _is_utf8(value):
-                raise self.error(name, "is not one that can be read: NUL, or not UTF-8", "Write it anew, in UTF-8.")
+            # Bytes of the environment that are not UTF-8 arrive as lone surrogates.
+            if re.search("[\x00\ud800-\udfff]", value):
+                raise self.error(name, "is not valid: it contains a NUL or is not UTF-8", "Write it in UTF-8.")
         checked = read(value)
         if checked is None:
             raise self.error(name, f"is not {kind}", f"Write {kind}.")

@@ -1,4 +1,4 @@
-"""`dyda demo` on the screen: a table that follows the view, or plain lines where there is no terminal."""
+"""`dyda demo` on the screen: tables that follow the views, or plain lines without a terminal."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from dyda.cli.options import CommonCommand, common
-from dyda.cli.output import console, log, say, show_json
+from dyda.cli.options import CommonCommand
+from dyda.cli.output import answered, console, log, say
 from dyda.cli.views import show_verification
 from dyda.model.printable import visible
 
@@ -31,37 +31,36 @@ LINE_EVERY = 2.0
 
 
 @click.command("demo", cls=CommonCommand)
-@click.option("--seconds", default=20.0, show_default=True, help="How long the sources change.")
-@click.option("--seed", "chance", default=1, show_default=True, help="Other changes for every number.")
-@click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Make the project here and leave it.")
+@click.option("--seconds", default=20.0, show_default=True, help="How long the sources are changed.")
+@click.option("--seed", "chance", default=1, show_default=True, help="Other numbers give other changes.")
+@click.option("--keep", type=click.Path(path_type=Path), metavar="DIR", help="Create the project here and keep it.")
 def demo_command(seconds: float, chance: int, keep: Path | None) -> None:
     """Show the travel example live, on embedded databases.
 
-    Four databases, two views over them, concurrent changes at all four, and a verification at the end.
+    Four databases change concurrently, two of them change their schema, and two views follow. At the end the views are
+    verified.
     """
     from dyda.commands.demo.run import demo
 
-    # An ended demo must not leave five servers behind.
+    # A terminated demo must not leave five servers behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # and not SIGINT, which a background job ignores
     screen = _Screen()
     with screen:
         answer = demo(keep, seconds, chance, screen.step, screen.watch)
     results = {view["result"] for view in answer["views"]}
-    if common().json:
-        show_json(answer)
-    else:
+    if not answered(answer):
         show_verification(answer["views"])
-        verdict = "every row is right" if results == {"equal"} else "the views are NOT verified"
+        verdict = "every row is correct" if results == {"equal"} else "the views are NOT verified"
         changes = f"{sum(answer['transactions'].values())} transactions at four databases"
-        say(f"\n{changes}, {answer['states_seen']} states of the views seen: {verdict}. {answer['seconds']} s in all.")
+        say(f"\n{changes}, {answer['states_seen']} view states seen: {verdict}. {answer['seconds']} s in total.")
         if answer["folder"]:
-            log(f"The project is in {answer['folder']}; look around with: dyda -C {answer['folder']} status")
+            log(f"The project is in {answer['folder']}; to look around: dyda -C {answer['folder']} status")
     if results != {"equal"}:
         sys.exit(3 if "different" in results else 1)
 
 
 class _Screen(contextlib.AbstractContextManager["_Screen"]):
-    """Steps and frames on standard error; the table moves in place on a terminal."""
+    """Steps and frames on standard error; on a terminal the tables are updated in place."""
 
     def __init__(self) -> None:
         self._live: Live | None = None
@@ -113,11 +112,11 @@ class _Screen(contextlib.AbstractContextManager["_Screen"]):
         grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, min_width=60)
         for name in frame.columns[view]:
             grid.add_column(Text(visible(name)))
-        # New rows first, in green, so that the table visibly moves however long it is.
+        # New rows first, in green, so that changes are visible however long the table is.
         shown = sorted(now.elements(), key=lambda row: row in before)[:MOST_SHOWN]
         for row in shown:
             grid.add_row(*(Text(visible(str(value))) for value in row), style="" if row in before else "green")
-        # Always the same height: a picture that grows and shrinks is hard to watch.
+        # Always the same height: a table that grows and shrinks is hard to watch.
         for _ in range(MOST_SHOWN - len(shown)):
             grid.add_row("")
         return grid
@@ -126,5 +125,5 @@ class _Screen(contextlib.AbstractContextManager["_Screen"]):
 def _summary(frame: Frame) -> str:
     views = ", ".join(f"{view} {len(rows)} rows" for view, rows in frame.rows.items())
     commits = ", ".join(f"{source} {count}" for source, count in frame.committed.items())
-    what = "changes" if frame.following else "the sources rest"
+    what = "changing" if frame.following else "sources idle"
     return f"{frame.elapsed:4.0f} s  {what}; commits: {commits}; {views}"

@@ -30,20 +30,19 @@ __all__ = ["cli", "main"]
 @click.group(cls=CommonGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(dyda.__version__, prog_name="dyda", message="%(prog)s %(version)s")
 def cli() -> None:
-    """DyDa keeps materialized views over several autonomous databases right while these change.
+    """DyDa keeps materialized views over several autonomous databases correct while rows and schemas change.
 
-    A project is a folder with dyda.toml and views/*.sql; `dyda init DIR` makes one, `dyda demo` shows it all.
+    A project is a folder with dyda.toml and views/*.sql. `dyda init DIR` creates one, `dyda demo` shows everything.
 
-    Exit codes: 0 done; 1 failed; 2 wrong usage, or a question was due and nobody was there to answer it; 3 the
-    answer is no.
+    Exit codes: 0 done; 1 failed; 2 usage error, or confirmation needed without a terminal (--yes); 3 the check failed.
     """
 
 
 FRAMES = 4000
-"""Python's stack of calls: a parenthesis in a view costs about twenty, and people generate views."""
+"""The recursion limit: a parenthesis in a view costs about twenty frames, and people generate views."""
 
 UNWRITABLE = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
-"""How standard output refuses what is written to it."""
+"""Errors of a standard output that cannot be written to."""
 
 # In the order in which a user meets them, which is the order of `dyda --help`.
 for command in (
@@ -73,9 +72,9 @@ def main() -> NoReturn:
         code = cli.main(prog_name="dyda", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        said = io.StringIO()
-        error.show(said)  # it quotes what was typed
-        click.echo(visible(said.getvalue(), kept="\n\t"), nl=False, err=True)
+        message = io.StringIO()
+        error.show(message)  # it quotes what was typed
+        click.echo(visible(message.getvalue(), kept="\n\t"), nl=False, err=True)
         code = error.exit_code
     except DydaError as error:
         code = _failed(str(error), error.exit_code)
@@ -88,9 +87,9 @@ def main() -> NoReturn:
             code = _unexpected(error)
         else:
             _reader_gone()
-            code = _failed(f"the answer cannot be written: {error.strerror}\nMake room, or write it elsewhere.", 1)
+            code = _failed(f"cannot write the output: {error.strerror}\nFree some space, or write it elsewhere.", 1)
     except SystemExit as end:
-        # click ends with 1 when it writes to a reader that has gone, and puts a wrapper around the output.
+        # click exits with 1 when the reader of its output has gone, and wraps the output then.
         code = end.code if sys.stdout is output else _reader_gone()
     except Exception as error:
         code = _unexpected(error)
@@ -98,7 +97,7 @@ def main() -> NoReturn:
 
 
 def _prepare_streams() -> None:
-    """A stream that was closed is one that nobody reads; a terminal that cannot show a letter shows its number."""
+    """A closed stream discards its output; a character that the terminal cannot show is escaped."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -108,22 +107,24 @@ def _prepare_streams() -> None:
 
 
 def _refuse_unreadable_arguments() -> None:
-    """Bytes that are no text in this locale come as lone surrogates, which neither a database nor a file takes."""
+    """Bytes that are not text in this locale arrive as lone surrogates, which neither a database nor a file takes."""
     for argument in sys.argv[1:]:
         if any("\ud800" <= character <= "\udfff" for character in argument):
             shown = argument.encode("utf-8", "backslashreplace").decode()
-            raise click.UsageError(f"the argument {shown[:200]!r} is no text here: use UTF-8 (LANG=C.UTF-8)")
+            raise click.UsageError(
+                f"the argument {shown[:200]!r} is not valid text in this locale: use UTF-8 (LANG=C.UTF-8)"
+            )
 
 
 def _unexpected(error: Exception) -> int:
     if os.environ.get("DYDA_DEBUG"):
         click.echo(visible(hidden(traceback.format_exc()), kept="\n\t"), err=True)
     message = hidden(f"unexpected {type(error).__name__}: {error}".strip())
-    return _failed(f"{message}\nThis is a fault in DyDa. With DYDA_DEBUG=1 it shows where it happened.", 1)
+    return _failed(f"{message}\nThis is a bug in DyDa. Run it with DYDA_DEBUG=1 to see where.", 1)
 
 
 def _reader_gone() -> int:
-    """The reader of our output has gone (`dyda views | head`): nothing is wrong, and nobody is there to be told."""
+    """The reader of our output has gone (`dyda views | head`): that is no error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 0
 

@@ -1,4 +1,4 @@
-"""`-C DIR` and `--json` may stand anywhere: every command and group knows both, and they meet in one place."""
+"""Options that several commands share. `-C DIR` and `--json` may stand anywhere on the command line."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ timeout_option = click.option(
     "--timeout",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="How long to wait for transactions that are open at a source (default: until they end).",
+    help="How long to wait for open transactions at a source (default: until they end).",
 )
 
 
 @dataclass
 class Common:
-    """What `-C` and `--json` said, wherever they stood."""
+    """The values of `-C` and `--json`."""
 
     folder: Path = field(default_factory=Path)
     json: bool = False
 
 
 def common() -> Common:
-    """The options of the running command."""
+    """The common options of the running command."""
     return click.get_current_context().find_root().ensure_object(Common)
 
 
@@ -37,18 +37,12 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
 
 
 def _parameters() -> list[click.Parameter]:
-    folder = click.Option(
-        ["-C", "folder"],
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help="The project's folder (default: the current one).",
-        expose_value=False,
-        callback=_remember,
-    )
-    as_json = click.Option(
-        ["--json", "json"], is_flag=True, help="Answer in JSON.", expose_value=False, callback=_remember
-    )
-    return [folder, as_json]
+    where = click.Path(path_type=Path)
+    text = "The project folder (default: the current one)."
+    return [
+        click.Option(["-C", "folder"], type=where, metavar="DIR", help=text, expose_value=False, callback=_remember),
+        click.Option(["--json"], is_flag=True, help="Print JSON.", expose_value=False, callback=_remember),
+    ]
 
 
 class CommonCommand(click.Command):
@@ -57,14 +51,10 @@ class CommonCommand(click.Command):
         self.params += _parameters()
 
 
-class CommonGroup(click.Group):
-    """A group whose commands are listed in the order in which a user meets them."""
+class CommonGroup(CommonCommand, click.Group):
+    """A group that lists its commands in the order in which a user meets them."""
 
     command_class = CommonCommand
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.params += _parameters()
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(self.commands)

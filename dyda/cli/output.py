@@ -1,4 +1,4 @@
-"""How answers look: JSON, or aligned tables. Values of users are never read as markup, nor by the terminal."""
+"""How answers look: JSON or aligned tables. User data is never interpreted, as markup or by the terminal."""
 
 from __future__ import annotations
 
@@ -15,56 +15,31 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
+from dyda.cli.options import common
 from dyda.model.printable import unseen, visible
 
-__all__ = [
-    "console",
-    "facts",
-    "log",
-    "progress",
-    "say",
-    "say_lines",
-    "several_lines",
-    "show_json",
-    "state_text",
-    "table",
-]
+__all__ = ["answered", "console", "facts", "log", "progress", "say", "say_lines", "several_lines", "show_json", "table"]
+
+Column = str | tuple[str, str]
+"""A key, which is the heading too, or a key and its heading."""
 
 Report = Callable[[str, int, int], None]
-"""Text, done and total: what the commands call to tell how far they are."""
+"""Text, done and total: the commands call it to report progress."""
 
 WIDE = 100_000
-"""Where nobody looks at the width (a pipe, a file), no line is cut or folded."""
+"""The width of pipes and files: no line is cut or folded."""
 
 COLOURS = {
-    "fresh": "green",
-    "equal": "green",
-    "holds": "green",
-    "active": "green",
-    "ok": "green",
-    "stale": "yellow",
-    "building": "yellow",
-    "resync": "yellow",
-    "held": "yellow",
-    "approval": "yellow",
-    "rewritten": "yellow",
-    "adapted": "yellow",
-    "warning": "yellow",
-    "skipped": "yellow",
-    "unverifiable": "yellow",
-    "untested": "yellow",
-    "unread": "yellow",
-    "retired": "yellow",
-    "broken": "red",
-    "different": "red",
-    "violated": "red",
-    "error": "red",
-    "quarantined": "red",
+    "green": "fresh equal holds active ok",
+    "yellow": "stale building resync held approval skipped unverifiable untested unread retired"
+    " rewritten adapted warning",
+    "red": "broken different violated error quarantined",
 }
+STYLES = {state: colour for colour, states in COLOURS.items() for state in states.split()}
 
 
 class _Output(Console):
-    """rich ends the program with 1 when the reader of its output goes away; for us nothing is wrong then."""
+    """rich exits with 1 when the reader of its output goes away; to us that is no error."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -93,21 +68,28 @@ def log(text: str) -> None:
 
 
 def _line(text: str) -> str:
-    """What follows the beginning is one line, whatever it quotes: nobody else writes lines here."""
+    """One line after that, whatever the text quotes: data must not be able to forge lines."""
     line = text.removeprefix("\n")
     return text[: len(text) - len(line)] + visible(line, kept="\t")
 
 
+def answered(answer: Any) -> bool:
+    """Print the answer as JSON if `--json` was given; whether it was."""
+    if common().json:
+        show_json(answer)
+    return common().json
+
+
 def show_json(value: Any) -> None:
-    # Where a letter cannot be written it is escaped as JSON does it, not as the terminal would.
+    # A character that the terminal cannot show is escaped as JSON does it.
     readable = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
     text = json.dumps(value, ensure_ascii=not readable, indent=2, default=str)
-    # JSON itself escapes C0 alone; a terminal obeys others, too.
+    # JSON itself escapes only C0; terminals obey more control characters than those.
     click.echo(text.translate({ord(letter): json.dumps(letter)[1:-1] for letter in unseen(text, kept="\n")}))
 
 
-def state_text(value: Any) -> Text:
-    """A cell: None is empty, yes and no are words, states have their colour on terminals."""
+def _cell(value: Any) -> Text:
+    """None is empty, booleans are yes and no, states have their colour on terminals."""
     if isinstance(value, Text):
         return value
     if value is None:
@@ -120,36 +102,37 @@ def state_text(value: Any) -> Text:
         return Text(visible(", ".join(str(item) for item in value)))
     if isinstance(value, Mapping):
         return Text(visible(", ".join(f"{name} {item}" for name, item in value.items())))
-    return Text(visible(str(value)), style=COLOURS.get(str(value), ""))
+    return Text(visible(str(value)), style=STYLES.get(str(value), ""))
 
 
 def several_lines(text: str) -> Text:
-    """A cell whose lines were written as lines."""
+    """A cell that keeps its line breaks."""
     return Text(visible(text, kept="\n"))
 
 
-def table(columns: Sequence[tuple[str, str]], rows: Sequence[Mapping[str, Any]], none: str) -> None:
-    """Prints one line per row; `columns` are (key, heading). Without rows it says `none` on standard error."""
+def table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], none: str = "") -> None:
+    """One line per row. Without rows, `none` on standard error."""
     if not rows:
         log(none)
         return
     grid = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, header_style="bold")
-    for key, heading in columns:
+    headings = dict((key, key.replace("_", " ").upper()) if isinstance(key, str) else key for key in columns)
+    for key, heading in headings.items():
         numbers = all(_is_number(row.get(key)) for row in rows) and any(row.get(key) is not None for row in rows)
         grid.add_column(visible(heading), justify="right" if numbers else "left", overflow="fold")
     for row in rows:
-        grid.add_row(*(state_text(row.get(key)) for key, _ in columns))
+        grid.add_row(*(_cell(row.get(key)) for key in headings))
     console().print(grid)
 
 
 def facts(pairs: Sequence[tuple[str, Any]]) -> None:
-    """Prints what is known about one thing, one fact per line."""
+    """One fact per line; empty ones are left out."""
     grid = Table(box=None, pad_edge=False, show_header=False)
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
     for name, value in pairs:
         if value not in (None, "", [], {}):
-            grid.add_row(visible(name), state_text(value))
+            grid.add_row(visible(name), _cell(value))
     console().print(grid)
 
 
@@ -159,10 +142,10 @@ def _is_number(value: Any) -> bool:
 
 @contextmanager
 def progress() -> Iterator[Report]:
-    """Shows progress on standard error: bars on a terminal, otherwise one line for each thing that begins.
+    """Progress on standard error: bars on a terminal, otherwise one line for each step that begins.
 
-    One thing is under way at a time: when the next one begins, or all is done, the one before is complete, whatever was
-    last heard of it. What fails stays where it was.
+    One step runs at a time: when the next one begins, or the end is reached, it counts as complete, whatever was last
+    reported. After a failure the bar stays where it was.
     """
     if not sys.stderr.isatty():
         begun: set[str] = set()
@@ -174,12 +157,7 @@ def progress() -> Iterator[Report]:
 
         yield line
         return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console(sys.stderr)) as bars:
         tasks: dict[str, TaskID] = {}
 

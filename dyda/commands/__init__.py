@@ -1,21 +1,21 @@
-"""The commands as functions: this is the API, and `dyda.cli` is a thin skin over it.
+"""The commands as functions: this is the API, and `dyda.cli` is a thin layer over it.
 
 Every function takes the project's folder, does its work and returns plain data that `json.dumps` accepts. Questions
-and progress go through callbacks, so that a program can answer them too.
+and progress go through callbacks.
 
     project            init, sources check, sources detach
     apply              make the warehouse match views/ and knowledge.toml
-    file_check         all new and changed files are read before anything is asked
+    file_check         all new and changed files are checked before anything is asked
     view_files         view files that read other views
-    renames            names that a file still has and its source no longer
-    broken_views       broken views that `apply` brings back
-    open_transactions  waiting for transactions that others have open at a source
+    renames            names in a file that its source has renamed
+    broken_views       how `apply` recovers broken views
+    open_transactions  waiting for open transactions at a source
     knowledge          knowledge.toml: applied, listed
     knowledge_check    its constraints tested against the live data
     daemon             daemon, stop
-    daemon_standby     a daemon that waits until another ends
-    handover           work by this process, or by the daemon that holds the lock
-    requests           what other commands ask the daemon for
+    daemon_standby     a daemon that stands by while another one works
+    handover           work done by this process, or by the daemon that holds the lock
+    requests           requests of other commands to the daemon
     status             sources, views, everything at a glance
     views              explain, verify, resync
     verify             one view recomputed and compared

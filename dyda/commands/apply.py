@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,21 +29,13 @@ from dyda.warehouse import Warehouse
 
 __all__ = ["ApplyPlan", "apply", "execute_apply", "execute_check", "plan_apply"]
 
-KNOWLEDGE = {
-    "create": "created",
-    "change": "changed",
-    "drop": "dropped",
-    "recover": "recovered",
-    "evolved": "evolved",
-    "unchanged": "unchanged",
-    "none": None,
-}
+DONE = {"create": "created", "change": "changed", "drop": "dropped", "recover": "recovered"}
 VIEWS = ("create", "change", "drop", "recover", "evolved", "unchanged")
 
 
 @dataclass(frozen=True)
 class ApplyPlan:
-    """What `apply` would do. `evolved` views were rewritten since their untouched file was applied: left alone."""
+    """What `apply` would do. `evolved` views were rewritten since their file was applied, and are left alone."""
 
     create: tuple[str, ...] = ()
     change: tuple[str, ...] = ()
@@ -52,7 +44,7 @@ class ApplyPlan:
     evolved: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
     knowledge: str = "none"
-    """What happens to knowledge.toml: create, change, drop, recover, evolved, unchanged, or none if there is none."""
+    """What happens to knowledge.toml: one of the above, or none if there is no such file."""
 
     @property
     def empty(self) -> bool:
@@ -60,11 +52,8 @@ class ApplyPlan:
 
     @property
     def reads(self) -> bool:
-        """Whether there are files that were not read yet as they are now."""
+        """Whether there are new or changed files."""
         return bool(self.create or self.change) or self.knowledge in CHANGED
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def plan_apply(folder: Path) -> ApplyPlan:
@@ -80,9 +69,9 @@ def apply(
     engine: Engine | None = None,
     timeout: float | None = None,
 ) -> dict[str, Any]:
-    """Read the files, show the plan to `confirm` and, if it agrees, carry it out: here, or by the daemon that runs.
+    """Read the files, show the plan to `confirm` and, if it agrees, carry it out: here, or in the running daemon.
 
-    `timeout`: seconds to wait for transactions that keep capture from being attached; None: as long as they last.
+    `timeout`: seconds to wait for transactions that keep capture from being attached; None: until they end.
     """
     with OpenProject.open(folder, engine) as opened:
         plan = _plan(opened, opened.project)
@@ -103,7 +92,7 @@ def apply(
 
 
 def _bring_capture_up_to_date(opened: OpenProject) -> None:
-    """At sources that an older DyDa has attached, or another role. Those that cannot be asked now get it next time."""
+    """At sources that an older DyDa or another role attached. Unavailable sources are updated next time."""
     for name in sorted({record.relation.name.source for record in opened.warehouse.relations() if record.captured}):
         if name in opened.sources:
             with suppress(SourceUnreachable, SourceBusy, MissingRights):
@@ -113,17 +102,17 @@ def _bring_capture_up_to_date(opened: OpenProject) -> None:
 def execute_apply(
     maintainer: Maintainer, project: Project, progress: Progress, patience: Patience | None = None
 ) -> dict[str, Any]:
-    """Carry out what `project`'s files ask for. Every new text is checked before the first one is built."""
+    """Carry out what `project`'s files ask for. All new texts are checked before the first one is built."""
     plan = _plan(maintainer.opened, project)
     with given_up(_undone(plan)):
         return _carry_out(maintainer, project, plan, progress, patience or Patience(progress))
 
 
 def _undone(plan: ApplyPlan) -> str:
-    """What is not there if the plan fails on its way."""
+    """What is missing if the plan fails."""
     parts = (("created", plan.create), ("changed", plan.change), ("rebuilt", plan.recover))
-    said = [f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} not {how}" for how, names in parts if names]
-    return "; ".join(said) or "the plan was not carried out"
+    texts = [f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} not {how}" for how, names in parts if names]
+    return "; ".join(texts) or "the plan was not carried out"
 
 
 def _carry_out(
@@ -133,8 +122,8 @@ def _carry_out(
     reasons = dict.fromkeys(plan.create, BuildReason.CREATED) | dict.fromkeys(plan.change, BuildReason.FILE_CHANGED)
     files = _check(opened, project, plan, maintainer.known)
     definitions, knowledge = files.definitions, files.knowledge
-    # What reads a source that the project no longer has cannot come along with a build: it goes first. The others go
-    # when everything else has succeeded, so that a view that cannot be built costs nobody another one.
+    # Views of a source that the project no longer has would get in the way of a build: they are dropped first. The
+    # others are dropped when everything else has succeeded: a failed build must not cost another view.
     records = {record.name: record for record in opened.warehouse.views()}
     lost = [name for name in plan.drop if set(records[name].positions) - set(opened.sources)]
     _drop(maintainer, lost)
@@ -149,10 +138,11 @@ def _carry_out(
             for name, reason in reasons.items()
         ]
         for name in plan.recover:
-            found = recover(maintainer, maintainer.known.frozen[name], project.view_files[name])
-            if found is not None:
-                attach(maintainer, [scan.relation for scan in scans(found[1].tree)], progress, patience)
-                targets.append(found[0])
+            recovered = recover(maintainer, maintainer.known.frozen[name], project.view_files[name])
+            if recovered is not None:
+                target, definition = recovered
+                attach(maintainer, [scan.relation for scan in scans(definition.tree)], progress, patience)
+                targets.append(target)
         if targets:
             with _announced(maintainer, plan.create):
                 bring_about(maintainer, targets, progress)
@@ -162,7 +152,7 @@ def _carry_out(
 
 
 def execute_check(maintainer: Maintainer, project: Project) -> dict[str, Any]:
-    """Read the files that `project` would have applied, and change nothing."""
+    """Check the files that `project` would apply, and change nothing."""
     _check(maintainer.opened, project, _plan(maintainer.opened, project), maintainer.known)
     return {}
 
@@ -179,12 +169,12 @@ def _drop(maintainer: Maintainer, names: Iterable[str]) -> None:
 
 @contextmanager
 def _given_back(maintainer: Maintainer, patience: Patience) -> Iterator[None]:
-    """Capture that was attached for views which cannot be built after all is taken away again."""
+    """Release capture again that was attached for views which could not be built."""
     try:
         yield
     except DydaError as error:
         if patience.last or not isinstance(error, CaptureBlocked):
-            with suppress(DydaError):  # what the views could not be built for is what is to be told
+            with suppress(DydaError):  # the first error is the one to report
                 release(maintainer)
         raise
 
@@ -207,24 +197,23 @@ def _announced(maintainer: Maintainer, names: Iterable[str]) -> Iterator[None]:
 
 def _plan(opened: OpenProject, project: Project) -> ApplyPlan:
     records = {record.name: record for record in opened.warehouse.views()}
-    found: dict[str, list[str]] = {name: [] for name in VIEWS}
+    plan: dict[str, list[str]] = {name: [] for name in VIEWS}
     files = project.view_files
     moved = {name for name, text in files.items() if name not in records or records[name].file_text != text}
     above = readers_of(files, moved | (records.keys() - files.keys()))
     for name, text in files.items():
         record = records.get(name)
-        if record is None or record.version is None:  # without a version: whoever was building it has died
-            found["create"].append(name)
+        if record is None or record.version is None:  # without a version: the process that built it has died
+            verb = "create"
         elif record.file_text != text or name in above:
-            found["change"].append(name)
+            verb = "change"
         elif record.stored_state == ViewState.BROKEN:
-            found["recover"].append(name)
-        elif record.details.get("evolved"):
-            found["evolved"].append(name)
+            verb = "recover"
         else:
-            found["unchanged"].append(name)
-    found["drop"] = [name for name in records if name not in project.view_files]
-    return ApplyPlan(**{name: tuple(found[name]) for name in VIEWS}, knowledge=plan_knowledge(opened, project))
+            verb = "evolved" if record.details.get("evolved") else "unchanged"
+        plan[verb].append(name)
+    plan["drop"] = [name for name in records if name not in files]
+    return ApplyPlan(**{verb: tuple(names) for verb, names in plan.items()}, knowledge=plan_knowledge(opened, project))
 
 
 def _answer(warehouse: Warehouse, plan: ApplyPlan) -> dict[str, Any]:
@@ -241,5 +230,5 @@ def _answer(warehouse: Warehouse, plan: ApplyPlan) -> dict[str, Any]:
         "dropped": list(plan.drop),
         "evolved": list(plan.evolved),
         "unchanged": list(plan.unchanged),
-        "knowledge": KNOWLEDGE[plan.knowledge],
+        "knowledge": None if plan.knowledge == "none" else DONE.get(plan.knowledge, plan.knowledge),
     }

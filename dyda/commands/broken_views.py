@@ -1,4 +1,4 @@
-"""Broken views that `dyda apply` brings back: as their file says, as they had evolved, or by a rewriting."""
+"""How `dyda apply` recovers broken views: from their file, from their last definition, or by a rewriting."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ __all__ = ["recover"]
 
 
 def recover(maintainer: Maintainer, record: ViewRecord, file_text: str) -> tuple[BuildRequest, ViewDefinition] | None:
-    """What to build, and its definition; None if no legal form of the view is there: it stays broken."""
+    """What to build, and its definition; None if the view has no legal form: it stays broken."""
     opened = maintainer.opened
+    numeric = opened.project.settings.spark.numeric
     for sql, applied in ((file_text, file_text), (record.sql, None)):
         try:
-            definition = _read(opened, record.name, sql or "")
+            definition = parse_view(record.name, sql or "", opened.describe, plain_numeric=numeric)
             opened.engine.analyse(definition)
             return BuildRequest(record.name, definition.sql, applied, ToBeBuilt(BuildReason.APPLIED_AGAIN)), definition
         except SourceUnreachable:
@@ -38,12 +39,12 @@ def recover(maintainer: Maintainer, record: ViewRecord, file_text: str) -> tuple
 def _rewritten(
     opened: OpenProject, known: CatalogState, record: ViewRecord
 ) -> tuple[BuildRequest, ViewDefinition] | None:
-    """The best rewriting of its last definition that preferences and knowledge allow by now."""
+    """The best rewriting of its last definition that preferences and knowledge allow now."""
     numeric = opened.project.settings.spark.numeric
     definition = last_definition(opened.project, known, record)
     if definition is None:
-        return None  # the catalog has gone on without it
-    relations = {name: found.relation for name, found in known.relations.items()}
+        return None  # the catalog no longer has what it reads
+    relations = {name: record.relation for name, record in known.relations.items()}
     concerned = definition.relations | known.knowledge.relations
     read = [relations[name] for name in sorted(concerned) if name in relations]
     now = RelationsAfter(Round(opened.project, known, tables=look_at(opened, read)), ()).of(read)
@@ -54,10 +55,6 @@ def _rewritten(
     try:
         opened.engine.analyse(after)
     except UnsupportedSql:
-        return None  # its names hold, its types do not
-    rewriting = judgement.reason if isinstance(judgement, Rewritten) else "it holds"
+        return None  # its names are valid, its types are not
+    rewriting = judgement.reason if isinstance(judgement, Rewritten) else "its definition is valid again"
     return BuildRequest(record.name, after.sql, None, ToBeBuilt(BuildReason.APPLIED_AGAIN, rewriting)), after
-
-
-def _read(opened: OpenProject, name: str, sql: str) -> ViewDefinition:
-    return parse_view(name, sql, opened.describe, plain_numeric=opened.project.settings.spark.numeric)

@@ -31,17 +31,17 @@ __all__ = ["run_daemon", "stop"]
 def run_daemon(folder: Path, until_idle: bool, log: Callable[[str], None]) -> int:
     """Maintain the project's views until told to stop; the exit code.
 
-    One process works on a project. If that is another one, this one waits for its turn. If another one took over from
-    this one, whose session was lost, it has written nothing since, and waits like any other.
+    One process works on a project. If that is another one, this one stands by. If this one loses its session and
+    another takes over, this one has written nothing since, and stands by like any other.
     """
     with _stop_signals() as stopping:
         try:
             code = _run(folder, until_idle, log, stopping)
         except Exception as error:
-            # Whoever ends us may have ended Spark as well, in the middle of a unit: nothing of it was installed.
+            # The signal may have ended Spark as well, in the middle of a unit: nothing of it was installed.
             if not stopping.is_set():
                 raise
-            log(f"the unit under way was abandoned: {hidden(str(error) or type(error).__name__)}".splitlines()[0])
+            log(f"abandoned the running unit: {hidden(str(error) or type(error).__name__)}".splitlines()[0])
             code = 0
         if stopping.is_set():
             log(f"stopped by {stopping.name}; nothing is lost")
@@ -86,15 +86,14 @@ def _say_back(outage: Reminders, seen_at: float, log: Callable[[str], None]) -> 
 
 
 class _Spark:
-    """The daemon's Spark. It starts on first use and stays while the warehouse goes and comes back; who waits for its
-    turn needs none."""
+    """The daemon's Spark. It starts on first use and survives outages of the warehouse; a standby needs none."""
 
     def __init__(self) -> None:
         self._engine: Engine | None = None
         self._settings: SparkSettings | None = None
 
     def engine(self, folder: Path) -> Engine:
-        """As dyda.toml asks for it now."""
+        """With the current settings of dyda.toml."""
         settings = Project.load(folder).settings.spark
         if self._engine is None or settings != self._settings:
             self.close()
@@ -126,7 +125,7 @@ def _serve(
             outcome = maintainer.cycle()
         except (Fenced, WarehouseUnreachable):
             raise
-        except DydaError as error:  # nobody's view or source: said, and tried again
+        except DydaError as error:  # no view or source is to blame: log it and try again
             outcome = maintainer.blocked(error)
         _note_obstacle(maintainer, outcome, log)
         if outcome is Outcome.WORKED or asked:
@@ -135,7 +134,7 @@ def _serve(
         if outcome is Outcome.BLOCKED:
             blocked_since = blocked_since or time.monotonic()
             if until_idle and time.monotonic() - blocked_since > PATIENCE:
-                log(maintainer.obstacle.in_one_line if maintainer.obstacle else "something needed stays out of reach")
+                log(maintainer.obstacle.in_one_line if maintainer.obstacle else "a source stays out of reach")
                 return 1
         else:
             blocked_since = None
@@ -147,7 +146,7 @@ def _serve(
 
 
 def _note_obstacle(maintainer: Maintainer, outcome: Outcome, log: Callable[[str], None]) -> None:
-    """`status` says what stands in the way. A warehouse whose disk is full may not even take that."""
+    """`status` shows the obstacle. A warehouse with a full disk may not even take that."""
     error = maintainer.obstacle if outcome is Outcome.BLOCKED else None
     what = None if error is None else f"{error.what} ({maintainer.waiting})"
     try:
@@ -155,11 +154,11 @@ def _note_obstacle(maintainer: Maintainer, outcome: Outcome, log: Callable[[str]
     except (Fenced, WarehouseUnreachable):
         raise
     except DydaError as error:
-        log(f"what stands in the way cannot be written down: {error.what}")
+        log(f"could not record the obstacle in the warehouse: {error.what}")
 
 
 class StopSignal(threading.Event):
-    """Set when the daemon is asked to end; `name` says how."""
+    """Set when the daemon is asked to end; `name` is the signal's."""
 
     name = ""
 
@@ -170,7 +169,7 @@ class StopSignal(threading.Event):
 
 @contextlib.contextmanager
 def _stop_signals() -> Iterator[StopSignal]:
-    """SIGTERM and SIGINT ask for an end between units: the running one is finished or left, nothing is lost."""
+    """SIGTERM and SIGINT end the daemon between units: the running one is finished or abandoned, nothing is lost."""
     stopping = StopSignal()
     if threading.current_thread() is not threading.main_thread():
         yield stopping
@@ -185,7 +184,7 @@ def _stop_signals() -> Iterator[StopSignal]:
 
 
 def stop(folder: Path) -> dict[str, Any]:
-    """Stop the daemon and those that wait for its place, then the embedded servers of this project."""
+    """Stop the standby daemons and the working one, then the embedded servers of this project."""
     project = Project.load(folder)
     settings = project.settings
     urls = {"warehouse": settings.warehouse.url} | {name: entry.url for name, entry in settings.sources.items()}
@@ -200,12 +199,12 @@ def stop(folder: Path) -> dict[str, Any]:
 
 
 def _stop_waiting(opened: OpenProject) -> int:
-    """The number of those that were told to stop."""
+    """How many standby daemons were stopped."""
     waiting = opened.warehouse.waiting()
     away = [record for record in waiting if record.host != socket.gethostname()]
     if away:
         raise DydaError(
-            f"a daemon on {away[0].host} (pid {away[0].pid}) waits and would take over",
+            f"a daemon on {away[0].host} (pid {away[0].pid}) is standing by and would take over",
             f"Run `dyda stop` on {away[0].host} first.",
         )
     for record in waiting:
@@ -213,7 +212,7 @@ def _stop_waiting(opened: OpenProject) -> int:
             os.kill(record.pid, signal.SIGTERM)
     _until(
         lambda: not {record.pid for record in opened.warehouse.waiting()} & {record.pid for record in waiting},
-        DydaError("daemons that wait did not stop within a minute", "End them: kill -9 (they have nothing to lose)."),
+        DydaError("standby daemons did not stop within a minute", "End them with kill -9; they have nothing to lose."),
     )
     return len(waiting)
 
@@ -232,7 +231,7 @@ def _stop_daemon(opened: OpenProject) -> bool:
         lambda: opened.warehouse.holder().fence != daemon.fence,
         DydaError(
             f"the daemon (process {daemon.pid}) did not stop within a minute",
-            f"It may be in a long build. Wait, or end it: kill -9 {daemon.pid} (nothing is lost by that).",
+            f"It may be in a long build. Wait, or end it: kill -9 {daemon.pid} (nothing is lost).",
         ),
     )
     return True

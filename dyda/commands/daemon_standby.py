@@ -1,4 +1,4 @@
-"""`dyda daemon` where another process works already: wait, and take over when that one ends, dies or vanishes."""
+"""`dyda daemon` while another process works on the project: stand by, and take over when that one ends or dies."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ PATIENCE = 30.0
 """Seconds that `--until-idle` waits for a source or the warehouse to come back."""
 
 LOOK_AGAIN = 0.25
-"""Seconds between two looks at whether the one who works is still there."""
+"""Seconds between two checks whether the working process is still there."""
 
 
 def wait_for_turn(folder: Path, until_idle: bool, log: Callable[[str], None], stopping: threading.Event) -> int | None:
-    """Return None when nobody works any more, else the exit code.
+    """None when the project's lock is free, else the exit code.
 
-    With `until_idle` there is nothing left to wait for when the daemon that works has done everything.
+    With `until_idle` this ends when the working daemon has done everything.
     """
     with OpenProject.open(folder) as opened, opened.warehouse.turn() as turn:
         others = _OthersWork(opened.warehouse)
-        told: str | None = None
+        logged: str | None = None
         while not stopping.is_set():
             holder = turn.holder()
             if not holder.running:
-                log("nobody works on this project any more: this process takes over")
+                log("the project lock is free; taking over")
                 return None
             who = describe(holder)
-            if who != told:
-                log(f"{who} works on this project; this process waits and takes over when it ends")
-                told = who
+            if who != logged:
+                log(f"{who} works on this project; standing by to take over when it ends")
+                logged = who
             if until_idle and holder.role == "daemon":
                 code = others.done(log)
                 if code is not None:
@@ -49,17 +49,17 @@ def wait_for_turn(folder: Path, until_idle: bool, log: Callable[[str], None], st
 def describe(holder: DaemonRecord) -> str:
     """Who works, where and since when."""
     if holder.pid is None or holder.since is None:
-        return "another process"  # it has the lock and has yet to say who it is
+        return "another process"  # it has the lock and has not written its name yet
     who = "the daemon" if holder.role == "daemon" else f"dyda {holder.role}"
     since = holder.since.astimezone(datetime.UTC)
     return f"{who} (pid {holder.pid} on {holder.host}, since {since:%Y-%m-%d %H:%M:%S} UTC)"
 
 
 class _OthersWork:
-    """Whether another daemon has nothing left to do, as far as the catalog tells.
+    """Whether another daemon has nothing left to do, judged by the catalog.
 
-    A source's `polled_at` is written after what the poll found is in the queue. When it has moved twice, a poll
-    has been made that began after we did: everything that was committed before us is known.
+    A source's `polled_at` is written after the poll's messages are in the queue. When it has changed twice, a poll has
+    completed that began after we did: everything that was committed before us is known.
     """
 
     def __init__(self, warehouse: Warehouse) -> None:
@@ -68,7 +68,7 @@ class _OthersWork:
         self._away_since: float | None = None
 
     def done(self, log: Callable[[str], None]) -> int | None:
-        """0: everything is done; 1: something that is needed stays out of reach; None: not yet."""
+        """0: everything is done; 1: a source stays out of reach; None: not yet."""
         status = self._warehouse.status()
         maintained = [view for view in status.views if view.stored_state in (ViewState.LIVE, ViewState.RESYNC)]
         needed = {source for view in maintained for source in view.positions}

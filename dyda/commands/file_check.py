@@ -1,4 +1,4 @@
-"""Reads all new and changed files before anything is asked or done, and tells everything that is wrong with them."""
+"""Checks all new and changed files before anything is asked or done, and reports all their errors at once."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from dyda.project import Project
 __all__ = ["CheckedFiles", "check_files"]
 
 ABOUT_FILES = (ConfigurationError, NotComputable, RelationRefused, UnknownColumn, UnknownRelation, UnsupportedSql)
-"""What is wrong with a file itself. A source or a Spark that does not answer ends the check at once."""
+"""Errors in a file itself. If a source or Spark does not answer, the check ends at once."""
 
 
 @dataclass(frozen=True)
 class CheckedFiles:
-    """What the files say: the definitions of new and changed views, and the knowledge if it is to be read."""
+    """The definitions of new and changed views, and the knowledge if it is new or changed."""
 
     definitions: dict[str, ViewDefinition]
     knowledge: KnowledgeToApply | None
@@ -42,7 +42,7 @@ class CheckedFiles:
 def check_files(
     opened: OpenProject, project: Project, known: CatalogState, names: Iterable[str], knowledge: str
 ) -> CheckedFiles:
-    """Read knowledge.toml and the files of the views `names`; one error that tells all that is wrong with them."""
+    """Read knowledge.toml and the files of the views `names`; one error reports everything that is wrong."""
     errors: dict[str, DydaError] = {}
     definitions: dict[str, ViewDefinition] = {}
     read: KnowledgeToApply | None = None
@@ -66,17 +66,17 @@ def check_files(
 
 @contextmanager
 def _noted(opened: OpenProject, errors: dict[str, DydaError]) -> Iterator[None]:
-    """Keep the error for later, once: a view above another one meets the other's errors, too."""
+    """Keep the error for later, once: a view over another one has that one's errors, too."""
     try:
         yield
     except ABOUT_FILES as error:
-        told = with_renames(opened, error)
-        errors.setdefault(str(told), told)
+        explained = with_renames(opened, error)
+        errors.setdefault(str(explained), explained)
 
 
 @contextmanager
 def _placed(text: str) -> Iterator[None]:
-    """Add the line to what Spark says of the text."""
+    """Add the line to Spark's errors about the text."""
     try:
         yield
     except UnsupportedSql as error:

@@ -1,4 +1,4 @@
-"""Work on a project: by this process if it gets the lock, otherwise by the daemon that holds it."""
+"""Work on a project: done by this process if it gets the lock, otherwise by the daemon that holds it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ATTEMPTS = 20
 def hand_over(
     opened: OpenProject, verb: str, arguments: Mapping[str, Any], progress: Progress
 ) -> dict[str, Any] | None:
-    """Let the running daemon do it and show its progress; None if no daemon runs."""
+    """Let the running daemon do the work and show its progress; None if no daemon runs."""
     daemon = opened.warehouse.holder()
     if not daemon.running or daemon.role != "daemon":
         return None
@@ -30,17 +30,15 @@ def hand_over(
     try:
         return dict(opened.warehouse.wait(number, lambda news: progress(news["text"], news["done"], news["total"])))
     except KeyboardInterrupt:
-        opened.warehouse.cancel(number)  # what waits is not done then; what is being done is finished
+        opened.warehouse.cancel(number)  # a waiting request is dropped; a running one is finished
         raise
 
 
 def attach(
     maintainer: Maintainer, relations: Iterable[Relation], progress: Progress, patience: Patience | None = None
 ) -> None:
-    """Capture first, then everything else (C6). What is attached is known to the catalog before it is polled, so that
-    it can be released again should the rest be out of reach.
-
-    `patience` decides how long open transactions are waited for that stand in the way, by default without an end.
+    """Capture first, then everything else (C6). What is attached is in the catalog before it is polled, so that it can
+    be released again if the rest fails. `patience`: how long to wait for open transactions, by default without limit.
     """
     patience = patience or Patience(progress)
     opened = maintainer.opened
@@ -55,9 +53,9 @@ def attach(
             def attached(relation: Relation) -> None:
                 nonlocal done
                 if relation.name not in known:
-                    # Described again: what changed before capture was in place was not logged.
-                    found = opened.source(relation.name.source).describe([(relation.name.schema, relation.name.table)])
-                    maintainer.writer.save_relations([RelationState(described) for described in found.values()])
+                    # Described again: changes before capture was in place were not logged.
+                    now = opened.source(relation.name.source).describe([(relation.name.schema, relation.name.table)])
+                    maintainer.writer.save_relations([RelationState(described) for described in now.values()])
                 done += 1
                 progress(f"attaching capture at {relation.name.source}", done, len(wanted[relation.name.source]))
 
@@ -68,7 +66,7 @@ def attach(
 
 
 def release(maintainer: Maintainer) -> None:
-    """Stop capturing what neither a view reads, broken and held ones included, nor the knowledge names."""
+    """Release capture of relations that no view reads, not even a broken or held one, and no constraint names."""
     known = maintainer.known
     read = {name for record in maintainer.opened.warehouse.views() for name in record.relations}
     read |= named_relations(maintainer.opened.project, known.knowledge_record.document)
@@ -78,25 +76,25 @@ def release(maintainer: Maintainer) -> None:
         try:
             maintainer.opened.source(source).release(mine)
         except (SourceUnreachable, SourceBusy, MissingRights):
-            continue  # harmless meanwhile: its messages concern no view
+            continue  # harmless: its messages concern no view
         maintainer.writer.install(Installation(forgotten=tuple(relation.name for relation in mine)))
     maintainer.reload()
 
 
 def named_relations(project: Project, document: Mapping[str, Any]) -> set[RelationName]:
-    """The relations that a document of knowledge names, at sources that the project has."""
+    """The relations that knowledge names, at sources that the project has."""
     names = referenced_relations(document)
     return {project.relation_name(*name) for name in names if name[0] in project.settings.sources}
 
 
 def bring_about(maintainer: Maintainer, targets: Sequence[BuildRequest], progress: Progress) -> None:
-    """Build the targets; a schema that moves meanwhile voids the attempt, and it is made again."""
+    """Build the targets; a schema change meanwhile voids the attempt, and it is repeated."""
     for _ in range(ATTEMPTS):
         match maintainer.cycle(targets, progress):
             case Outcome.WORKED:
                 return
             case Outcome.BLOCKED:
-                raise maintainer.obstacle or DydaError("a source stays out of reach", "See: dyda status")
+                raise maintainer.obstacle or DydaError("a source cannot be reached", "See: dyda status")
             case Outcome.BROKEN | Outcome.IDLE:
                 continue
     raise DydaError(

@@ -1,4 +1,4 @@
-"""Commands that tell a view's story: its versions with their causes, and what changed between two of them."""
+"""A view's history: its versions with their causes, and what changed between two of them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["views_diff", "views_history"]
 
 
 def views_history(folder: Path, name: str) -> list[dict[str, Any]]:
-    """Every version of the view, the oldest first: why it came, what it was chosen over, how its rows followed."""
+    """Every version of the view, the oldest first: its cause, its alternatives, and how its rows followed."""
     with OpenProject.open(folder) as opened:
         opened.warehouse.view(name)
-        return [_told(version) for version in opened.warehouse.versions(name)]
+        return [_as_dict(version) for version in opened.warehouse.versions(name)]
 
 
 def views_diff(folder: Path, name: str, before: int | None = None, after: int | None = None) -> dict[str, Any]:
-    """What changed from version `before` to version `after`: by default from the last but one to the current one."""
+    """What changed from version `before` to version `after` (default: the last two)."""
     with OpenProject.open(folder) as opened:
         opened.warehouse.view(name)
         versions = {version.version: version for version in opened.warehouse.versions(name)}
@@ -54,7 +54,7 @@ def views_diff(folder: Path, name: str, before: int | None = None, after: int | 
     }
 
 
-def _told(version: VersionRecord) -> dict[str, Any]:
+def _as_dict(version: VersionRecord) -> dict[str, Any]:
     details = version.details
     return {
         "version": version.version,
@@ -63,24 +63,20 @@ def _told(version: VersionRecord) -> dict[str, Any]:
         "evolved": bool(details.get("evolved")),
         "sql": version.sql,
         "columns": [{"name": column.name, "type": column.type} for column in version.columns],
-        "changes": details.get("changes", []),
-        "followed": details.get("followed", []),
-        "components": details.get("components", []),
-        "rewriting": details.get("rewriting"),
-        "runners_up": details.get("runners_up", []),
-        "adaptation": details.get("adaptation"),
+        **{key: details.get(key, []) for key in ("changes", "followed", "components", "runners_up")},
+        **{key: details.get(key) for key in ("rewriting", "adaptation")},
     }
 
 
 def _diff(old: VersionRecord, new: VersionRecord) -> list[str]:
-    """The lines of a unified diff with the whole text as its context, both versions laid out alike."""
-    before, after = _laid_out(old.sql), _laid_out(new.sql)
-    one, other = f"version {old.version}", f"version {new.version}"
-    return list(difflib.unified_diff(before, after, one, other, n=max(len(before), len(after)), lineterm=""))
+    """The lines of a unified diff with the whole text as context; both versions are formatted the same way."""
+    before, after = _formatted(old.sql), _formatted(new.sql)
+    names = f"version {old.version}", f"version {new.version}"
+    return list(difflib.unified_diff(before, after, *names, n=max(len(before), len(after)), lineterm=""))
 
 
-def _laid_out(text: str) -> Sequence[str]:
-    """A file is laid out by its author and a rewriting by a program: alike, only what differs shows."""
+def _formatted(text: str) -> Sequence[str]:
+    """A file is formatted by its author and a rewriting by a program: only other differences are to show."""
     try:
         tree = sqlglot.parse_one(text, dialect="spark")
     except sqlglot.errors.SqlglotError:

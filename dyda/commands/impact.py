@@ -1,8 +1,8 @@
-"""`dyda impact`: what some DDL would do to every view, told from the catalog; no source is touched."""
+"""`dyda impact`: what some DDL would do to every view, computed from the catalog; no source is touched."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,9 @@ __all__ = ["impact"]
 def impact(
     folder: Path, ddl: str = "", source: str | None = None, engine: Engine | None = None, files: Sequence[Path] = ()
 ) -> dict[str, Any]:
-    """Judge every view as if the statements of `ddl` and of `files` had happened, all of them in one transaction.
+    """Judge every view as if the statements of `ddl` and of `files` had been run in one transaction.
 
-    `source` is whose DDL it is where its table names say no source. Spark starts only if types have to be judged.
+    `source` is the source of tables whose names do not say it. Spark starts only if types have to be checked.
     """
     # PostgreSQL's grammar takes a moment to load, and no other command needs it.
     from dyda.model.ddl.statements import apply_ddl
@@ -35,49 +35,44 @@ def impact(
             opened.source(source)
         known = load(opened)
         schemas = Schemas({name: record.relation for name, record in known.relations.items()})
-        named = _Names(opened, source, {name.schema for name in known.relations if name.source == source})
+        named = _names(opened, source, {name.schema for name in known.relations if name.source == source})
         counts = [apply_ddl(migration.text, schemas, named, migration.file) for migration in migrations]
         if not any(counts):
-            raise DydaError("there is no statement to judge", "Write it as an argument, in a file, or to -.")
+            raise DydaError("there is no statement to judge", "Give it as an argument, with -f PATH, or with -.")
         notes += [note for migration in migrations for note in migration.notes]
         notes += [f"no view and no constraint uses {name}" for name in schemas.unknown]
-        notes += [
-            f"the text also changes rows of {name}; row changes are maintained as usual" for name in schemas.written
-        ]
+        notes += [f"the DDL also changes rows of {name}, which is maintained as usual" for name in schemas.written]
         waiting = [record.id for record in opened.warehouse.messages() if record.message.schema_changes]
         if waiting:
-            told = ", ".join(map(str, waiting))
-            notes.append(f"schema changes are pending (message {told}): the views are judged as they were before them")
+            numbers = ", ".join(map(str, waiting))
+            notes.append(f"schema changes are pending (message {numbers}); the views are judged as they were before")
         return {"views": foresee(opened, known, schemas), "notes": notes}
 
 
-class _Names:
-    """What a table's written name means: `source.table`, `source.schema.table`, or of one source as it writes them."""
+def _names(opened: OpenProject, source: str | None, schemas: set[str]) -> Callable[[tuple[str, ...]], RelationName]:
+    """How to resolve a table's name: `source.table`, `source.schema.table`, or as the one `source` writes it, which is
+    known to have these `schemas`."""
 
-    def __init__(self, opened: OpenProject, source: str | None, schemas: set[str]) -> None:
-        self.opened = opened
-        self.source = source
-        self.schemas = schemas
-
-    def __call__(self, parts: tuple[str, ...]) -> RelationName:
+    def resolve(parts: tuple[str, ...]) -> RelationName:
         written = ".".join(parts)
-        if len(parts) == 3:
-            return self._of(parts[0], parts[1], parts[2], written)
-        if len(parts) == 2 and self.source is not None:
-            if parts[0] == self.source and parts[0] not in self.schemas:
-                return self._of(self.source, None, parts[1], written)
-            return self._of(self.source, parts[0], parts[1], written)
-        if len(parts) == 2:
-            return self._of(parts[0], None, parts[1], written)
-        if len(parts) == 1 and self.source is not None:
-            return self._of(self.source, None, parts[0], written)
-        raise ConfigurationError(f"{written} does not say whose table it is", "Name the source: --source NAME")
-
-    def _of(self, source: str, schema: str | None, table: str, written: str) -> RelationName:
-        if source not in self.opened.sources:
-            known = ", ".join(self.opened.sources) or "none"
+        schema: str | None = None
+        match parts:
+            case (named, schema, table):
+                pass
+            case (schema, table) if source is not None and (schema != source or schema in schemas):
+                named = source
+            case (named, table):
+                schema = None
+            case (table,) if source is not None:
+                named = source
+            case _:
+                raise ConfigurationError(f"{written} does not say whose table it is", "Name the source: --source NAME")
+        if named not in opened.sources:
+            known = ", ".join(opened.sources) or "none"
             raise ConfigurationError(
-                f"{written}: there is no source {source!r}; this project has: {known}",
-                "Write source.table, or name the source of the whole text: --source NAME",
+                f"{written}: there is no source {named!r}; this project has: {known}",
+                "Write source.table, or name the source of all tables: --source NAME",
             )
-        return self.opened.relation_name(source, schema, table)
+        return opened.relation_name(named, schema, table)
+
+    return resolve

@@ -16,7 +16,7 @@ from dyda.maintenance.catalog_state import CatalogState, load
 from dyda.model.knowledge.constraints import Constraint
 from dyda.model.knowledge.document import document_of, read_document, retirement, single_entries
 from dyda.model.knowledge.file import parse_knowledge, render_knowledge
-from dyda.model.relation import Relation
+from dyda.model.relation import Relation, RelationName
 from dyda.open_project import OpenProject
 from dyda.project import Project
 from dyda.warehouse import Installation, Writer
@@ -30,25 +30,22 @@ CHANGED = ("create", "change", "drop", "recover")
 
 
 def knowledge(folder: Path) -> list[dict[str, Any]]:
-    """The constraints that were applied: those in force, those that mean nothing now, and those that have ended."""
+    """The constraints that were applied: active, unread (they cannot be understood now) and retired ones."""
     with OpenProject.open(folder) as opened:
         known = load(opened)
         listed = []
         for _, entry in single_entries(known.knowledge_record.document):
             reason = next((unread.reason for unread in known.unread if unread.document == entry), None)
             listed.append(_listed(entry, "unread" if reason else "active", reason))
-        for ended in known.knowledge_record.retired:
-            document = {kind: entries for kind, entries in ended.items() if kind != "reason"}
-            listed.append(_listed(document, "retired", ended["reason"]))
-        return listed
+        return listed + [_listed(ended, "retired", ended["reason"]) for ended in known.knowledge_record.retired]
 
 
 def knowledge_check(folder: Path, engine: Engine | None = None) -> list[dict[str, Any]]:
-    """Test each constraint against the live data: of the file if it is not applied yet, else as they have evolved."""
+    """Test each constraint against the live data: as in the file if it is not applied yet, else as it has evolved."""
     with OpenProject.open(folder, engine) as opened:
         record, text = opened.warehouse.knowledge(), opened.project.knowledge_file
         if text is not None and text != record.file_text:
-            tested, applied = parse_knowledge(opened.project.knowledge_document(), _live(opened)), False
+            tested, applied = parse_knowledge(opened.project.knowledge_document(), _resolver(opened)), False
         else:
             tested, applied = load(opened).knowledge, True
         findings = examine(opened, tested)
@@ -59,14 +56,13 @@ def knowledge_check(folder: Path, engine: Engine | None = None) -> list[dict[str
 
 
 def _listed(document: Mapping[str, Any], state: str, reason: str | None) -> dict[str, Any]:
-    ((kind, (entry,)),) = document.items()
+    ((kind, (entry,)),) = ((kind, entries) for kind, entries in document.items() if kind != "reason")
     return {"kind": kind, "constraint": _words(kind, entry), "state": state, "reason": reason, "entry": entry}
 
 
 def _described(constraint: Constraint) -> dict[str, Any]:
-    document = retirement(constraint, "")
-    ((kind, (entry,)),) = ((kind, entries) for kind, entries in document.items() if kind != "reason")
-    return {"kind": kind, "constraint": _words(kind, entry)}
+    listed = _listed(retirement(constraint, ""), "active", None)
+    return {"kind": listed["kind"], "constraint": listed["constraint"]}
 
 
 def _words(kind: str, entry: Mapping[str, Any]) -> str:
@@ -101,7 +97,7 @@ def plan_knowledge(opened: OpenProject, project: Project) -> str:
 
 @dataclass(frozen=True)
 class KnowledgeToApply:
-    """A knowledge.toml that was found right: what is to be captured for it, and what the catalog is to keep."""
+    """A valid knowledge.toml: the relations to capture for it, and how to save it in the catalog."""
 
     relations: tuple[Relation, ...]
     keep: Callable[[Writer], None]
@@ -110,66 +106,58 @@ class KnowledgeToApply:
 def knowledge_to_apply(
     opened: OpenProject, project: Project, known: CatalogState, plan: str
 ) -> KnowledgeToApply | None:
-    """The file checked against the relations; None if it is left alone, an error that names the entry if it is wrong.
+    """The file checked against the relations; None if it is left alone. An error names the wrong entry.
 
-    Relations that are captured are taken as the catalog knows them: the knowledge evolves with the messages that wait.
+    Captured relations are taken as the catalog knows them: the knowledge evolves with the pending messages.
     """
     if plan not in CHANGED:
         return None
     if plan == "recover":
         return _recovered(opened, known)
     text, document = project.knowledge_file, project.knowledge_document()
-    found: dict[tuple[str, str | None, str], Relation] = {}
-
-    def resolve(source: str, schema: str | None, table: str) -> Relation:
-        if source not in opened.sources:
-            return _live(opened)(source, schema, table)
-        name = opened.relation_name(source, schema, table)
-        record = known.relations.get(name)
-        relation = record.relation if record and record.captured else _live(opened)(source, schema, table)
-        return found.setdefault((source, schema, table), relation)
-
+    relations: dict[RelationName, Relation] = {}
     try:
-        knowledge = parse_knowledge(document, resolve)
+        knowledge = parse_knowledge(document, _resolver(opened, relations, known))
     except ConfigurationError:
         _blame_the_queue(opened, document)
         raise
     kept = render_knowledge(knowledge)
-    return KnowledgeToApply(tuple(found.values()), lambda writer: writer.save_knowledge(kept, text))
+    return KnowledgeToApply(tuple(relations.values()), lambda writer: writer.save_knowledge(kept, text))
 
 
-def _live(opened: OpenProject) -> Resolve:
-    """Relations as their sources describe them now. The error of an unknown source is told with its entry."""
+def _resolver(
+    opened: OpenProject, found: dict[RelationName, Relation] | None = None, known: CatalogState | None = None
+) -> Resolve:
+    """How to find a relation: in the catalog if it is `known` and captured, else at its source. Added to `found`."""
 
     def resolve(source: str, schema: str | None, table: str) -> Relation:
-        if source not in opened.sources:
+        if source not in opened.sources:  # an error that is reported with the entry
             raise UnknownRelation(f"there is no source {source!r}", f"This project has: {', '.join(opened.sources)}.")
-        return opened.describe(source, schema, table)
+        name = opened.relation_name(source, schema, table)
+        record = known.relations.get(name) if known else None
+        relation = record.relation if record and record.captured else opened.describe(source, schema, table)
+        return relation if found is None else found.setdefault(name, relation)
 
     return resolve
 
 
 def _recovered(opened: OpenProject, known: CatalogState) -> KnowledgeToApply:
-    """Capture for the knowledge as it has evolved; what has no meaning at the sources any more is retired."""
-    found: dict[tuple[str, str | None, str], Relation] = {}
-
-    def resolve(source: str, schema: str | None, table: str) -> Relation:
-        return found.setdefault((source, schema, table), opened.describe(source, schema, table))
-
-    knowledge, unread = read_document(known.knowledge_record.document, resolve)
+    """Capture for the knowledge as it has evolved; entries that cannot be understood any more are retired."""
+    found: dict[RelationName, Relation] = {}
+    knowledge, unread = read_document(known.knowledge_record.document, _resolver(opened, found))
     retired = tuple({**entry.document, "reason": entry.reason} for entry in unread)
-    relations = tuple(relation for relation in found.values() if relation.name in knowledge.relations)
+    relations = tuple(relation for name, relation in found.items() if name in knowledge.relations)
     change = Installation(knowledge=document_of(knowledge), retired=retired)
     return KnowledgeToApply(relations, lambda writer: writer.install(change))
 
 
 def _blame_the_queue(opened: OpenProject, document: dict[str, Any]) -> None:
-    """An error of its own if the file is right about the sources as they are: the catalog has not caught up."""
+    """A special error if the file matches the sources as they are now: the catalog has not caught up."""
     try:
-        parse_knowledge(document, _live(opened))
+        parse_knowledge(document, _resolver(opened))
     except ConfigurationError:
         return
     raise ConfigurationError(
-        "knowledge.toml speaks of schema changes that are not installed yet",
-        "Let them be processed first: dyda daemon --until-idle, then dyda apply",
+        "knowledge.toml refers to schema changes that are not installed yet",
+        "Process them first: dyda daemon --until-idle, then dyda apply",
     )

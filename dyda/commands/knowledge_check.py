@@ -2,10 +2,10 @@
 
     containment   both projections ─ Spark ─▶ staging ─▶ compared as sets in the warehouse
     function      the rows that meet by a join constraint and differ ─ Spark ─▶ staging ─▶ counted
-    join          promises nothing about rows; how many meet is told, so that a slip of the pen shows
+    join          promises nothing about rows; the number of rows that meet is shown, so that typing errors stand out
 
 Conditions and comparisons are Spark's, as in the rewritings that the constraints allow; NULL is a value, so function
-constraints are compared with IS DISTINCT FROM (V3). The sources' states need not fit together: each is its own.
+constraints are compared with IS DISTINCT FROM (V3). Each source is read at its own time.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _test(opened: OpenProject, constraint: Constraint, knowledge: Knowledge) -> 
             with ExitStack() as stack:
                 return _Test(opened, constraint, stack).run(knowledge)
         except BrokenUnit:
-            continue  # a schema moved while it was read
+            continue  # a schema changed while it was read
         except DydaError as error:
             return Finding("untested", reason=error.what)
     return Finding("untested", reason="the schemas kept changing while they were read")
@@ -113,7 +113,7 @@ class _Test:
                     continue
                 moved = again[name] != before[name] and not is_uncaptured(before[name])
                 if moved or self._described(name) != self.relations[name]:
-                    raise BrokenUnit(source, frozenset({str(name)}), "the schema moved while it was being read")
+                    raise BrokenUnit(source, frozenset({str(name)}), "the schema changed while it was being read")
 
     # --- the three kinds
 
@@ -140,10 +140,7 @@ class _Test:
     def _function(self, constraint: FunctionConstraint, knowledge: Knowledge) -> Finding:
         joins = [join for join in knowledge.joins if join.relations == constraint.relations]
         if not joins:
-            return Finding(
-                "untested",
-                reason=f"no [[join]] says how {constraint.relation} and {constraint.over} meet",
-            )
+            return Finding("untested", reason=f"no [[join]] says how {constraint.relation} and {constraint.over} meet")
         attribute = ColumnRef(str(constraint.relation), constraint.column)
         text = self._type(constraint.relation, constraint.column).computation(self._numeric) is None
         one = f"CAST({self._shown(attribute)} AS STRING)" if text else self._shown(attribute)
@@ -173,14 +170,14 @@ class _Test:
             for name, columns in sides.items():
                 columns.append(_cast(self._shown(references[name]), self._common(*types)))
         staged = [
-            # NULL meets nothing.
+            # NULL joins with nothing.
             self._staged(columns, [name], [f"{column} IS NOT NULL" for column in columns])
             for name, columns in sides.items()
         ]
         found = self.opened.warehouse.compare_sets(staged[0], staged[1], (False, False))
         meeting = found.left_rows - found.left_alone
-        told = f"{meeting} of {found.left_rows} rows of {constraint.left} with a key meet {constraint.right}"
-        return Finding("holds", rows=found.left_rows, reason=told)
+        reason = f"{meeting} of {found.left_rows} rows of {constraint.left} with a key meet {constraint.right}"
+        return Finding("holds", rows=found.left_rows, reason=reason)
 
     # --- reading
 

@@ -37,12 +37,12 @@ class Migration:
 
 
 def read_migrations(paths: Iterable[Path]) -> tuple[list[Migration], list[str]]:
-    """The files, of a folder all its .sql files in order; and notes about that order."""
+    """The files, for a folder all its .sql files in order; and notes about that order."""
     migrations: list[Migration] = []
     notes: list[str] = []
     for path in paths:
         if path.is_dir():
-            there = [found.relative_to(path).as_posix() for found in path.rglob("*.sql") if found.is_file()]
+            there = [file.relative_to(path).as_posix() for file in path.rglob("*.sql") if file.is_file()]
             names, rule = in_order(there)
             if not names:
                 raise DydaError(f"there is no .sql file to judge in {path}", "Name a file or another folder with -f.")
@@ -56,10 +56,10 @@ def read_migrations(paths: Iterable[Path]) -> tuple[list[Migration], list[str]]:
 
 
 def in_order(names: Iterable[str]) -> tuple[list[str], str]:
-    """The files that take part in going forward, in order, and by which rule.
+    """The files that migrate forward, in order, and by which rule.
 
-    Flyway runs versions as numbers, and what is repeatable after them; its undo, baseline and callback files do not
-    take part. Other tools number their files or put the time before; up and down come as a pair.
+    Flyway runs versions in numeric order, then repeatable files; its undo, baseline and callback files are left out.
+    Other tools start file names with a number or a time; up and down files come in pairs.
     """
     there = sorted(names, key=_natural)
     versions = {name: match[1] for name in there if (match := VERSIONED.fullmatch(_last(name)))}

@@ -1,7 +1,7 @@
-"""Waiting for transactions that others have open at a source: as long as the user lets it, saying for whom.
+"""Waiting for open transactions at a source, for as long as the user allows, showing whose they are.
 
-apply alone      waits in `Patience.wait`, which shows whom it waits for
-by the daemon    one attempt; then views are maintained, and the request is tried again (see requests.py)
+`apply` itself   waits in `Patience.wait`
+the daemon       makes one attempt, maintains its views, and tries the request again (see requests.py)
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ __all__ = ["Patience", "Progress", "Reminders", "given_up"]
 Progress = Callable[[str, int, int], None]
 
 FIRST, LONGEST = 10.0, 600.0
-"""Seconds after which a line is said again for the first time, and at the most."""
+"""Seconds after which a line is repeated for the first time, and at most."""
 
 
 class Patience:
-    """`limit` seconds for what stands in the way of capture, from now on; None: no limit.
+    """Wait at most `limit` seconds from now on; None: no limit.
 
-    `last`: nobody tries again afterwards, so what was attached for nothing is taken away.
+    `last`: there is no further attempt, so what was attached for nothing is released.
     """
 
     def __init__(self, progress: Progress, limit: float | None = None, *, last: bool = True) -> None:
@@ -32,7 +32,7 @@ class Patience:
         self._deadline = None if limit is None else time.monotonic() + limit
 
     def wait(self, blocked: CaptureBlocked) -> None:
-        """Raises when the time is over, else says whom the next attempt waits for."""
+        """Raise when the time is over, else report whose transaction is being waited for."""
         if self._deadline is not None and time.monotonic() >= self._deadline:
             raise blocked
         if blocked.blockers:
@@ -41,7 +41,7 @@ class Patience:
 
 @contextmanager
 def given_up(undone: str) -> Iterator[None]:
-    """A source that is busy is tried again by the daemon, by itself; what a user asked for is not."""
+    """A daemon tries a busy source again; a user's command gives up and says what was not done."""
     try:
         yield
     except CaptureBlocked as error:
@@ -51,14 +51,14 @@ def given_up(undone: str) -> Iterator[None]:
 
 
 class Reminders:
-    """A line that holds for longer: it is said at once, and again at growing intervals, not whenever it is found."""
+    """A lasting condition: it is logged at once, and again at growing intervals."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._said: dict[str, tuple[float, float]] = {}
 
     def say(self, text: str, about: str | None = None) -> None:
-        """`about`: what is the same although it is said in other words."""
+        """`about`: the condition, if its text varies."""
         now = time.monotonic()
         due, pause = self._said.get(about or text, (now, FIRST))
         if now >= due:
@@ -66,6 +66,6 @@ class Reminders:
             self._say(text)
 
     def forget(self) -> bool:
-        """It holds no longer; whether anything had been said."""
+        """The condition is over; whether anything had been logged."""
         said, self._said = bool(self._said), {}
         return said

@@ -1,4 +1,4 @@
-"""Commands that look at the queue: what is pending, in which order it will be processed and why, and as a picture."""
+"""Commands that show the queue: what is pending, in which order it will be processed and why, and a picture of it."""
 
 from __future__ import annotations
 
@@ -24,24 +24,23 @@ from dyda.wording import message_sentence
 from scheduler import Consistency, MessageState, Schedule, Unit
 from scheduler.graph import Drawing, dot, text
 
-__all__ = ["FORMATS", "Queue", "pending", "pending_graph", "pending_picture", "pending_plan", "pending_show"]
+__all__ = ["Queue", "pending", "pending_graph", "pending_picture", "pending_plan", "pending_show"]
 
-FORMATS = ("text", "dot", "svg", "png")
 SHOWN_ROWS = 100
 SHOWN_CHARACTERS = 1000
 
 ASIDE = (MessageState.SKIPPED, MessageState.QUARANTINED, MessageState.BROKEN)
-"""States of messages that are taken out of the order: whoever has yet to see them is held or rebuilt."""
+"""States of messages that are left out of the order: views that lack them are held or rebuilt."""
 
 DRAWN = 200
-"""Messages that an svg or png shows unless told otherwise: more than this nobody reads."""
+"""Messages in an svg or png by default: more are unreadable."""
 
-OPTIMISTIC = "detection is optimistic: the daemon keeps arrival order until a unit breaks, and this order then"
+OPTIMISTIC = "detection is optimistic: the daemon follows arrival order until a unit breaks, then this order"
 
 
 @dataclass(frozen=True)
 class Queue:
-    """The catalog's queue and its legal order, whatever the setting of detection."""
+    """The catalog's queue and its legal order, whatever `detection` says."""
 
     records: tuple[MessageRecord, ...]
     schedule: Schedule
@@ -71,10 +70,10 @@ class Queue:
     @cached_property
     def depends_on(self) -> dict[int, list[int]]:
         """By message, those that it directly waits for."""
-        found: dict[int, set[int]] = {}
+        befores: dict[int, set[int]] = {}
         for edge in self.drawing.edges:
-            found.setdefault(edge.after, set()).add(edge.before)
-        return {number: sorted(before) for number, before in found.items()}
+            befores.setdefault(edge.after, set()).add(edge.before)
+        return {number: sorted(before) for number, before in befores.items()}
 
     def as_dict(self, record: MessageRecord) -> dict[str, Any]:
         return {
@@ -99,7 +98,7 @@ def pending(folder: Path) -> list[dict[str, Any]]:
 
 
 def pending_show(folder: Path, message: int) -> dict[str, Any]:
-    """One message with the rows it moves (the first hundred), read from the source's log if that can be read now."""
+    """One message with the rows it changes (the first hundred), if the source's log can be read now."""
     with OpenProject.open(folder) as opened:
         queue = Queue.of(opened)
         record = next((record for record in queue.records if record.id == message), None)
@@ -156,7 +155,7 @@ def pending_graph(folder: Path) -> dict[str, Any]:
 
 
 def pending_picture(folder: Path, format: str = "svg", limit: int | None = DRAWN) -> bytes:
-    """The same graph as text, dot, svg or png. `limit`: the first so many messages in an svg or png."""
+    """The same graph as text, dot, svg or png. `limit`: the most messages in an svg or png."""
     with OpenProject.open(folder) as opened:
         queue = Queue.of(opened)
         if format == "text":
@@ -171,7 +170,7 @@ def pending_picture(folder: Path, format: str = "svg", limit: int | None = DRAWN
 
 
 def _plan(opened: OpenProject, queue: Queue, record: MessageRecord) -> list[dict[str, Any]] | None:
-    """What each view would become that a schema change concerns; None for a message that changes no schema."""
+    """What each affected view would become; None for a message that changes no schema."""
     if not record.message.schema_changes:
         return None
     messages = [(r.id, r.message) for r in queue.records if r.id <= record.id and r.state != MessageState.SKIPPED]
@@ -179,8 +178,8 @@ def _plan(opened: OpenProject, queue: Queue, record: MessageRecord) -> list[dict
 
 
 def _waiting(queue: Queue) -> list[dict[str, Any]]:
-    """What is not processed now. A message's own cause is what an operator or a failure left there; the others wait for
-    a message before them, as the schedule says."""
+    """Messages that are not processed now: because of an operator's decision or a failure, or because they wait for an
+    earlier message, as the schedule says."""
     behind = {waiting.number: waiting for waiting in queue.schedule.waiting()}
     answers = []
     for record in queue.records:
@@ -196,7 +195,7 @@ def _waiting(queue: Queue) -> list[dict[str, Any]]:
 
 
 def _rows(opened: OpenProject, record: MessageRecord) -> list[dict[str, Any]]:
-    known = {found.relation.name: found.relation for found in opened.warehouse.relations()}
+    known = {relation.relation.name: relation.relation for relation in opened.warehouse.relations()}
     columns = {
         change.relation: [column.name for column in known[change.relation].columns if column.generated != "v"]
         for change in record.message.changes
@@ -224,7 +223,7 @@ def _samples(relation: RelationName, columns: list[str], table: pa.Table, xid: i
 
 
 def _cut(value: str | None) -> str | None:
-    """A value as it is shown: nobody reads megabytes."""
+    """Long values are cut."""
     if value is None or len(value) <= SHOWN_CHARACTERS:
         return value
     return f"{value[:SHOWN_CHARACTERS]}… ({len(value)} characters)"
@@ -237,5 +236,5 @@ def _change(change: Change) -> dict[str, Any]:
         case Truncation(relation):
             return {"relation": str(relation), "kind": "truncate"}
         case SchemaChange(relation, command, ddl, steps):
-            told = [str(step) for step in steps]
-            return {"relation": str(relation), "kind": "schema", "command": command, "ddl": ddl, "steps": told}
+            shown = [str(step) for step in steps]
+            return {"relation": str(relation), "kind": "schema", "command": command, "ddl": ddl, "steps": shown}

@@ -1,7 +1,7 @@
-"""What an operator decides about one message: hold, release, approve, reject, retry, skip.
+"""An operator's decisions about one message: hold, release, approve, reject, retry, skip.
 
-A decision is a state in the catalog, so it survives every crash, and the schedule keeps it: a held message holds what
-depends on it and nothing else. While a daemon runs it is the one who writes; it looks the verb up in `DECISIONS`.
+A decision is a state in the catalog, so it survives every crash and the schedule respects it: a held message holds what
+depends on it and nothing else. While a daemon runs, the daemon carries out the decision (`DECISIONS`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Answer = dict[str, Any]
 Decision = Callable[[Maintainer, Mapping[str, Any]], Answer]
 
 OTHERS_END = 10.0
-"""Seconds to wait for another command, as `apply`, to give the lock back."""
+"""Seconds to wait until another command, such as `apply`, releases the lock."""
 
 
 class NotPossible(DydaError):
@@ -49,32 +49,32 @@ class NotPossible(DydaError):
 
 
 def pending_hold(folder: Path, message: int) -> Answer:
-    """Keep a message, and with it what depends on it, from being processed."""
+    """Keep a message, and what depends on it, from being processed."""
     return _decide(folder, "hold", {"message": message})
 
 
 def pending_release(folder: Path, message: int) -> Answer:
-    """Let a message go that was held."""
+    """Release a held message."""
     return _decide(folder, "release", {"message": message})
 
 
 def pending_approve(folder: Path, message: int) -> Answer:
-    """Let a schema change run that waits for approval; it is not stopped again."""
+    """Release a schema change that waits for approval; it is not stopped again."""
     return _decide(folder, "approve", {"message": message})
 
 
 def pending_reject(folder: Path, message: int) -> Answer:
-    """Let the views break that a schema change would rewrite or break; everything else goes on."""
+    """Break the views that a schema change would rewrite or break; everything else goes on."""
     return _decide(folder, "reject", {"message": message})
 
 
 def pending_retry(folder: Path, message: int) -> Answer:
-    """Try a message again that could not be processed; the views that were held for it are maintained again."""
+    """Try a quarantined message again; the views that were held for it are maintained again."""
     return _decide(folder, "retry", {"message": message})
 
 
 def pending_skip(folder: Path, message: int, reason: str) -> Answer:
-    """Never process a message; the views that it touches are to be rebuilt from their sources instead."""
+    """Never process a message; the views that it touches are rebuilt from their sources instead."""
     return _decide(folder, "skip", {"message": message, "reason": _given(reason)})
 
 
@@ -88,22 +88,19 @@ def _decide(folder: Path, verb: str, arguments: Mapping[str, Any], progress: Pro
 
 
 def _hold(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
-    record = _find(maintainer, arguments)
-    _must_be(record, (MessageState.WAITING, MessageState.RUNNING, MessageState.HELD), "held")
+    record = _message(maintainer, arguments, "held", MessageState.WAITING, MessageState.RUNNING, MessageState.HELD)
     maintainer.writer.mark_messages([record.id], MessageState.HELD, HeldByOperator(record.id))
     return _answer(maintainer, record)
 
 
 def _release(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
-    record = _find(maintainer, arguments)
-    _must_be(record, (MessageState.HELD,), "released")
+    record = _message(maintainer, arguments, "released", MessageState.HELD)
     maintainer.writer.mark_messages([record.id], MessageState.WAITING)
     return _answer(maintainer, record)
 
 
 def _approve(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
-    record = _find(maintainer, arguments)
-    _must_be(record, (MessageState.APPROVAL,), "approved")
+    record = _message(maintainer, arguments, "approved", MessageState.APPROVAL)
     views = [str(view["name"]) for view in _dangers(maintainer, record)]
     if isinstance(record.cause, WaitsWith) and (record.approved or not views):
         raise NotPossible(
@@ -115,8 +112,7 @@ def _approve(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
 
 
 def _reject(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
-    record = _find(maintainer, arguments)
-    _must_be(record, (MessageState.APPROVAL,), "rejected")
+    record = _message(maintainer, arguments, "rejected", MessageState.APPROVAL)
     views = [str(view["name"]) for view in _dangers(maintainer, record)]
     if not views:
         advice = "See: dyda pending"
@@ -127,7 +123,7 @@ def _reject(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     cause = Rejected(record.id, record.source, ddl)
     broken = tuple(ViewChange(view=view, state=ViewState.BROKEN, cause=cause) for view in views)
     positions = positions_after(maintainer.known, broken)
-    # The other views follow it in their turn; if there is none that lacks it, nobody waits for it any more.
+    # The other views follow it in their turn; if none lacks it, the message is done.
     done = (record.id,) if everywhere(positions, record.source, record.xid) else ()
     maintainer.writer.approve_message(record.id)
     maintainer.writer.install(Installation(broken, done=done))
@@ -145,10 +141,9 @@ def _dangers(maintainer: Maintainer, record: MessageRecord) -> Sequence[Mapping[
 
 
 def _retry(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
-    record = _find(maintainer, arguments)
-    _must_be(record, (MessageState.QUARANTINED, MessageState.BROKEN), "tried again")
-    held = _held_for(maintainer, record)
-    # The message first: a view that is live again while its message is still quarantined would be passed over.
+    record = _message(maintainer, arguments, "tried again", MessageState.QUARANTINED, MessageState.BROKEN)
+    held = [view for view in maintainer.known.frozen.values() if record.id in _held_by(view)]
+    # The message first: it would be passed over if the view were live again while it is still quarantined.
     together = {number for view in held for number in _held_by(view)}
     merged = [
         other.id
@@ -162,12 +157,11 @@ def _retry(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
 
 
 def _skip(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
-    record = _find(maintainer, arguments)
-    _must_be(record, tuple(state for state in MessageState if state != MessageState.SKIPPED), "skipped")
+    record = _message(maintainer, arguments, "skipped", *(set(MessageState) - {MessageState.SKIPPED}))
     note = _given(str(arguments.get("reason", "")))
     views = _touched(maintainer, record)
     cause = MessageSkipped(record.id, note, record.cause.row if isinstance(record.cause, Uncomputable) else None)
-    # The views first: if we die in between, they are rebuilt for nothing. The other way round they would stay wrong.
+    # The views first: after a crash in between they are rebuilt for nothing. The other way round they would stay wrong.
     for view in views:
         maintainer.writer.set_state(view, ViewState.RESYNC, cause)
     maintainer.writer.mark_messages([record.id], MessageState.SKIPPED, Skipped(note))
@@ -184,35 +178,32 @@ DECISIONS: Mapping[str, Decision] = {
 }
 
 
-def _find(maintainer: Maintainer, arguments: Mapping[str, Any]) -> MessageRecord:
+def _message(maintainer: Maintainer, arguments: Mapping[str, Any], done: str, *states: MessageState) -> MessageRecord:
+    """The message that is to be `done`, which is possible in these states."""
     number = int(arguments["message"])
-    found = next((record for record in maintainer.opened.warehouse.messages() if record.id == number), None)
-    if found is None:
+    record = next((record for record in maintainer.opened.warehouse.messages() if record.id == number), None)
+    if record is None:
         raise NotPossible(
-            f"message {number} is not in the queue: it is installed already, or there never was one",
+            f"message {number} is not in the queue: it is installed already, or never existed",
             "See what is pending: dyda pending",
         )
-    return found
-
-
-def _must_be(record: MessageRecord, states: tuple[MessageState, ...], done: str) -> None:
     if record.state in states:
-        return
+        return record
     possible = {
-        MessageState.WAITING: "It is processed when its turn comes.",
+        MessageState.WAITING: "It will be processed in its turn.",
         MessageState.RUNNING: "It is being processed now.",
-        MessageState.HELD: f"Let it go with: dyda pending release {record.id}",
-        MessageState.APPROVAL: f"It holds what depends on it. Use: dyda pending approve {record.id} (or reject)",
-        MessageState.QUARANTINED: f"It holds what depends on it. Use: dyda pending retry {record.id} (or skip)",
-        MessageState.BROKEN: f"It holds what depends on it. Use: dyda pending retry {record.id} (or skip)",
-        MessageState.SKIPPED: "The views that it touches are rebuilt; a skip cannot be taken back.",
+        MessageState.HELD: f"Release it with: dyda pending release {number}",
+        MessageState.APPROVAL: f"It holds what depends on it. Use: dyda pending approve {number} (or reject)",
+        MessageState.QUARANTINED: f"It holds what depends on it. Use: dyda pending retry {number} (or skip)",
+        MessageState.BROKEN: f"It holds what depends on it. Use: dyda pending retry {number} (or skip)",
+        MessageState.SKIPPED: "The views that it touches are rebuilt; a skip cannot be undone.",
     }
-    raise NotPossible(f"message {record.id} is {record.state}: it cannot be {done}", possible[record.state])
+    raise NotPossible(f"message {number} is {record.state}: it cannot be {done}", possible[record.state])
 
 
 def _given(reason: str) -> str:
     if not reason.strip():
-        raise NotPossible("a skip needs a reason", 'Say why, for those who find it later: --reason "…"')
+        raise NotPossible("a skip needs a reason", 'Say why: --reason "…" (it is shown with the views)')
     return reason.strip()
 
 
@@ -231,22 +222,15 @@ def _touched(maintainer: Maintainer, record: MessageRecord) -> list[str]:
     return sorted(live | held)
 
 
-def _held_for(maintainer: Maintainer, record: MessageRecord) -> list[ViewRecord]:
-    """Views that are held because of this message."""
-    return [
-        view
-        for view in maintainer.known.frozen.values()
-        if view.stored_state == ViewState.HELD and record.id in _held_by(view)
-    ]
-
-
 def _held_by(view: ViewRecord) -> tuple[int, ...]:
-    """The messages that the view is held because of: several if they were merged."""
-    return view.cause.messages if isinstance(view.cause, Quarantined) else ()
+    """The messages because of which the view is held: several if they were merged."""
+    if view.stored_state == ViewState.HELD and isinstance(view.cause, Quarantined):
+        return view.cause.messages
+    return ()
 
 
 def _answer(maintainer: Maintainer, record: MessageRecord, views: list[str] | None = None) -> Answer:
-    """What became of the message; the catalog is to be read again."""
+    """The message as it is now; the catalog is read again."""
     maintainer.reload()
     now = maintainer.opened.warehouse.message(record.id)
     return {"id": now.id, "state": now.state, **told(now.cause), "views": views or []}

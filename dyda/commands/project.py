@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,16 @@ CREATED = (".gitignore", "dyda.toml")
 
 
 def init(folder: Path) -> dict[str, Any]:
-    """A new project folder that runs as it is."""
+    """Create a project folder that runs as it is."""
     before = {name for name in CREATED if os.path.lexists(folder / name)}
     project = Project.create(folder)
     return {"created": [str(project.folder / name) for name in CREATED if name not in before]}
 
 
 def sources_check(folder: Path) -> list[dict[str, Any]]:
-    """Reach, rights and capture of every source, for the tables that views read or knowledge.toml names.
+    """Connection, rights and capture of every source, for the tables that views read or knowledge.toml names.
 
-    Without the warehouse everything is checked but whether a source's capture is this project's.
+    Without the warehouse, only the owner of a source's capture cannot be checked.
     """
     project = Project.load(folder)
     owner, answers = _owner(folder)
@@ -50,22 +51,21 @@ def sources_check(folder: Path) -> list[dict[str, Any]]:
         answers.append(_finding(error))
     with open_sources(project, owner or "") as sources:
         for name, source in sources.items():
-            findings = source.check(sorted(tables[name]), owner_known=owner is not None)
-            answers += [
-                {"source": name, "level": finding.level, "what": finding.what, "remedy": finding.remedy}
-                for finding in findings
-            ]
+            for finding in source.check(sorted(tables[name]), owner_known=owner is not None):
+                answers.append({"source": name, **asdict(finding)})
     return answers
 
 
 def _owner(folder: Path) -> tuple[str | None, list[dict[str, Any]]]:
-    """As whom this project consumes its sources; None with the reason if the warehouse does not tell."""
+    """The project's id at its sources; None, and the reason, if the warehouse does not answer."""
     try:
         with OpenProject.open(folder) as opened:
             return str(opened.warehouse.project_id), []
     except DydaError as error:
         finding = _finding(error)
-        return None, [{**finding, "what": f"{error.what}; not checked: whether captured sources are this project's"}]
+        return None, [
+            {**finding, "what": f"{error.what}; not checked: whether capture at the sources belongs to this project"}
+        ]
 
 
 def _finding(error: DydaError) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _finding(error: DydaError) -> dict[str, Any]:
 
 
 def sources_detach(folder: Path, name: str) -> dict[str, Any]:
-    """Remove everything DyDa put into a source. Its views break with reason "detached" and keep their rows."""
+    """Remove everything DyDa installed at a source. Its views break with reason "detached" and keep their rows."""
     with OpenProject.open(folder) as opened:
         source = opened.source(name)
         with opened.warehouse.lock(role="detach") as writer:

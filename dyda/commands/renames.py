@@ -1,11 +1,11 @@
-"""Names that a file still has and its source no longer: which message renamed them, and to what.
+"""Names in a file that its source has renamed: which message did it, and what the new name is.
 
-What was installed is told by the versions of the views; what waits is in the queue.
+Installed changes are in the versions of the views, pending ones in the queue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from dyda.errors import DydaError, UnknownColumn, UnknownRelation
@@ -22,37 +22,37 @@ def with_renames(opened: OpenProject, error: DydaError) -> DydaError:
     """The same error, with the rename that explains it if one is known."""
     if isinstance(error, UnknownColumn) and error.relations:
         for relation, columns in error.relations.items():
-            remedy = _column(list(_changes(opened)), relation, error.column, columns)
+            remedy = _column(_changes(opened), relation, error.column, columns)
             if remedy is not None:
                 return UnknownColumn(error.what, remedy)
     if isinstance(error, UnknownRelation) and len(error.written) > 1:
         source, *schema, table = error.written
         name = str(opened.relation_name(source, schema[0] if schema else None, table))
-        remedy = _relation(list(_changes(opened)), name)
+        remedy = _relation(_changes(opened), name)
         if remedy is not None:
             return UnknownRelation(error.what, remedy)
     return error
 
 
-def _changes(opened: OpenProject) -> Iterator[Mapping[str, Any]]:
-    """Every schema change that is told of, the oldest first."""
-    told: dict[tuple[object, ...], Mapping[str, Any]] = {}
+def _changes(opened: OpenProject) -> list[Mapping[str, Any]]:
+    """Every known schema change, the oldest first."""
+    changes: dict[tuple[object, ...], Mapping[str, Any]] = {}
     for record in opened.warehouse.views():
         for version in opened.warehouse.versions(record.name):
             for change in version.details.get("changes", ()):
                 if change.get("message") is not None:
-                    told[change["message"], change["relation"], change["ddl"]] = change
+                    changes[change["message"], change["relation"], change["ddl"]] = change
     for queued in opened.warehouse.messages():
-        for one in queued.message.changes:
-            if isinstance(one, SchemaChange):
-                change = changed(Moved(one, queued.message.committed_at, queued.id))
-                told[queued.id, change["relation"], change["ddl"]] = change
-    yield from sorted(told.values(), key=lambda change: int(change["message"]))
+        for pending in queued.message.changes:
+            if isinstance(pending, SchemaChange):
+                change = changed(Moved(pending, queued.message.committed_at, queued.id))
+                changes[queued.id, change["relation"], change["ddl"]] = change
+    return sorted(changes.values(), key=lambda change: int(change["message"]))
 
 
 def _column(changes: list[Mapping[str, Any]], relation: str, column: str, columns: frozenset[str]) -> str | None:
     names = {relation}
-    for change in reversed(changes):  # what it was called before is the same table
+    for change in reversed(changes):  # its earlier names are the same table
         if change["renamed"]["relation"] in names:
             names.add(change["relation"])
     now, last = column, None
@@ -61,7 +61,7 @@ def _column(changes: list[Mapping[str, Any]], relation: str, column: str, column
             now, last = change["renamed"]["columns"][now], change
     if last is None or now not in columns:
         return None
-    return f"{column} of {relation} was renamed to {now} by {_told(last)}: write {now}."
+    return f"{column} of {relation} was renamed to {now} by {_described(last)}: write {now}."
 
 
 def _relation(changes: list[Mapping[str, Any]], relation: str) -> str | None:
@@ -71,10 +71,10 @@ def _relation(changes: list[Mapping[str, Any]], relation: str) -> str | None:
             now, last = change["renamed"]["relation"], change
     if last is None or now == relation:
         return None
-    return f"{relation} was renamed to {now} by {_told(last)}: write {now}."
+    return f"{relation} was renamed to {now} by {_described(last)}: write {now}."
 
 
-def _told(change: Mapping[str, Any]) -> str:
+def _described(change: Mapping[str, Any]) -> str:
     ddl = " ".join((change["ddl"] or change["command"]).split())
     if len(ddl) > LONGEST_DDL:
         ddl = ddl[:LONGEST_DDL] + " …"

@@ -1,7 +1,7 @@
-"""What other commands ask the daemon for: done between its units, one at a time, the answer left in the catalog.
+"""Requests of other commands to the daemon: served between its units, one at a time; the answer goes to the catalog.
 
-A request that open transactions at a source stand in the way of is put aside and tried again: the views go on
-meanwhile, and so do other requests.
+A request that has to wait for open transactions at a source is put aside and tried again; the views and other requests
+go on meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dyda.warehouse import RequestRecord
 __all__ = ["Requests"]
 
 ATTEMPT = 0.5
-"""Seconds for which one attempt waits; nothing is maintained meanwhile."""
+"""Seconds that one attempt waits; nothing is maintained meanwhile."""
 
 SHORTEST, LONGEST = 1.0, 5.0
 """Seconds between two attempts."""
@@ -35,7 +35,7 @@ SHORTEST, LONGEST = 1.0, 5.0
 
 @dataclass
 class _Deferred:
-    """A request that waits for somebody's transaction."""
+    """A request that waits for an open transaction."""
 
     request: RequestRecord
     since: float
@@ -54,9 +54,9 @@ class Requests:
         self._deferred: dict[int, _Deferred] = {}
 
     def serve(self) -> bool:
-        """Do one thing that a command asked for, if there is one; its error goes to the command, never to the daemon.
+        """Serve one request, if there is one; its error goes to the command, never to the daemon.
 
-        Whether anything was done: a request that has to wait is no reason to hurry.
+        Whether anything was done: a request that has to wait does not count.
         """
         due = [deferred for deferred in self._deferred.values() if deferred.next <= time.monotonic()]
         if due:
@@ -70,7 +70,7 @@ class Requests:
     def _again(self, deferred: _Deferred) -> bool:
         request = deferred.request
         if self._maintainer.opened.warehouse.request(request.id).state != "running":
-            self._log(f"request {request.id}: {request.verb} was taken back")
+            self._log(f"request {request.id}: {request.verb} was cancelled")
             del self._deferred[request.id]
             release(self._maintainer)
             return False
@@ -125,16 +125,19 @@ class Requests:
             case verb if verb in DECISIONS:
                 return DECISIONS[verb](maintainer, request.arguments)
             case _:
-                raise DydaError(f"this daemon does not know the request {request.verb!r}", "Restart it: dyda stop")
+                raise DydaError(
+                    f"the running daemon does not know the request {request.verb!r}",
+                    "It is another version of DyDa; restart it: dyda stop, dyda daemon",
+                )
 
 
 def _attempt(deferred: _Deferred, progress: Progress) -> Patience:
-    """A short one, and the last if the command's time ends with it."""
+    """A short attempt; the last one if the command's time ends with it."""
     left = _end(deferred) - time.monotonic()
     return Patience(progress, max(0.0, min(ATTEMPT, left)), last=left <= ATTEMPT)
 
 
 def _end(deferred: _Deferred) -> float:
-    """When its command wants to wait no longer."""
+    """When its command stops waiting."""
     limit = deferred.request.arguments.get("timeout")
     return math.inf if limit is None else deferred.since + float(limit)

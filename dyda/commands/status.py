@@ -1,10 +1,11 @@
-"""Commands that only look: sources, views, everything at a glance."""
+"""Commands that only read: sources, views, everything at a glance."""
 
 from __future__ import annotations
 
 import datetime
 import statistics
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +23,12 @@ from vs import effective_preferences
 __all__ = ["sources", "status", "time_text", "told", "views", "views_show"]
 
 RECENT = 20
-"""Units that `status` tells the phases of."""
+"""Units whose phases `status` shows."""
 
-PHASES = (
-    "capture",
-    "catalog",
-    "plan",
-    "images",
-    "sweep",
-    "check",
-    "to spark",
-    "spark plan",
-    "execute",
-    "to arrow",
-    "install",
-    "acknowledge",
-)
+PHASES = "capture, catalog, plan, images, sweep, check, to spark, spark plan, execute, to arrow, install, acknowledge"
 """In the order of a unit's life."""
+
+SOURCE_STATE = ("reachable", "capture", "order", "pending", "lag_seconds")
 
 
 def status(folder: Path) -> dict[str, Any]:
@@ -60,16 +50,7 @@ def status(folder: Path) -> dict[str, Any]:
             "aborts": {"units": aborted, "seconds": seconds},
             "units": _where_time_goes(opened.warehouse.units(RECENT)),
             "views": [_view(record, unshown.get(record.name)) for record in now.views],
-            "blocked_by": [
-                {
-                    "pid": b.pid,
-                    "user": b.user,
-                    "application": b.application,
-                    "since": time_text(b.since),
-                    "query": b.query,
-                }
-                for b in now.blockers
-            ],
+            "blocked_by": [{**asdict(blocker), "since": time_text(blocker.since)} for blocker in now.blockers],
         }
 
 
@@ -107,7 +88,7 @@ def views(folder: Path) -> list[dict[str, Any]]:
 
 
 def views_show(folder: Path, name: str) -> dict[str, Any]:
-    """One view: what it is, and the file it came from."""
+    """One view: its state, definition, file and preferences."""
     with OpenProject.open(folder) as opened:
         record = opened.warehouse.view(name)
         return {
@@ -119,7 +100,7 @@ def views_show(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _preferences(opened: OpenProject, name: str) -> dict[str, Any] | None:
-    """What may happen to each component, and where the written preferences contradict. None for a broken view."""
+    """What may happen to each component, and contradictions in the file. None for a broken view."""
     known = load(opened)
     view = known.views.get(name)
     if view is None:
@@ -128,9 +109,9 @@ def _preferences(opened: OpenProject, name: str) -> dict[str, Any] | None:
     return {
         "extent": effective.extent,
         "new_columns": effective.new_columns,
-        "columns": {name: _words(found) for name, found in effective.items},
-        "relations": {alias: _words(found) for alias, found in effective.relations},
-        "conditions": {sql: _words(found) for sql, found in effective.conditions},
+        "columns": {name: _words(preference) for name, preference in effective.items},
+        "relations": {alias: _words(preference) for alias, preference in effective.relations},
+        "conditions": {sql: _words(preference) for sql, preference in effective.conditions},
         "warnings": list(effective.warnings),
     }
 
@@ -140,10 +121,10 @@ def _words(preference: Preference) -> list[str]:
 
 
 def _where_time_goes(units: Sequence[UnitRecord]) -> dict[str, Any]:
-    """What the last units of rows took, in the middle, phase by phase."""
+    """The median duration of the last data units, phase by phase."""
     recent = [unit for unit in units if unit.kind == "data"]
     names = {name for unit in recent for name in unit.phases}
-    known = [name for name in PHASES if name in names]
+    known = [name for name in PHASES.split(", ") if name in names]
     return {
         "counted": len(recent),
         "seconds": statistics.median(sum(unit.phases.values()) for unit in recent) if recent else None,
@@ -152,31 +133,26 @@ def _where_time_goes(units: Sequence[UnitRecord]) -> dict[str, Any]:
 
 
 def _sources(opened: OpenProject, records: Sequence[SourceRecord]) -> list[dict[str, Any]]:
-    """What polls have found, and those of dyda.toml that nobody has polled yet."""
-    unpolled = [name for name in opened.sources if name not in {record.name for record in records}]
-    empty = dict.fromkeys(("reachable", "capture", "order", "pending", "lag_seconds", "error"))
-    return [_source(record) for record in records] + [{"name": name, **empty} for name in unpolled]
-
-
-def _source(record: SourceRecord) -> dict[str, Any]:
-    return {
-        "name": record.name,
-        "reachable": record.reachable,
-        "capture": record.capture,
-        "order": record.order,
-        "pending": record.pending,
-        "lag_seconds": record.lag_seconds,
-        "error": record.error or None,
-    }
+    """What the polls found, and the sources of dyda.toml that were never polled."""
+    polled = {record.name: record for record in records}
+    unpolled = {name: None for name in opened.sources if name not in polled}
+    return [
+        {
+            "name": name,
+            **{key: getattr(record, key, None) for key in SOURCE_STATE},
+            "error": (record and record.error) or None,
+        }
+        for name, record in (polled | unpolled).items()
+    ]
 
 
 def told(cause: Cause | None) -> dict[str, Any]:
-    """A cause as answers have it: in words, and its parts."""
+    """A cause as answers contain it: as a sentence, and in parts."""
     return {"reason": None if cause is None else sentence(cause), "cause": cause_to_json(cause)}
 
 
 def _view(record: ViewRecord, unshown: Cause | None) -> dict[str, Any]:
-    """A view whose readers do not get its rows is broken for them, however well it is maintained."""
+    """A view whose reader-facing view is gone is broken for its readers, however well it is maintained."""
     shown = record.stored_state != ViewState.LIVE or unshown is None
     return {
         "name": record.name,

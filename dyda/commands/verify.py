@@ -1,10 +1,10 @@
-"""Is a view right? Recompute it at its committed positions, and compare.
+"""Is a view correct? Recompute it at its committed positions, and compare.
 
     snapshots of the sources ─▶ freeze the warehouse ─▶ recompute, less what is not installed ─▶ compare
 
-The order matters while a daemon goes on. What is in a snapshot and not in the positions read after it was not
-acknowledged when the snapshot was taken, so the snapshot's log still shows it and it can be taken away again.
-Should the daemon have gone past the snapshots meanwhile, they are taken anew.
+The order matters while a daemon works. What is in a snapshot but not in the positions, which are read later, was not
+acknowledged when the snapshot was taken: the snapshot's log still shows it, and it can be subtracted. If the daemon has
+moved past the snapshots meanwhile, new ones are taken.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def verify_view(opened: OpenProject, name: str) -> dict[str, Any]:
             if view.record.stored_state == ViewState.RESYNC or view.outdated is not None:
                 cause = view.record.cause if view.record.stored_state == ViewState.RESYNC else view.outdated
                 why = sentence(cause or ToBeBuilt(BuildReason.DUE))
-                return {**answer, "result": "unverifiable", "reason": f"it is to be built again: {why}"}
-            found = _verify_once(opened, known, view)
-            if found is not None:
-                return {**answer, **found}
-        return {**answer, "result": "unverifiable", "reason": "the view keeps moving on while it is being verified"}
+                return {**answer, "result": "unverifiable", "reason": f"it will be rebuilt: {why}"}
+            verdict = _verify_once(opened, known, view)
+            if verdict is not None:
+                return {**answer, **verdict}
+        return {**answer, "result": "unverifiable", "reason": "the view kept changing while it was being verified"}
     except DydaError as error:
         return {**answer, "result": "unverifiable", "reason": error.what}
 
@@ -65,7 +65,7 @@ def _verify_once(opened: OpenProject, known: CatalogState, view: MaintainedView)
     with ExitStack() as stack:
         poll = Poll()
         for source in sorted(view.positions):
-            # By oid, as the daemon does: what happens to a table that had the name before is nothing to the view.
+            # By oid, as the daemon does: a table that had the name before does not concern the view.
             relations = {
                 name: known.relations[name].relation.oid for name in view.definition.relations if name.source == source
             }
@@ -83,13 +83,13 @@ def _verify_once(opened: OpenProject, known: CatalogState, view: MaintainedView)
 
 
 def _read_queue(poll: Poll, known: CatalogState, view: MaintainedView, positions: dict[str, Position]) -> str | None:
-    """Fill the poll's queue with what the view does not have; the reason if that cannot be taken away exactly."""
+    """Fill the poll's queue with what the view does not have; the reason if that cannot be subtracted exactly."""
     for source, snapshot in poll.snapshots.items():
         poll.after[source] = positions[source]
         for message in snapshot.messages(positions[source]):
             moved = message.moved_without_rows & view.definition.relations
             if moved:
-                return f"a change of {', '.join(sorted(map(str, moved)))} is pending that no row image shows"
+                return f"a pending change of {', '.join(sorted(map(str, moved)))} has no row images"
             poll.queue.append(Queued(0, message))
         record = known.sources.get(source)
         if record is not None and record.gap != snapshot.gap:
@@ -97,7 +97,7 @@ def _read_queue(poll: Poll, known: CatalogState, view: MaintainedView, positions
         for relation in view.definition.relations:
             recorded = known.relations[relation].fingerprint
             if relation.source == source and not snapshot.agrees(relation, recorded):
-                return f"a change of {relation} is pending that no row image shows"
+                return f"a pending change of {relation} has no row images"
     return None
 
 
@@ -109,25 +109,22 @@ def _compare(
     refresh.read_images(view.program.blocks)
     with opened.warehouse.stagings() as stagings:
         (*states, rows), _ = refresh.build(
-            view.program,
-            lambda one: positions.get(one.relation.name.source),
-            stagings,
-            lambda done, total: None,
+            view.program, lambda scan: positions.get(scan.relation.name.source), stagings, lambda done, total: None
         )
         poll.compare(view.definition.relations, scanned=True)
         comparison = frozen.compare(view.name, rows)
         for number, state in enumerate(states):
             kept = frozen.compare_state(view.name, number, state)
             if comparison.equal and not kept.equal:
-                reason = f"what step {number + 1} keeps is not what it should be ({kept.missing} rows are missing,"
-                return {"result": "different", "reason": f"{reason} {kept.extra} are too many)"}
+                counts = f"{kept.missing} rows missing, {kept.extra} extra"
+                return {"result": "different", "reason": f"the stored state of step {number + 1} is wrong: {counts}"}
     names = [column.name for column in view.record.columns]
     if comparison.forged and not (comparison.missing or comparison.extra):
-        reason = f"{comparison.forged} row(s) were changed by hand, so that later changes would miss them"
+        reason = f"{comparison.forged} row(s) were edited by hand, so that later changes would miss them"
         return {"result": "different", "reason": reason}
     if comparison.equal and not frozen.shows(view.name, opened.warehouse.schema):
         shown = f"{opened.warehouse.schema}.{view.name}"
-        reason = f"its rows are right, but {shown}, which readers query, is not as DyDa made it"
+        reason = f"its rows are correct, but {shown}, which readers query, is not what DyDa created"
         return {"result": "different", "reason": reason}
     return {
         "result": "equal" if comparison.equal else "different",

@@ -1,4 +1,4 @@
-"""Commands that look into views: how they are maintained, whether they are right, and building them again."""
+"""Commands about one view: how it is maintained, whether it is correct, and rebuilding it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ from dyda.commands.open_transactions import Patience, Progress, given_up
 from dyda.commands.status import told
 from dyda.commands.verify import verify_view
 from dyda.engine import Engine
-from dyda.errors import (
-    DydaError,
-    NotComputable,
-    RelationRefused,
-    UnknownColumn,
-    UnknownRelation,
-    UnsupportedSql,
-)
+from dyda.errors import DydaError, NotComputable, RelationRefused, UnknownColumn, UnknownRelation, UnsupportedSql
 from dyda.maintenance import BuildRequest, Maintainer
 from dyda.maintenance.catalog_state import load
 from dyda.model.algebra.nodes import scans
@@ -33,7 +26,7 @@ __all__ = ["execute_resync", "verify", "views_explain", "views_resync"]
 
 
 def views_explain(folder: Path, name: str) -> dict[str, Any]:
-    """How each operator of the view is maintained, and what an update costs its sources."""
+    """How each operator of the view is maintained, and how many source queries an update costs."""
     with OpenProject.open(folder) as opened:
         record = opened.warehouse.view(name)
         view = load(opened).views.get(name)
@@ -55,7 +48,7 @@ def views_resync(
     engine: Engine | None = None,
     timeout: float | None = None,
 ) -> dict[str, Any]:
-    """Build the view again from its sources; readers keep the old rows until the new ones are complete."""
+    """Rebuild the view from its sources; readers keep the old rows until the new ones are complete."""
     with OpenProject.open(folder, engine) as opened:
         opened.warehouse.view(name)
         answer = hand_over(opened, "resync", {"name": name, "timeout": timeout}, progress)
@@ -76,10 +69,10 @@ def _rebuild(maintainer: Maintainer, name: str, progress: Progress, patience: Pa
     opened = maintainer.opened
     record = opened.warehouse.view(name)
     sql = record.sql or ""
-    # Whatever was lost at the sources, triggers among it, is put there again first. Where the text means nothing any
-    # more, the build says so, or follows a rename.
+    # Capture that was lost at the sources is attached again first. If the text is not valid any more, the build says
+    # so, or follows a rename.
     with contextlib.suppress(UnknownRelation, UnknownColumn, UnsupportedSql, NotComputable, RelationRefused):
-        definition = parse_view(name, sql, opened.describe, plain_numeric=_numeric(opened))
+        definition = parse_view(name, sql, opened.describe, plain_numeric=opened.project.settings.spark.numeric)
         attach(maintainer, [scan.relation for scan in scans(definition.tree)], progress, patience)
     bring_about(maintainer, [BuildRequest(name, sql, None, ToBeBuilt(BuildReason.REQUESTED))], progress)
     after = opened.warehouse.view(name)
@@ -88,10 +81,6 @@ def _rebuild(maintainer: Maintainer, name: str, progress: Progress, patience: Pa
             f"view {name} stays broken: {after.reason}", "Correct the view's file or its source, then: dyda apply"
         )
     return {"name": name, "rows": after.rows, "state": after.state, **told(after.cause)}
-
-
-def _numeric(opened: OpenProject) -> str:
-    return opened.project.settings.spark.numeric
 
 
 def verify(

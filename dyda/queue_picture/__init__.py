@@ -2,17 +2,17 @@
 
     scheduler.Drawing + units ─▶ picture ─▶ placing ─▶ routing ─▶ layout ─▶ Scene ─▶ render ─▶ svg, png
 
-Always true here: no two message boxes overlap, no box of merged messages meets another or a message that is not in it,
-no text is smaller than 9 pt. matplotlib is imported by measuring and painting alone, and without its global state.
+Always true here: no two message boxes overlap, a box of merged messages overlaps no other box or message, no text is
+smaller than 9 pt. Only measuring and rendering import matplotlib, without its global state.
 
     picture    what is shown: the dependency graph, cut into the units in which it is processed
     placing    rows and lanes: a lane per source, a row per step of processing
-    routing    the way of each edge between the boxes
+    routing    the path of each edge between the boxes
     grid       from rows and lanes to points
-    layout     the scene: bands, boxes, lines and what is written in them
+    layout     the scene: bands, boxes, lines and their texts
     legend     title, and what boxes and lines mean
-    scene      what a drawing consists of: rectangles, lines and texts in points
-    measuring  how wide a text is
+    scene      the parts of a drawing: rectangles, lines and texts, in points
+    measuring  the width of texts
     style      colours, sizes and distances
     render     a scene as svg or png
 """

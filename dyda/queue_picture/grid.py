@@ -18,7 +18,7 @@ Assigned = Mapping[int, Mapping[Key, int]]
 
 @dataclass(frozen=True)
 class Grid:
-    """Borders: `gutters[g]` and `lanes[l]` are left ones, `channels[c]` and `rows[r]` upper ones."""
+    """`gutters[g]` and `lanes[l]` are left borders, `channels[c]` and `rows[r]` upper ones."""
 
     routing: Routing
     box_width: float
@@ -46,27 +46,18 @@ def grid(placing: Placing, routing: Routing, box_width: float, left: float, top:
     bases = [style.BETWEEN_BANDS if row in starts else style.CHANNEL for row in range(placing.rows + 1)]
     gutters = [style.GUTTER + _extra(routing.gutters, index) for index in range(len(placing.lanes) + 1)]
     channels = [base + _extra(routing.channels, index) for index, base in enumerate(bases)]
-    across = _borders(left, gutters, box_width)
-    down = _borders(top, channels, style.BOX_HEIGHT)
-    return Grid(
-        routing,
-        box_width,
-        tuple(across[0:-1:2]),
-        tuple(across[1:-1:2]),
-        tuple(down[0:-1:2]),
-        tuple(down[1:-1:2]),
-        tuple(bases),
-        across[-1],
-        down[-1],
-    )
+    across, lanes, right = _borders(left, gutters, box_width)
+    down, rows, bottom = _borders(top, channels, style.BOX_HEIGHT)
+    return Grid(routing, box_width, across, lanes, down, rows, tuple(bases), right, bottom)
 
 
 def _extra(assigned: Assigned, index: int) -> float:
-    """Room for all tracks but the first, which the base width holds."""
+    """Room for all tracks but the first, which fits into the base width."""
     return style.TRACK * max(assigned.get(index, {}).values(), default=0)
 
 
-def _borders(start: float, gaps: list[float], size: float) -> list[float]:
-    """Where each of gap, cell, gap, …, gap begins, and where the last one ends."""
+def _borders(start: float, gaps: list[float], size: float) -> tuple[tuple[float, ...], tuple[float, ...], float]:
+    """Where the gaps of gap, cell, gap, …, gap begin, where the cells begin, and where the last gap ends."""
     sizes = chain.from_iterable((gap, size) for gap in gaps)
-    return list(accumulate(sizes, initial=start))[:-1]
+    *borders, end, _ = accumulate(sizes, initial=start)
+    return tuple(borders[0::2]), tuple(borders[1::2]), end

@@ -1,8 +1,9 @@
-"""The scene: bands for units, boxes for messages and merged groups, lines for edges, and what is written in them."""
+"""The scene: bands for units, boxes for messages and merged groups, lines for edges, and their texts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dyda.queue_picture import style
 from dyda.queue_picture.grid import Grid, grid
@@ -10,7 +11,7 @@ from dyda.queue_picture.legend import legend
 from dyda.queue_picture.measuring import fitted, width_of
 from dyda.queue_picture.picture import Block, Picture
 from dyda.queue_picture.placing import Placing, place
-from dyda.queue_picture.routing import Route, route
+from dyda.queue_picture.routing import Route, route_edges
 from dyda.queue_picture.scene import Line, Point, Rectangle, Scene, Text
 from scheduler import MessageState
 from scheduler.graph import DrawnNode
@@ -18,14 +19,14 @@ from scheduler.graph import DrawnNode
 __all__ = ["lay_out"]
 
 ENTERS, LEAVES = (0.24, 0.42), (0.80, 0.62)
-"""How far down a box's side lines enter and leave it: on the left, on the right. Lines that come towards each other
-across a gutter would otherwise look like one."""
+"""How far down a box's side lines enter and leave it: on the left, on the right. Otherwise lines that meet in a gutter
+would look like one."""
 
 
 def lay_out(picture: Picture) -> Scene:
     """Where everything is drawn, in points."""
     placing = place(picture)
-    routing = route(placing, picture.drawing.edges)
+    routing = route_edges(placing, picture.drawing.edges)
     left = style.MARGIN + style.LABELS
     box_width = _box_width(picture)
     width = max(grid(placing, routing, box_width, left, 0).right + style.MARGIN, style.NARROWEST)
@@ -45,13 +46,13 @@ def lay_out(picture: Picture) -> Scene:
         width,
         places.bottom + style.MARGIN,
         (*rectangles, *boxes.values()),
-        (*above.lines, *(_line(places, boxes, found) for found in routing.routes)),
+        (*above.lines, *(_line(places, boxes, route) for route in routing.routes)),
         (*above.texts, *texts),
     )
 
 
 def _box_width(picture: Picture) -> float:
-    """As wide as the longest caption needs, within limits; longer ones are cut with an ellipsis."""
+    """As wide as the longest caption, within limits; longer ones are cut with an ellipsis."""
     wanted = style.BOX_NARROWEST
     for node in picture.drawing.nodes:
         caption = picture.captions[node.number]
@@ -71,17 +72,8 @@ def _state_width(node: DrawnNode) -> float:
 def _box(place: Rectangle, node: DrawnNode) -> Rectangle:
     look = style.BOXES[node.kind] if node.concerned else style.UNCONCERNED
     stopped = node.state is not MessageState.WAITING
-    return Rectangle(
-        "message",
-        place.x,
-        place.y,
-        place.width,
-        place.height,
-        look.fill,
-        style.STOPPED.edge if stopped else look.edge,
-        2.0 if stopped else 1.0,
-        radius=style.RADIUS,
-    )
+    edge, thickness = (style.STOPPED.edge, 2.0) if stopped else (look.edge, 1.0)
+    return replace(place, fill=look.fill, edge=edge, thickness=thickness, radius=style.RADIUS)
 
 
 def _caption(picture: Picture, node: DrawnNode, box: Rectangle) -> Iterator[Text]:
@@ -120,7 +112,7 @@ def _label(block: Block, band: Rectangle) -> Iterator[Text]:
 
 
 def _around(boxes: list[Rectangle]) -> Rectangle:
-    """The box of a merged group. Its rows hold nothing else, so it meets no other message."""
+    """The box of a merged group. Its rows hold nothing else, so it overlaps no other message."""
     x, y = min(box.x for box in boxes) - style.GROUP_PAD, min(box.y for box in boxes) - style.GROUP_PAD
     right, bottom = max(box.right for box in boxes), max(box.bottom for box in boxes)
     look = style.GROUP
@@ -128,22 +120,22 @@ def _around(boxes: list[Rectangle]) -> Rectangle:
     return Rectangle("group", x, y, width, height, look.fill, look.edge, 1.6, radius=style.RADIUS + 2)
 
 
-def _line(places: Grid, boxes: dict[int, Rectangle], found: Route) -> Line:
-    look = style.LINES[found.edge.kind]
-    start, end = boxes[found.edge.before], boxes[found.edge.after]
+def _line(places: Grid, boxes: dict[int, Rectangle], route: Route) -> Line:
+    look = style.LINES[route.edge.kind]
+    start, end = boxes[route.edge.before], boxes[route.edge.after]
     points: list[Point]
-    if not found.gutters:
+    if not route.gutters:
         x = start.x + start.width / 2
         points = [(x, start.bottom), (x, end.y)]
     else:
-        first, last = (places.track_x(gutter, found.key) for gutter in (found.gutters[0], found.gutters[-1]))
+        first, last = (places.track_x(gutter, route.key) for gutter in (route.gutters[0], route.gutters[-1]))
         leaves, enters = _port(start, first, LEAVES), _port(end, last, ENTERS)
         points = [leaves, (first, leaves[1])]
-        if found.channel is not None:
-            level = places.track_y(found.channel, found.key)
+        if route.channel is not None:
+            level = places.track_y(route.channel, route.key)
             points += [(first, level), (last, level)]
         points += [(last, enters[1]), enters]
-    return Line(found.edge.kind.value, tuple(points), look.colour, look.thickness, look.dashed)
+    return Line(route.edge.kind.value, tuple(points), look.colour, look.thickness, look.dashed)
 
 
 def _port(box: Rectangle, x: float, shares: tuple[float, float]) -> Point:

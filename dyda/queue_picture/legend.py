@@ -1,4 +1,4 @@
-"""What stands above the picture: its title, and what boxes and lines mean."""
+"""The top of the picture: its title, and what boxes and lines mean."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAMPLE, AFTER_SAMPLE, AFTER_ENTRY, LINE = 28.0, 7.0, 22.0, 20.0
 
 @dataclass
 class Legend:
-    """Rectangles, lines and texts, and where the next thing below may begin."""
+    """Rectangles, lines and texts, and where they end."""
 
     bottom: float
     rectangles: list[Rectangle] = field(default_factory=list)
@@ -27,7 +27,7 @@ class Legend:
 
 
 def legend(picture: Picture, width: float) -> Legend:
-    """Title and legend, folded to `width`. Only what the picture shows is explained."""
+    """Title and legend, wrapped to `width`. Only what the picture shows is explained."""
     made = Legend(style.MARGIN + style.TITLE)
     made.texts.append(Text(_title(picture), style.MARGIN, made.bottom, style.TITLE, style.INK, bold=True))
     made.bottom += 18
@@ -66,7 +66,7 @@ def _title(picture: Picture) -> str:
 
 
 def _subtitle(picture: Picture) -> str:
-    text = "Processed from top to bottom, one unit after the other. Arrows lead to the message that waits."
+    text = "Processed from top to bottom, one unit after the other. Arrows point to the message that waits."
     waits = sum(len(block.numbers) for block in picture.blocks if block.waits)
     return f"{text} {waits} cannot be processed now." if waits else text
 

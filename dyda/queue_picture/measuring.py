@@ -1,4 +1,4 @@
-"""How wide a text is, and as much of it as fits."""
+"""The width of a text, and how much of it fits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def font(size: float, bold: bool) -> FontProperties:
 
 @contextmanager
 def any_script() -> Iterator[None]:
-    """A name in a script that the font lacks is painted as empty squares; that is no reason to warn or fail."""
+    """Characters that the font lacks are drawn as empty squares, without a warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield

@@ -12,12 +12,7 @@ from scheduler.graph import Drawing
 
 __all__ = ["Block", "Caption", "Picture", "caption", "picture_of"]
 
-KINDS = {
-    UnitKind.DATA: "data",
-    UnitKind.SCHEMA: "schema",
-    UnitKind.MERGED: "merged",
-    UnitKind.IDLE: "no work",
-}
+KINDS = {UnitKind.DATA: "data", UnitKind.SCHEMA: "schema", UnitKind.MERGED: "merged", UnitKind.IDLE: "no work"}
 
 
 @dataclass(frozen=True)
@@ -30,7 +25,7 @@ class Caption:
 
 @dataclass(frozen=True)
 class Block:
-    """Messages that stand together: a unit, or messages that wait. `merged` ones get a box around them."""
+    """A unit, or messages that wait. `merged` ones get a box around them."""
 
     label: str
     detail: str
@@ -41,7 +36,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Picture:
-    """All that the layout needs. Every message is in exactly one block; `left_out` tells how many are not shown."""
+    """All that the layout needs. Every message is in exactly one block; `left_out` counts those not shown."""
 
     drawing: Drawing
     blocks: tuple[Block, ...]
@@ -75,15 +70,15 @@ def picture_of(
 
 
 def caption(message: UpdateMessage) -> Caption:
-    """What it does, and to which relations; the lane already tells the source."""
-    done = dict.fromkeys(told for change in message.changes for told in _told(change))
+    """What it does, and to which relations; the lane shows the source."""
+    done = dict.fromkeys(text for change in message.changes for text in _described(change))
     rows = f"{message.rows:,} row{'s' * (message.rows != 1)}" if message.rows or not done else ""
     relations = sorted(message.relations)
     names = [name.table if name.schema == "public" else f"{name.schema}.{name.table}" for name in relations]
     return Caption(visible(" + ".join([*done, *filter(None, [rows])])), visible(", ".join(names)))
 
 
-def _told(change: Change) -> Iterable[str]:
+def _described(change: Change) -> Iterable[str]:
     match change:
         case DataUpdate():
             return ()
@@ -94,7 +89,7 @@ def _told(change: Change) -> Iterable[str]:
 
 
 def _waiting(drawing: Drawing, planned: set[int]) -> list[Block]:
-    """What waits for an operator, in arrival order; merged messages together."""
+    """The messages that wait, in arrival order; merged messages together."""
     group_of = {number: group for group in drawing.groups for number in group}
     blocks: list[Block] = []
     seen: set[int] = set()
@@ -113,7 +108,7 @@ def _waiting(drawing: Drawing, planned: set[int]) -> list[Block]:
 
 
 def _first(blocks: Sequence[Block], limit: int | None) -> list[Block]:
-    """Whole blocks while there is room; of a block that is not merged, as much as there is room for."""
+    """Whole blocks while there is room; a block that is not merged may be cut."""
     shown: list[Block] = []
     room = limit if limit is not None else sum(len(block.numbers) for block in blocks)
     for block in blocks:

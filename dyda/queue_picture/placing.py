@@ -1,7 +1,7 @@
 """Rows and lanes: a lane per source, a row per step of processing.
 
-A block (a unit, or what waits) has rows of its own, so a box around merged messages can hold nothing else. Within it
-the messages of each source stand below each other in arrival order, sources side by side.
+A block (a unit, or messages that wait) has its own rows, so a box around merged messages can hold nothing else. Within
+it the messages of each source are listed in arrival order, sources side by side.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scheduler import EdgeKind
 __all__ = ["Cell", "Placing", "place"]
 
 FEW = 7
-"""Sources of which all orders are tried: 5,040."""
+"""Up to so many sources, all orders are tried: 5,040."""
 
 
 @dataclass(frozen=True, order=True)
@@ -26,7 +26,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Placing:
-    """Where every message stands. `bands`: of each block, its first row and the row after its last."""
+    """The cell of every message. `bands`: the first row of each block and the row after its last."""
 
     lanes: tuple[str, ...]
     cells: dict[int, Cell]
@@ -57,7 +57,7 @@ def place(picture: Picture) -> Placing:
 
 
 def _lanes(picture: Picture) -> tuple[str, ...]:
-    """The order of the sources in which concurrency edges have the shortest way sideways."""
+    """The order of the sources that makes concurrency edges shortest."""
     source_of = {node.number: node.source for node in picture.drawing.nodes}
     sources = list(dict.fromkeys(source_of.values()))
     between: dict[tuple[str, str], int] = {}

@@ -1,4 +1,4 @@
-"""A scene as svg or png, by matplotlib: no pyplot, no display, nothing left behind in its global state."""
+"""A scene as svg or png, by matplotlib: no pyplot, no display, no change of its global state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["render"]
 
 RESOLUTION = 144.0
 LARGEST = 30_000
-"""Pixels of a png's longer side; beyond it the resolution is lower."""
+"""Pixels of a png's longer side; larger scenes get a lower resolution."""
 
 HEAD, HALF = 7.0, 3.2
 """Length and half the width of an arrow's head."""
@@ -49,10 +49,7 @@ def render(scene: Scene, format: str) -> bytes:
         axes.add_artist(_text(text))
     resolution = min(RESOLUTION, LARGEST * 72 / max(scene.width, scene.height))
     buffer = io.BytesIO()
-    with (
-        matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "dyda", "path.simplify": False}),
-        any_script(),
-    ):
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "dyda", "path.simplify": False}), any_script():
         metadata = {"Date": None} if format == "svg" else {"Software": None}
         figure.savefig(buffer, format=format, dpi=resolution, metadata=metadata)
     return buffer.getvalue()
@@ -73,7 +70,7 @@ def _rectangle(rectangle: Rectangle) -> FancyBboxPatch:
 
 
 def _line(line: Line) -> tuple[PathPatch | Polygon, ...]:
-    """The path and its head. The path ends where the head begins."""
+    """The line and its arrow head. The line ends where the head begins."""
     (x, y), (before_x, before_y) = line.points[-1], line.points[-2]
     distance = math.dist(line.points[-1], line.points[-2]) or 1.0
     along = ((x - before_x) / distance, (y - before_y) / distance)

@@ -1,4 +1,4 @@
-"""The way of each edge between the boxes: along gutters between lanes and channels between rows, never through a box.
+"""The path of each edge: along gutters between lanes and channels between rows, never through a box.
 
 lane 0 │ gutter 1 │ lane 1 │ gutter 2 │ lane 2        A change that several messages wait for leaves its box once.
 ┌────┐ │          │ ┌────┐ │          │               From its gutter it follows one line in the channel below its
@@ -20,7 +20,7 @@ from dyda.queue_picture.placing import Cell, Placing
 from scheduler import EdgeKind
 from scheduler.graph import DrawnEdge
 
-__all__ = ["Route", "Routing", "Tracks", "route"]
+__all__ = ["Route", "Routing", "Tracks", "route_edges"]
 
 Key = tuple[int, EdgeKind]
 """What may share a track: edges of one kind from one message."""
@@ -81,10 +81,10 @@ class Routing:
     channels: dict[int, dict[Key, int]]
 
 
-def route(placing: Placing, edges: Iterable[DrawnEdge]) -> Routing:
-    """A way for every edge."""
+def route_edges(placing: Placing, edges: Iterable[DrawnEdge]) -> Routing:
+    """A route for every edge."""
     occupied = set(placing.cells.values())
-    routes = [_way(edge, placing.cells[edge.before], placing.cells[edge.after], occupied) for edge in edges]
+    routes = [_route(edge, placing.cells[edge.before], placing.cells[edge.after], occupied) for edge in edges]
     gutters: dict[int, Tracks] = {}
     channels: dict[int, Tracks] = {}
     for found in routes:
@@ -113,7 +113,7 @@ def _pull(gutter: int, cell: Cell) -> int:
     return 1 if cell.lane >= gutter else -1
 
 
-def _way(edge: DrawnEdge, start: Cell, end: Cell, occupied: set[Cell]) -> Route:
+def _route(edge: DrawnEdge, start: Cell, end: Cell, occupied: set[Cell]) -> Route:
     if start.lane == end.lane:
         between = range(min(start.row, end.row) + 1, max(start.row, end.row))
         free = not any(Cell(row, start.lane) in occupied for row in between)

@@ -1,6 +1,6 @@
-"""What a drawing consists of: rectangles, lines and texts with places, in points (1/72 inch), y growing downwards.
+"""The parts of a drawing: rectangles, lines and texts with positions in points (1/72 inch), y growing downwards.
 
-A scene knows nothing of messages and nothing of matplotlib. Both formats are printed from it, and tests measure it.
+A scene knows neither messages nor matplotlib. Both formats are rendered from it, and tests measure it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Rectangle:
-    """`role` says what it stands for: message, group, band, lane, legend."""
+    """`role`: message, group, band or legend."""
 
     role: str
     x: float
@@ -24,7 +24,6 @@ class Rectangle:
     fill: str = "none"
     edge: str = "none"
     thickness: float = 1.0
-    dashed: bool = False
     radius: float = 0.0
 
     @property
@@ -35,29 +34,21 @@ class Rectangle:
     def bottom(self) -> float:
         return self.y + self.height
 
-    def overlaps(self, other: Rectangle) -> bool:
-        """Whether they share more than a border."""
-        return self.x < other.right and other.x < self.right and self.y < other.bottom and other.y < self.bottom
-
-    def contains(self, other: Rectangle) -> bool:
-        return self.x <= other.x and self.y <= other.y and other.right <= self.right and other.bottom <= self.bottom
-
 
 @dataclass(frozen=True)
 class Line:
-    """A path of straight pieces with rounded corners; an arrow at its end unless `arrow` is False."""
+    """An arrow of straight pieces with rounded corners."""
 
     role: str
     points: tuple[Point, ...]
     colour: str
     thickness: float = 1.2
     dashed: bool = False
-    arrow: bool = True
 
 
 @dataclass(frozen=True)
 class Text:
-    """One line of text. `anchor` is start, middle or end; (x, y) is its baseline's point there."""
+    """One line of text. (x, y) is the start, middle or end of its baseline, as `anchor` says."""
 
     text: str
     x: float
@@ -70,13 +61,10 @@ class Text:
 
 @dataclass(frozen=True)
 class Scene:
-    """Painted in this order: rectangles below lines below texts, except that messages lie above lines."""
+    """Drawn in this order: rectangles, lines, texts; but messages are drawn over lines."""
 
     width: float
     height: float
     rectangles: tuple[Rectangle, ...]
     lines: tuple[Line, ...]
     texts: tuple[Text, ...]
-
-    def of(self, role: str) -> list[Rectangle]:
-        return [rectangle for rectangle in self.rectangles if rectangle.role == role]

@@ -73,7 +73,7 @@ def test_what_is_alike_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     assert lines[5] == ["7", "1", "held", "message", "7", "is", "held"]
     assert out.splitlines()[6].startswith("8-1999, 2001, 2003,")
     assert "and 40 more" in out.splitlines()[6]
-    assert "2043  waiting  8 came after 7 from source crm; the others likewise" in " ".join(
+    assert "2043  waiting  8 came after 7 from source crm; likewise for the others" in " ".join(
         out.splitlines()[6].split(" ")
     )
     assert [line[-4] for line in lines[7:9]] == ["crm.public.t1,", "crm.public.t2,"]

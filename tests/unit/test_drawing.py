@@ -16,7 +16,7 @@ from dyda.model.relation import RelationName
 from dyda.queue_picture import Line, Picture, Rectangle, Scene, lay_out, picture_of, render
 from dyda.queue_picture.measuring import fitted, width_of
 from dyda.queue_picture.placing import place
-from dyda.queue_picture.routing import Tracks, route
+from dyda.queue_picture.routing import Tracks, route_edges
 from scheduler import Consistency, EdgeKind, MessageState, Queued, Schedule
 from tests.unit.scheduler.builders import data, schema, view
 
@@ -32,6 +32,19 @@ VIEWS = [
     view("guides", "tours.guide", "people.participant"),
 ]
 SMALLEST = 9.0
+
+
+def boxes_of(scene: Scene, role: str) -> list[Rectangle]:
+    return [rectangle for rectangle in scene.rectangles if rectangle.role == role]
+
+
+def overlap(one: Rectangle, other: Rectangle) -> bool:
+    """Whether they share more than a border."""
+    return one.x < other.right and other.x < one.right and one.y < other.bottom and other.y < one.bottom
+
+
+def contains(one: Rectangle, other: Rectangle) -> bool:
+    return one.x <= other.x and one.y <= other.y and other.right <= one.right and other.bottom <= one.bottom
 
 
 def queue(count: int, seed: int) -> list[Queued]:
@@ -79,7 +92,7 @@ def drawn(request: pytest.FixtureRequest) -> tuple[Picture, Scene]:
 
 
 def boxes(picture: Picture, scene: Scene) -> dict[int, Rectangle]:
-    return dict(zip((node.number for node in picture.drawing.nodes), scene.of("message"), strict=True))
+    return dict(zip((node.number for node in picture.drawing.nodes), boxes_of(scene, "message"), strict=True))
 
 
 def test_the_cases_show_what_they_should() -> None:
@@ -91,26 +104,26 @@ def test_the_cases_show_what_they_should() -> None:
 
 def test_no_boxes_overlap(drawn: tuple[Picture, Scene]) -> None:
     _, scene = drawn
-    assert len(scene.of("message")) == 50
+    assert len(boxes_of(scene, "message")) == 50
     for role in ("message", "group", "band"):
-        for one, other in combinations(scene.of(role), 2):
-            assert not one.overlaps(other), f"two boxes of role {role} overlap"
+        for one, other in combinations(boxes_of(scene, role), 2):
+            assert not overlap(one, other), f"two boxes of role {role} overlap"
 
 
 def test_a_group_holds_its_messages_and_no_others(drawn: tuple[Picture, Scene]) -> None:
     picture, scene = drawn
     groups = [block.numbers for block in picture.blocks if block.merged]
     assert sorted(groups) == sorted(picture.drawing.groups)
-    for group, around in zip(groups, scene.of("group"), strict=True):
+    for group, around in zip(groups, boxes_of(scene, "group"), strict=True):
         for number, box in boxes(picture, scene).items():
-            assert around.contains(box) if number in group else not around.overlaps(box)
+            assert contains(around, box) if number in group else not overlap(around, box)
 
 
 def test_each_message_stands_in_the_band_of_its_unit(drawn: tuple[Picture, Scene]) -> None:
     picture, scene = drawn
     placed = boxes(picture, scene)
-    for block, band in zip(picture.blocks, scene.of("band"), strict=True):
-        assert all(band.contains(placed[number]) for number in block.numbers)
+    for block, band in zip(picture.blocks, boxes_of(scene, "band"), strict=True):
+        assert all(contains(band, placed[number]) for number in block.numbers)
 
 
 def test_texts_are_large_enough_and_stay_where_they_belong(drawn: tuple[Picture, Scene]) -> None:
@@ -123,7 +136,7 @@ def test_texts_are_large_enough_and_stay_where_they_belong(drawn: tuple[Picture,
         assert left >= 0
         assert left + width <= scene.width
         assert text.size <= text.y <= scene.height
-        for box in scene.of("message"):
+        for box in boxes_of(scene, "message"):
             if box.x <= text.x <= box.right and box.y <= text.y <= box.bottom:
                 assert box.x < left
                 assert left + width < box.right, f"{text.text!r} sticks out of its box"
@@ -135,7 +148,7 @@ def test_texts_are_large_enough_and_stay_where_they_belong(drawn: tuple[Picture,
 def test_no_line_runs_through_a_box(drawn: tuple[Picture, Scene]) -> None:
     _, scene = drawn
     for line in scene.lines:
-        for box in scene.of("message"):
+        for box in boxes_of(scene, "message"):
             for start, end in pairwise(line.points):
                 through = all(
                     min(start[axis], end[axis]) < after and before < max(start[axis], end[axis])
@@ -218,7 +231,7 @@ def test_a_line_past_a_lane_takes_a_channel_and_two_gutters() -> None:
         schedule.units(Consistency.STRONG, 100),
         {queued.number: queued.message for queued in messages},
     )
-    routing = route(place(shown), shown.drawing.edges)
+    routing = route_edges(place(shown), shown.drawing.edges)
     assert any(found.channel is not None and len(found.gutters) == 2 for found in routing.routes)
     scene = lay_out(shown)
     assert any(len(line.points) == 6 for line in scene.lines)
@@ -273,7 +286,7 @@ def test_names_of_users_are_neither_formulas_nor_too_long() -> None:
     odd = RelationName("crm", "public", "$a$_" + "long_" * 40 + "表")
     messages = [Queued(1, UpdateMessage("crm", 7, 7, (DataUpdate(odd, 1, 0),)))]
     scene = lay_out(picture(messages))
-    (box,) = scene.of("message")
+    (box,) = boxes_of(scene, "message")
     (name,) = [text for text in scene.texts if text.text.startswith("$a$_")]
     assert name.text.endswith("…")
     assert name.x + width_of(name.text, name.size) <= box.right
@@ -298,7 +311,7 @@ def test_a_picture_of_many_messages_shows_the_first_and_says_so() -> None:
     assert 60 <= len(shown.drawing.nodes) < 400
     scene = lay_out(shown)
     assert any("of 400" in text.text for text in scene.texts)
-    assert len(scene.of("message")) == len(shown.drawing.nodes)
+    assert len(boxes_of(scene, "message")) == len(shown.drawing.nodes)
 
 
 def test_an_empty_queue_is_a_picture_too() -> None:

@@ -91,7 +91,7 @@ def test_a_variable_may_hold_a_whole_url(tmp_path: Path) -> None:
     ],
 )
 def test_a_url_that_libpq_misreads_is_refused_without_showing_it(tmp_path: Path, url: str) -> None:
-    assert "[sources.crm]: url is not one" in refused(tmp_path, "${URL}", URL=url)
+    assert "[sources.crm]: url is not valid" in refused(tmp_path, "${URL}", URL=url)
 
 
 def test_a_password_file_of_ones_own(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_password_file_of_ones_own(tmp_path: Path) -> None:
     assert "exactly one line" in refused(tmp_path, "postgresql://ann@h/db", more)
     file.unlink()
     assert str(file) in refused(tmp_path, "postgresql://ann@h/db", more)
-    assert "no use" in refused(tmp_path, "embedded", more)
+    assert "is not needed" in refused(tmp_path, "embedded", more)
 
 
 def test_libpq_s_password_file_must_be_safe_where_it_is_named(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_defaults() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x =", "dyda.toml is not valid TOML: Invalid value (at end of document)\nCorrect the place it names."),
+        ("x =", "dyda.toml is not valid TOML: Invalid value (at end of document)\nCorrect that place."),
         ("", 'dyda.toml has no [warehouse]\nAdd [warehouse] with url = "…" or "embedded".'),
         ("[warehous]\nurl = 'embedded'", "dyda.toml: warehous is not a setting\nDid you mean warehouse?"),
         ("[warehouse]", 'dyda.toml, [warehouse]: url is missing\nWrite url = "postgresql://…" or url = "embedded".'),
@@ -106,7 +106,7 @@ def test_defaults() -> None:
         ),
         (
             MINIMAL + "[daemon]\nzzz = 3",
-            "dyda.toml, [daemon]: zzz is not a setting\nThere is: metrics.",
+            "dyda.toml, [daemon]: zzz is not a setting\nKnown settings: metrics.",
         ),
         (
             MINIMAL + "[sources.crm]\nurl = 'embedded'\nschemas = 'x'",
@@ -114,7 +114,7 @@ def test_defaults() -> None:
         ),
         (
             MINIMAL + "sources = 3",
-            "dyda.toml, [warehouse]: sources is not a setting\nThere is: password_file, schema, url.",
+            "dyda.toml, [warehouse]: sources is not a setting\nKnown settings: password_file, schema, url.",
         ),
         ("sources = 3\n" + MINIMAL, "dyda.toml: sources is not a table\nWrite it as [sources]."),
         (

@@ -1,7 +1,7 @@
 """`dyda demo`: the travel example of paper 001, from nothing to a verified warehouse.
 
-Always true here: only embedded servers are touched, in a folder of the demo's own.
+Always true here: only embedded servers are touched, in the demo's own folder.
 
-    run      the story: build, write, drop, follow, verify
-    writers  four databases, each with users of its own
+    run      the script: build, write, drop, follow, verify
+    writers  four databases, each with its own users
 """

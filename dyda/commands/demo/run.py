@@ -2,10 +2,8 @@
 
     four writers ──▶ crm, tours, people, booking ──capture──▶ daemon ──▶ warehouse ──▶ a table on the screen
 
-Half way through, crm drops Customer and booking drops FlightRes.Age: the cyclic case of Section 4.4.
-
-The daemon is a process of its own, as in real life. Nothing here reaches into DyDa's insides: it uses the commands
-and reads the warehouse as any reader would.
+Half way through, crm drops Customer and booking drops FlightRes.Age: the cyclic case of Section 4.4. The daemon is a
+separate process, as in real life; everything else uses the commands and reads the warehouse as any reader would.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ Watch = Callable[["Frame"], None]
 
 
 class DemoFailed(DydaError):
-    """The demo could not go on; the daemon's last words are in the message."""
+    """The demo could not continue; the end of the daemon's log is in the message."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class Frame:
 
 
 def demo(folder: Path | None, seconds: float, chance: int, step: Step, watch: Watch) -> dict[str, Any]:
-    """Runs the demo with `seconds` of changes, drawn from the seed `chance`; a `folder` that is named is kept."""
+    """Run the demo with `seconds` of random changes from the seed `chance`; a given `folder` is kept."""
     begun = time.monotonic()
     kept = folder is not None
     folder = _new_project(folder)
@@ -75,10 +73,10 @@ def demo(folder: Path | None, seconds: float, chance: int, step: Step, watch: Wa
             _wait_for_daemon(folder, process)
             step("building the views: dyda apply")
             commands.apply(folder, lambda plan: True)
-            step("changing all four sources at once while the daemon follows")
+            step("changing all four sources concurrently while the daemon maintains the views")
             committed, states = _change_and_follow(folder, urls, process, seconds, chance, watch, step)
             rewritten = commands.views_history(folder, "asia_customer")[-1]
-            step("recomputing every view from its sources and comparing: dyda verify")
+            step("recomputing both views from their sources and comparing: dyda verify")
             verified = commands.verify(folder, (), lambda text, done, total: None)
     finally:
         with contextlib.suppress(DydaError):
@@ -105,7 +103,7 @@ def _new_project(folder: Path | None) -> Path:
 
 
 def _start_servers(folder: Path, chance: int) -> dict[str, str]:
-    """The URLs of all servers, sources filled with their first rows. They start side by side."""
+    """The URLs of all servers, started in parallel; the sources have their first rows."""
 
     def start(name: str) -> str:
         url = EmbeddedServer.ensure(folder / ".dyda" / "pg" / name)
@@ -120,7 +118,7 @@ def _start_servers(folder: Path, chance: int) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _daemon(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`dyda daemon` as a process of its own; its log is kept beside the servers."""
+    """`dyda daemon` as a separate process; its log is kept beside the servers."""
     path = folder / ".dyda" / "daemon.log"
     with open(path, "wb") as log:
         process = subprocess.Popen(
@@ -128,7 +126,7 @@ def _daemon(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            start_new_session=True,  # Ctrl-C reaches the demo alone, which then ends the daemon in order
+            start_new_session=True,  # Ctrl-C reaches only the demo, which then ends the daemon cleanly
         )
     try:
         yield process
@@ -150,11 +148,11 @@ def _change_and_follow(
     watch: Watch,
     step: Step,
 ) -> tuple[dict[str, int], int]:
-    """Lets the writers loose, shows the views until these have caught up; returns commits and states seen."""
+    """Start the writers, show the views until they have caught up; returns commits and states seen."""
     migration, stopped = threading.Event(), threading.Event()
     writers = [Writer(urls[name], name, chance + number, migration, stopped) for number, name in enumerate(SOURCES)]
     states: list[dict[str, Rows]] = []
-    told = _version(folder)
+    shown = _version(folder)
     began = time.monotonic()
     reader = psycopg2.connect(urls["warehouse"])
 
@@ -177,10 +175,10 @@ def _change_and_follow(
             look()
             if time.monotonic() - began > seconds / 2 and not migration.is_set():
                 for source, ddl in SCHEMA_CHANGES.items():
-                    step(f"the owners of {source} need not ask anybody: {ddl}")
+                    step(f"schema change at {source}: {ddl}")
                 migration.set()
             elif migration.is_set():
-                told = _tell_rewritings(folder, told, step)
+                shown = _show_rewritings(folder, shown, step)
             time.sleep(0.25)
         stopped.set()
         for writer in writers:
@@ -189,13 +187,13 @@ def _change_and_follow(
         deadline = time.monotonic() + CATCH_UP
         while any(Counter(rows) != wanted[view] for view, rows in look().items()):
             if time.monotonic() > deadline:
-                step(f"the views have not caught up within {CATCH_UP:.0f} s")
+                step(f"the views did not catch up within {CATCH_UP:.0f} s")
                 break
             time.sleep(0.1)
     finally:
         stopped.set()
         reader.close()
-    _tell_rewritings(folder, told, step)
+    _show_rewritings(folder, shown, step)
     return {writer.source: writer.committed for writer in writers}, len(states)
 
 
@@ -203,18 +201,17 @@ def _version(folder: Path) -> int:
     return next(int(view["version"]) for view in commands.views(folder) if view["name"] == "asia_customer")
 
 
-def _tell_rewritings(folder: Path, told: int, step: Step) -> int:
-    """What became of Asia-Customer since version `told`, and why: in one step or in two, as the changes arrive. Returns
-    the newest version."""
-    if _version(folder) == told:
-        return told
+def _show_rewritings(folder: Path, shown: int, step: Step) -> int:
+    """The versions of Asia-Customer after version `shown`: one or two, as the changes arrive. Returns the newest."""
+    if _version(folder) == shown:
+        return shown
     for version in commands.views_history(folder, "asia_customer"):
-        if version["version"] > told:
+        if version["version"] > shown:
             reason = (version["rewriting"] or {}).get("reason", version["cause"])
             text = version["sql"].strip().replace("\n", "\n      ")
             step(f"asia_customer is rewritten: {reason}\n      {text}")
-            told = version["version"]
-    return told
+            shown = version["version"]
+    return shown
 
 
 def _wait_for_daemon(folder: Path, process: subprocess.Popen[bytes]) -> None:
@@ -222,16 +219,16 @@ def _wait_for_daemon(folder: Path, process: subprocess.Popen[bytes]) -> None:
     while not commands.status(folder)["daemon"]["running"]:
         _still_runs(process, folder)
         if time.monotonic() > deadline:
-            raise DemoFailed(f"the daemon did not start within {START_UP:.0f} s:\n{_last_words(folder)}")
+            raise DemoFailed(f"the daemon did not start within {START_UP:.0f} s:\n{_end_of_log(folder)}")
         time.sleep(0.25)
 
 
 def _still_runs(process: subprocess.Popen[bytes], folder: Path) -> None:
     if process.poll() is not None:
-        raise DemoFailed(f"the daemon ended with {process.returncode}:\n{_last_words(folder)}")
+        raise DemoFailed(f"the daemon ended with {process.returncode}:\n{_end_of_log(folder)}")
 
 
-def _last_words(folder: Path) -> str:
+def _end_of_log(folder: Path) -> str:
     lines = (folder / ".dyda" / "daemon.log").read_text(errors="replace").splitlines()
     return "\n".join(lines[-10:])
 
@@ -239,32 +236,24 @@ def _last_words(folder: Path) -> str:
 def _read_views(reader: Connection) -> tuple[dict[str, list[str]], dict[str, Rows]]:
     """Both views in one REPEATABLE READ transaction, which shows them in one state (rule I3).
 
-    A transaction that is older than a definition's change gets a serialization error, and asks again (rule I2).
+    A transaction that is older than a new definition gets a serialization error and is repeated (rule I2).
     """
-    try:
-        return _read_views_once(reader)
-    except psycopg2.errors.SerializationFailure:
-        return _read_views(reader)
-
-
-def _read_views_once(reader: Connection) -> tuple[dict[str, list[str]], dict[str, Rows]]:
     columns: dict[str, list[str]] = {}
     rows: dict[str, Rows] = {}
-    with reader, reader.cursor() as cursor:
-        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        for view in VIEWS:
-            cursor.execute(f"SELECT * FROM public.{view} ORDER BY 1, 2, 3, 4")
-            columns[view] = [column.name for column in cursor.description]
-            rows[view] = cursor.fetchall()
+    try:
+        with reader, reader.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            for view in VIEWS:
+                cursor.execute(f"SELECT * FROM public.{view} ORDER BY 1, 2, 3, 4")
+                columns[view] = [column.name for column in cursor.description]
+                rows[view] = cursor.fetchall()
+    except psycopg2.errors.SerializationFailure:
+        return _read_views(reader)
     return columns, rows
 
 
 def _query(url: str, text: str) -> Rows:
-    connection = psycopg2.connect(url)
-    try:
-        with connection, connection.cursor() as cursor:
-            cursor.execute(text)
-            rows: Rows = cursor.fetchall()
-            return rows
-    finally:
-        connection.close()
+    with contextlib.closing(psycopg2.connect(url)) as connection, connection, connection.cursor() as cursor:
+        cursor.execute(text)
+        rows: Rows = cursor.fetchall()
+        return rows

@@ -1,4 +1,4 @@
-"""The four databases of the travel example, each with users of its own who change it whenever they like."""
+"""The four databases of the travel example, each with its own users, who change it whenever they like."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,15 @@ from dyda.cursor import Cursor
 
 __all__ = ["SCHEMA_CHANGES", "SOURCES", "Writer", "expected_rows", "seed"]
 
-SOURCES = ("crm", "tours", "people", "booking")
+TABLES = {
+    "crm": ("customer", "name", "phone"),
+    "tours": ("tour", "tour_id", "no_days"),
+    "people": ("participant", "participant", "loc"),
+    "booking": ("flight_res", "name", "dest"),
+}
+"""By source: its table, the column by which rows are chosen, and the column that is updated."""
+
+SOURCES = tuple(TABLES)
 NAMES = (
     *("Ada", "Ali", "Ann", "Ben", "Cem", "Dan", "Eli", "Eva", "Fay", "Gil", "Hal", "Ida", "Ike", "Ina", "Jan", "Kai"),
     *("Kim", "Lea", "Leo", "Lou", "Mae", "Max", "Mia", "Ned", "Nia", "Noa", "Ole", "Pam", "Pia", "Ray", "Rio", "Ron"),
@@ -26,7 +35,7 @@ PLACES = ("Asia", "Asia", "Asia", "Europe", "America")
 KINDS = ("city", "beach", "trek", "food", "temple")
 TOURS = 12
 MOST_ROWS = 120
-"""Writers delete above this, so that the example stays small however long it runs."""
+"""Writers insert no more than this, so that the example stays small however long it runs."""
 
 SCHEMA_CHANGES = {"crm": "DROP TABLE customer", "booking": "ALTER TABLE flight_res DROP COLUMN age"}
 """The cyclic case of paper 001, Section 4.4: neither change can be answered without the other."""
@@ -35,23 +44,18 @@ Statement = tuple[str, tuple[Any, ...]]
 
 
 def seed(url: str, source: str, schema: Path, chance: random.Random) -> None:
-    """Creates the relation of one source and its first rows."""
+    """Create the relation of one source and its first rows."""
     rows = {"crm": 28, "tours": TOURS, "people": 45, "booking": 45}[source]
-    connection = psycopg2.connect(url)
-    try:
-        with connection, connection.cursor() as cursor:
-            cursor.execute(schema.read_text())
-            for number in range(rows):
-                cursor.execute(*_insert(source, chance, number))
-    finally:
-        connection.close()
+    with closing(psycopg2.connect(url)) as connection, connection, connection.cursor() as cursor:
+        cursor.execute(schema.read_text())
+        for number in range(rows):
+            cursor.execute(*_insert(source, chance, number))
 
 
 class Writer(threading.Thread):
-    """Commits small random transactions at one source until told to stop; knows nothing of DyDa.
+    """Commits small random transactions at one source until stopped; knows nothing of DyDa.
 
-    When `migration` is set, it changes its source's schema, if there is something to change, and goes on with what is
-    left.
+    When `migration` is set, it makes its source's schema change, if there is one, and goes on with what is left.
     """
 
     def __init__(self, url: str, source: str, seed: int, migration: threading.Event, stopped: threading.Event) -> None:
@@ -65,15 +69,11 @@ class Writer(threading.Thread):
 
     def run(self) -> None:
         try:
-            connection = psycopg2.connect(self._url)
-            try:
+            with closing(psycopg2.connect(self._url)) as connection:
                 while not self._stopped.wait(self._chance.uniform(0.05, 0.3)):
                     with connection, connection.cursor() as cursor:
-                        if not self._write(cursor):
-                            continue
-                    self.committed += 1
-            finally:
-                connection.close()
+                        wrote = self._write(cursor)
+                    self.committed += wrote
         except Exception as error:
             self.failure = error
 
@@ -120,29 +120,18 @@ def _insert(source: str, chance: random.Random, number: int, migrated: bool = Fa
 
 
 def _update(source: str, chance: random.Random, number: int) -> Statement:
-    name, place = chance.choice(NAMES), chance.choice(PLACES)
-    match source:
-        case "crm":
-            return "UPDATE customer SET phone = %s WHERE name = %s", (_phone(chance), name)
-        case "tours":
-            return "UPDATE tour SET no_days = %s WHERE tour_id = %s", (chance.randint(2, 21), number)
-        case "people":
-            return "UPDATE participant SET loc = %s WHERE participant = %s", (place, name)
-        case _:
-            return "UPDATE flight_res SET dest = %s WHERE name = %s", (place, name)
+    table, key, column = TABLES[source]
+    value = {"phone": _phone(chance), "no_days": chance.randint(2, 21)}.get(column, chance.choice(PLACES))
+    return f"UPDATE {table} SET {column} = %s WHERE {key} = %s", (value, _key(source, chance, number))
 
 
 def _delete(source: str, chance: random.Random, number: int) -> Statement:
-    name = chance.choice(NAMES)
-    match source:
-        case "crm":
-            return "DELETE FROM customer WHERE name = %s", (name,)
-        case "tours":
-            return "DELETE FROM tour WHERE tour_id = %s", (number,)
-        case "people":
-            return "DELETE FROM participant WHERE participant = %s", (name,)
-        case _:
-            return "DELETE FROM flight_res WHERE name = %s", (name,)
+    table, key, _ = TABLES[source]
+    return f"DELETE FROM {table} WHERE {key} = %s", (_key(source, chance, number),)
+
+
+def _key(source: str, chance: random.Random, number: int) -> object:
+    return number if source == "tours" else chance.choice(NAMES)
 
 
 def _phone(chance: random.Random) -> str:
@@ -150,8 +139,8 @@ def _phone(chance: random.Random) -> str:
 
 
 def expected_rows(read: Callable[[str, str], list[tuple[Any, ...]]]) -> dict[str, Counter[tuple[Any, ...]]]:
-    """Both views after the schema changes, from the sources' rows by nested loops: arithmetic that shares nothing
-    with DyDa's. Asia-Customer is Equation (6) of paper 001 then. `read(source, sql)` answers a query at a source.
+    """Both views after the schema changes, computed by nested loops that share no code with DyDa. Asia-Customer is
+    then Equation (6) of paper 001. `read(source, sql)` runs a query at a source.
     """
     flights = read("booking", "SELECT name, flight_no FROM flight_res WHERE dest = 'Asia'")
     people = read("people", "SELECT participant, tour_id, start_date, loc FROM participant")

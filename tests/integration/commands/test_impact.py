@@ -219,7 +219,7 @@ def test_a_folder_of_migrations_is_judged_in_one_call(travel: Town, tmp_path: Pa
     assert {view["name"] for view in answer["views"] if view["effect"] == "broken"} == {"flights"}
     assert answer["notes"] == [
         "read in Flyway's order: V1.1__rename.sql, V2__drop.sql, V10__fill.sql",
-        "the text also changes rows of crm.public.customer; row changes are maintained as usual",
+        "the DDL also changes rows of crm.public.customer, which is maintained as usual",
     ]
     (folder / "V11__code.sql").write_text("SELECT 1;\n\nDO $$ BEGIN END $$;")
     refused = travel.run("impact", "-f", str(folder), "--source", "crm", check=False)

@@ -30,8 +30,8 @@ pytestmark = pytest.mark.long
 PATIENCE = 180.0
 """Seconds for what a busy machine may take; every wait is for a condition."""
 
-WAITS = "this process waits and takes over when it ends"
-TAKES_OVER = "this process takes over"
+WAITS = "standing by to take over when it ends"
+TAKES_OVER = "the project lock is free; taking over"
 
 
 def until(condition: Callable[[], Any], what: str) -> None:
@@ -203,7 +203,7 @@ def test_one_works_the_others_wait_and_take_over(travel: Town, start: Callable[.
     daemon = commands.status(travel.folder)["daemon"]
     assert (daemon["running"], daemon["pid"], daemon["waiting"]) == (True, first.pid, 2)
     shown = travel.run("status").stdout
-    assert re.match(rf"daemon: running, pid {first.pid} on \S+ since \S+; 2 more wait to take over\n", shown), shown
+    assert re.match(rf"daemon: running, pid {first.pid} on \S+ since \S+; 2 standing by\n", shown), shown
     assert "Bob\tOslo\t2" not in travel.extent("v")
 
     first.wake()

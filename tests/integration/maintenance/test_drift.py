@@ -540,7 +540,7 @@ def test_what_operators_keep_edited_by_hand_is_found_by_verify_and_repaired_by_r
     two.in_warehouse(edit.format(state=f"dyda.extent_{number}"))
     (answer,) = commands.verify(two.folder, ["sums"], engine=two.engine)
     assert answer["result"] == "different"
-    assert "keeps is not what it should be" in answer["reason"]
+    assert "the stored state of step 1 is wrong: " in answer["reason"]
     commands.views_resync(two.folder, "sums", engine=two.engine)
     is_right(two)
 
@@ -557,7 +557,7 @@ def test_what_readers_query_replaced_by_hand_is_noticed(two: Town, edit: str, wo
     two.in_warehouse(edit.format(extent=extent_table(two, "plain")))
     (answer,) = commands.verify(two.folder, ["plain"], engine=two.engine)
     assert answer["result"] == "different"
-    assert "public.plain, which readers query, is not as DyDa made it" in answer["reason"]
+    assert "public.plain, which readers query, is not what DyDa created" in answer["reason"]
     state = two.state("plain")
     if words is not None:
         assert state["state"] == "broken"

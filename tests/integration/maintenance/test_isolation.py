@@ -34,7 +34,7 @@ def test_a_users_view_that_depends_on_ours_holds_only_that_view(two: Town) -> No
     two.check("other")
     state = two.state("plain")
     assert state["state"] == "held"
-    assert "public.mine stands on public.plain" in state["reason"]
+    assert "public.mine depends on public.plain" in state["reason"]
     two.execute("one", "INSERT INTO r VALUES (2, 2)")
     two.settle()
     assert two.state("plain")["state"] == "held"

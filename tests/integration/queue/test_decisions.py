@@ -79,8 +79,8 @@ def test_a_message_that_is_not_in_the_queue_is_a_clear_error(project: Project) -
         ("quarantined", "hold", "dyda pending retry"),
         ("quarantined", "release", "dyda pending retry"),
         ("held", "retry", "dyda pending release"),
-        ("skipped", "hold", "cannot be taken back"),
-        ("skipped", "skip", "cannot be taken back"),
+        ("skipped", "hold", "cannot be undone"),
+        ("skipped", "skip", "cannot be undone"),
     ],
 )
 def test_what_a_state_does_not_allow_is_refused_and_changes_nothing(

@@ -122,7 +122,7 @@ def test_a_session_whose_start_was_not_heeded_is_not_used(ground: Ground, monkey
     monkeypatch.setattr(handshake, "startup_options", lambda settings: "")
     connect(ground.url, 1.0, 1.0).close()
     make_hostile(ground, {"standard_conforming_strings": "off"})
-    with pytest.raises(psycopg2.OperationalError, match="a pooler in between drops startup options"):
+    with pytest.raises(psycopg2.OperationalError, match="a connection pooler drops startup options"):
         connect(ground.url, 1.0, 1.0)
 
 

@@ -63,7 +63,7 @@ def test_I1_the_position_moves_by_compare_and_set(
     warehouse: Warehouse, writer: Writer, query: Query, expected: Position | None
 ) -> None:
     create(writer, "people", version(("name", "text")), entries(("Ann", 1)))
-    with pytest.raises(PositionMoved, match="stands at 10:10: of source crm"):
+    with pytest.raises(PositionMoved, match="is at 10:10: of source crm"):
         writer.install(
             Installation(
                 (ViewChange("people", delta=entries(("Bob", 1)), positions={"crm": (expected, Position(30, 30))}),)
