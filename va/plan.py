@@ -208,14 +208,7 @@ def _named(comparison: Comparison, plan: FromExtent) -> FromExtent:
         new = comparison.new[comparison.replacement.new].relation.name
         reason.append(f"{new} less {old} as the extent shows it is what changes (Equation 5)")
     return FromExtent(
-        kind,
-        plan.definition,
-        "; ".join(reason),
-        plan.columns,
-        plan.query,
-        plan.fixed,
-        plan.complement,
-        plan.restored,
+        kind, plan.definition, "; ".join(reason), plan.columns, plan.query, plan.fixed, plan.complement, plan.restored
     )
 
 

@@ -18,16 +18,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dyda.model.algebra.nodes import (
-    Distinct,
-    Group,
-    Node,
-    Project,
-    Query,
-    Select,
-    SetOperation,
-    ViewDefinition,
-)
+from dyda.model.algebra.nodes import Distinct, Group, Node, Project, Query, Select, SetOperation, ViewDefinition
 from va.canonical_form import Shapes
 
 __all__ = ["Reading", "Reaggregate", "compare_nested"]

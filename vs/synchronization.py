@@ -63,10 +63,7 @@ class World:
 
 
 def synchronize(
-    definition: ViewDefinition,
-    world: World,
-    defaults: Defaults | None = None,
-    plain_numeric: str = "decimal(38,18)",
+    definition: ViewDefinition, world: World, defaults: Defaults | None = None, plain_numeric: str = "decimal(38,18)"
 ) -> Judgement:
     """The view over the relations as they are now: as it stands, rewritten as its owner allows, or broken."""
     rules = defaults or Defaults()

@@ -170,9 +170,7 @@ class _Proof:
         if not hop.fresh:
             # The view reads the other row already: it must be the right one, not just one among those that match.
             return EQUIVALENT if only_its_value else UNKNOWN
-        return combine(
-            ([] if every_row_found else [SUBSET]) + ([] if only_its_value else [SUPERSET]),
-        )
+        return combine(([] if every_row_found else [SUBSET]) + ([] if only_its_value else [SUPERSET]))
 
     def hop(self, hop: Hop) -> str:
         """One more join: it can only lose rows, and loses none if every row finds a match."""

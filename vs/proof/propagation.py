@@ -14,17 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dyda.model.algebra.nodes import (
-    ColumnRef,
-    Derived,
-    Distinct,
-    Group,
-    OuterJoin,
-    Project,
-    Scan,
-    SetOperation,
-    scans,
-)
+from dyda.model.algebra.nodes import ColumnRef, Derived, Distinct, Group, OuterJoin, Project, Scan, SetOperation, scans
 from vs.proof.extent import EQUIVALENT, SUBSET, SUPERSET, UNKNOWN, combine
 from vs.rewrite.tree import Consequences
 from vs.view.regions import Path, Place
