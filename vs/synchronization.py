@@ -27,7 +27,6 @@ from vs.rewrite.assembly import assemble
 from vs.rewrite.ranking import Candidate, changes, ranked, reason
 from vs.rewrite.tree import Consequences, Solution, Unwritable
 from vs.schema_mapping import Passage
-from vs.search.draft import as_it_stands
 from vs.search.drafts import drafts
 from vs.search.join_paths import JoinGraph
 from vs.search.obstacles import Obstacles
@@ -43,7 +42,8 @@ __all__ = ["World", "synchronize"]
 DRAFTS = 40
 """Candidates of one region that are combined with those of others, the most natural ones first."""
 
-COMBINATIONS = 500
+COMBINATIONS = 600
+"""More than the candidates of one region and the parts around it that may be cut off."""
 
 RUNNERS_UP = 10
 """Legal rewritings that are told beside the best one."""
@@ -71,17 +71,15 @@ def synchronize(
     search = _search(definition, world, rules)
     anatomy, passage, asked = search.anatomy, search.passage, effective.extent
     obstacles = Obstacles(passage)
-    blocks = [(region, search.block(region)) for region in anatomy.regions]
-    because = "; ".join(dict.fromkeys(word for _, block in blocks for word in lost(block, passage)))
+    blocks = ((region, search.block(region)) for region in anatomy.regions)
+    touched = [(region, block, gone) for region, block in blocks if (gone := lost(block, passage))]
+    because = "; ".join(dict.fromkeys(word for _, _, gone in touched for word in gone))
     options = []
-    for region, block in blocks:
-        gone = lost(block, passage)
-        if gone or definition.plain:
-            own = obstacles if definition.plain else Obstacles(passage, inside=inside(anatomy, region.path))
-            found = search.options(region, block, own) if gone else [Solution(region, as_it_stands(block))]
-            if not found:
-                return own.broken("; ".join(gone))
-            options.append(found)
+    for region, block, gone in touched:
+        own = Obstacles(passage, inside=inside(anatomy, region.path))
+        options.append(search.options(region, block, own, COMBINATIONS if len(touched) == 1 else DRAFTS))
+        if not options[-1]:
+            return own.broken("; ".join(gone))
     order = ranked(search.candidates(options, appending(effective, rules), because, obstacles))
     legal = [candidate for candidate in order if satisfies(candidate.moved.extent, asked)]
     if order and not legal:
@@ -134,13 +132,11 @@ class _Search:
     def block(self, region: Region) -> Block:
         return region_block(self.anatomy, self.standing, region)
 
-    def options(self, region: Region, block: Block, obstacles: Obstacles) -> list[Option]:
+    def options(self, region: Region, block: Block, obstacles: Obstacles, most: int) -> list[Option]:
         """What may become of a region that lost something."""
         found = drafts(block, self.passage, self.knowledge, self.joins, obstacles)
-        if self.anatomy.definition.plain:  # nothing to combine them with
-            return [Solution(region, draft) for draft in found]
-        best = sorted(enumerate(found), key=lambda pair: (len(pair[1].dropped), pair[1].cost, pair[0]))
-        options: list[Option] = [Solution(region, draft) for _, draft in best[:DRAFTS] if draft.occurrences]
+        best = sorted(found, key=lambda draft: (len(draft.dropped), draft.cost))
+        options: list[Option] = [Solution(region, draft) for draft in best[:most]]
         return [*options, *cuts(self.anatomy, self.standing, region, self.passage)]
 
     def candidates(

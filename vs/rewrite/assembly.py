@@ -11,7 +11,7 @@ from dyda.model.relation import Relation, RelationName
 from dyda.model.sql.parse import LONGEST_NAME, RESERVED, Resolve, parse_view
 from dyda.model.sql.render import render_view
 from vs.rewrite.current_names import Words
-from vs.rewrite.tree import Consequences
+from vs.rewrite.tree import Consequences, some_of
 from vs.schema_mapping import Passage
 from vs.view.region_preferences import condition_text, item_name
 from vs.view.regions import Anatomy
@@ -40,13 +40,13 @@ def assemble(found: Consequences, passage: Passage, append: Preference | None) -
     definition = found.anatomy.definition
     tree = found.tree
     names = {scan.alias: scan.relation.name for scan in scans(tree)}
-    followed = _followed(tree, names, passage, in_order=definition.plain)
+    followed = _followed(tree, names, passage)
     words = Words(passage, names, followed)
     present = words.query(tree)
     appended = _appended(found, passage, present) if append is not None else []
     if isinstance(present, Project):
         new = (OutputColumn(name, Expression.of(ref)) for name, ref in appended)
-        present = Project(present.input, found.some_of((*present.items, *new)))
+        present = Project(present.input, some_of((*present.items, *new)))
     relations = tuple(scan.relation for scan in scans(present))
     sql = definition.sql
     if followed or appended or definition.star or found.is_different or _is_ambiguous(relations):
@@ -56,11 +56,11 @@ def assemble(found: Consequences, passage: Passage, append: Preference | None) -
     return Assembly(definition.name, sql, relations, tuple(followed), told)
 
 
-def _followed(tree: Query, names: Mapping[str, RelationName], passage: Passage, *, in_order: bool) -> dict[str, None]:
-    """New names of relations and columns, in words; `in_order` of the relations in FROM, otherwise of the aliases."""
+def _followed(tree: Query, names: Mapping[str, RelationName], passage: Passage) -> dict[str, None]:
+    """New names of relations and columns, in the order of FROM."""
     used = sorted(ref for ref in ViewDefinition("", "", tree).columns if ref.alias in names)
     found: dict[str, None] = {}
-    for alias in [*(() if in_order else (ref.alias for ref in used)), *names]:
+    for alias in names:
         for ref in used:
             if ref.alias == alias:
                 found.update(dict.fromkeys(passage.said(names[alias], ref)))

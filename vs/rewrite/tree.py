@@ -41,7 +41,7 @@ from vs.view.block import Component
 from vs.view.region_preferences import Standing
 from vs.view.regions import Anatomy, Path, Place, Region
 
-__all__ = ["Consequences", "Solution", "Unwritable"]
+__all__ = ["Consequences", "Solution", "Unwritable", "some_of"]
 
 
 class Unwritable(DydaError):
@@ -183,8 +183,8 @@ class Consequences:
         match node:
             case Project(items=items):
                 kept = tuple(item for number, item in enumerate(items) if not self._is_gone(path, "item", number))
-                if not (self._plain and any(solution.occurrences for solution in self.solutions)):
-                    self.some_of(kept)  # columns that are appended count too for a plain view
+                if path:  # of the view itself, columns that are appended count too
+                    some_of(kept)
                 return rebuild(replace(node, items=kept), [self._region((*path, 0))], self.put)
             case Distinct():
                 return rebuild(node, [self._query((*path, 0))])
@@ -198,17 +198,6 @@ class Consequences:
                 return rest if all_ else Distinct(rest)
             case _:
                 raise AssertionError(f"{type(node).__name__} is not a query")
-
-    def some_of(self, items: tuple[OutputColumn, ...]) -> tuple[OutputColumn, ...]:
-        """The items, if there are any."""
-        if not items:
-            offer = " and add a [[function]] for it" if self._plain else ", or leave it out"
-            raise Unwritable("no column would be left", f"mark a column of the view replaceable{offer}")
-        return items
-
-    @cached_property
-    def _plain(self) -> bool:
-        return self.anatomy.definition.plain
 
     def _names(self, left: Path, right: Path) -> list[str]:
         """What the left branch, which is cut off, calls the columns that the right one keeps."""
@@ -302,7 +291,7 @@ class Consequences:
             if component.place is not None and component.place not in self.gone
         ]
         conditions = [*own, *(condition.expression for condition in solution.added)]
-        node = joined(leaves, conditions, early=not self._plain)
+        node = joined(leaves, conditions)
         for path in region.filters:
             node = self._filtered(path, node)
         return node
@@ -315,13 +304,22 @@ class Consequences:
         return frozenset((place.path, place.kind, place.number) for place in self.gone)
 
 
-def joined(leaves: Iterable[Node], conditions: Iterable[Expression], *, early: bool) -> Node:
-    """The leaves joined in order; the conditions after them, or each at the first join that has all it reads."""
+def some_of(items: tuple[OutputColumn, ...]) -> tuple[OutputColumn, ...]:
+    """The items, if there are any."""
+    if not items:
+        raise Unwritable(
+            "no column would be left", "mark a column of the view replaceable and add a [[function]] for it"
+        )
+    return items
+
+
+def joined(leaves: Iterable[Node], conditions: Iterable[Expression]) -> Node:
+    """The leaves joined in order, each condition at the first join that has all it reads."""
     waiting = list(conditions)
     node: Node | None = None
     for leaf in leaves:
         there = {column.alias for column in (*(node.columns if node else ()), *leaf.columns)}
-        ready = [condition for condition in waiting if early and condition.aliases <= there]
+        ready = [condition for condition in waiting if condition.aliases <= there]
         waiting = [condition for condition in waiting if condition not in ready]
         if node is None:
             node = leaf

@@ -14,7 +14,7 @@ from vs.search.covers import AttributeCover, RelationCover
 from vs.search.join_paths import Hop
 from vs.view.block import Block, Component
 
-__all__ = ["Departure", "Draft", "DraftCondition", "DraftOccurrence", "Provision", "as_it_stands"]
+__all__ = ["Departure", "Draft", "DraftCondition", "DraftOccurrence", "Provision"]
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,3 @@ class Draft:
     def cost(self) -> int:
         """Maintenance queries for one update: every other occurrence is asked once."""
         return len(self.occurrences) - 1
-
-
-def as_it_stands(view: Block) -> Draft:
-    """The block itself."""
-    written = view.definition.preferences
-    return Draft(
-        view,
-        tuple(DraftOccurrence(alias, name, written.of_relation(alias)) for alias, name in view.occurrences),
-        tuple(DraftCondition(condition.expression, condition.written) for condition in view.conditions),
-    )

@@ -134,8 +134,6 @@ class Anatomy:
                     leaves.append((path, node))
 
         gather(top)
-        if self.definition.plain:  # the outermost first: its text has them in this order, and texts must not change
-            conditions.sort(key=lambda place: place.path)
         return Region(top, tuple(leaves), tuple(conditions), tuple(filters))
 
     def is_anti(self, path: Path) -> bool:
