@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -136,37 +137,15 @@ def delta_evaluation(
     worlds: Mapping[str, Worlds | Whole],
     scanner: Scanner | None = None,
     *,
+    counting: Counting | None = None,
     types: Sequence[str] | None = None,
     sign: int = 1,
+    side: int | None = None,
     sum: Hashable | None = None,
 ) -> Evaluation:
-    """The evaluation of ΔV over what `sweep` brought home; `scanner` is needed where it says Whole."""
-    counting = next(iter(worlds.values())).counting
-    return replace(_evaluation(block, worlds, scanner, counting, types, sign), sum=sum)
-
-
-def world_evaluation(
-    block: JoinBlock,
-    worlds: Mapping[str, Worlds | Whole],
-    scanner: Scanner | None = None,
-    *,
-    types: Sequence[str] | None = None,
-    sign: int = 1,
-    sum: Hashable | None = None,
-) -> Evaluation:
-    """The rows of the new world over what `demand` brought home."""
-    return replace(_evaluation(block, worlds, scanner, NEW_WORLD, types, sign), sum=sum)
-
-
-def _evaluation(
-    block: JoinBlock,
-    worlds: Mapping[str, Worlds | Whole],
-    scanner: Scanner | None,
-    counting: Counting,
-    types: Sequence[str] | None,
-    sign: int,
-) -> Evaluation:
-    block, types = _typed(block, types)
+    """The evaluation of ΔV over what `sweep` found; `scanner` is needed for occurrences that are Whole."""
+    counting = counting or next(iter(worlds.values())).counting
+    block, spark_types = _typed(block, types)
     frames = []
     for occurrence in block.occurrences:
         world = worlds[occurrence.alias]
@@ -177,7 +156,11 @@ def _evaluation(
             raise ValueError(f"{occurrence.alias} must be scanned ({world.reason}) but there is no scanner")
         partitions = tuple(scanner(occurrence))
         frames.append(Frame(occurrence, world.table, partitions, scanned=True, counting=counting))
-    return Evaluation(block.view, block, tuple(frames), counting, types, sign)
+    return Evaluation(block.view, block, tuple(frames), counting, spark_types, sign, side, sum)
+
+
+world_evaluation = partial(delta_evaluation, counting=NEW_WORLD)
+"""The rows of the new world over what `demand` found."""
 
 
 def build_evaluation(
@@ -195,7 +178,7 @@ def build_evaluation(
         none = Bag.empty(list(occurrence.columns))
         restored = before(none, (pending or {}).get(occurrence.alias, none))
         worlds[occurrence.alias] = Whole(NEW_WORLD.table(restored, none), "the whole view is asked for", NEW_WORLD)
-    return replace(_evaluation(block, worlds, scanner, NEW_WORLD, types, sign), side=side)
+    return world_evaluation(block, worlds, scanner, types=types, sign=sign, side=side)
 
 
 def _typed(block: JoinBlock, types: Sequence[str] | None) -> tuple[JoinBlock, tuple[str, ...] | None]:
