@@ -18,18 +18,7 @@ from dyda.model.relation import RelationName
 from dyda.model.schema_change import AddColumn, Harmless, RenameColumn, RenameRelation
 from scheduler.rename_classes import Columns, Names
 
-__all__ = [
-    "Effect",
-    "EffectOf",
-    "Footprint",
-    "Footprints",
-    "Shape",
-    "Touched",
-    "ViewReads",
-    "effect_of",
-    "meet",
-    "shape_of",
-]
+__all__ = ["Effect", "EffectOf", "Footprint", "Footprints", "Shape", "ViewReads", "effect_of", "meet", "shape_of"]
 
 Touched = Mapping[RelationName, Columns]
 

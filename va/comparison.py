@@ -17,7 +17,7 @@ from functools import cached_property
 from dyda.model.algebra.nodes import ColumnRef, Expression, Scan, ViewDefinition, conjuncts, scans
 from dyda.model.relation import Relation
 
-__all__ = ["Comparison", "Replacement", "find_replacement", "meaning"]
+__all__ = ["Comparison", "find_replacement", "meaning"]
 
 LOST = "#lost"
 

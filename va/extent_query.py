@@ -27,7 +27,7 @@ from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
 from va.comparison import Comparison
 
-__all__ = ["EXTENT", "ExtentQuery", "extent_query", "shown_before", "shown_columns"]
+__all__ = ["EXTENT", "extent_query", "shown_before", "shown_columns"]
 
 EXTENT = "#extent"
 """The alias of the extent in a query over it; c1 … cn are its columns."""

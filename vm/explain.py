@@ -10,8 +10,8 @@ import networkx as nx
 
 from dyda.model.operator_state import Counted, Grouped, Kept
 from dyda.model.relation import RelationName
+from vm.join_tree import SweepPlan
 from vm.program import WAREHOUSE, Program, Step, Term, state_number
-from vm.sweep import SweepPlan
 
 __all__ = ["ExplainRow", "explain", "explain_program", "read_whole", "source_queries"]
 

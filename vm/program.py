@@ -21,7 +21,7 @@ from dyda.model.operator_state import Counted, Grouped, State
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
 from vm.join_block import JoinBlock, Occurrence
-from vm.sweep import SweepPlan, plan_sweep
+from vm.join_tree import SweepPlan, plan_sweep
 
 __all__ = ["WAREHOUSE", "Program", "Step", "Term", "state_number", "state_relation"]
 

@@ -19,26 +19,12 @@ import pyarrow as pa
 
 from dyda.model.bag import Bag
 from vm.join_block import Occurrence
-from vm.join_tree import INEXACT, Component, Edge, Hop, SweepPlan, plan_sweep
+from vm.join_tree import INEXACT, Component, Hop, SweepPlan
 from vm.keys import KeyPredicate, KeySet, distinct_keys
 from vm.sweep_state import Learned
-from vm.worlds import NEW, OLD, TAG, TAGGED, TWO_WORLDS, Whole, Worlds
+from vm.worlds import TAG, TAGGED, TWO_WORLDS, Whole, Worlds
 
-__all__ = [
-    "NEW",
-    "OLD",
-    "TAG",
-    "Ask",
-    "Component",
-    "Edge",
-    "SweepLimits",
-    "SweepPlan",
-    "Whole",
-    "Worlds",
-    "demand",
-    "plan_sweep",
-    "sweep",
-]
+__all__ = ["Ask", "SweepLimits", "demand", "sweep"]
 
 AT_ONE_SOURCE = 2
 """Questions that a source is asked at once: it is somebody else's machine, but left and right sweep may meet there."""

@@ -21,7 +21,7 @@ A view below a view is a derived table in it, with the preferences of its own fi
 """
 
 from vs.in_turn import Stage, synchronize_in_turn
-from vs.judgement import Alternative, Broken, Holds, Judgement, Rewritten
+from vs.judgement import Broken, Holds, Judgement, Rewritten
 from vs.knowledge_evolution import Evolution, evolve
 from vs.reachable import candidate_relations
 from vs.reading import read, read_what_is_left
@@ -29,7 +29,6 @@ from vs.synchronization import World, synchronize
 from vs.view.preferences import Defaults, EffectivePreferences, effective_preferences
 
 __all__ = [
-    "Alternative",
     "Broken",
     "Defaults",
     "EffectivePreferences",

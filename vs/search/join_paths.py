@@ -21,7 +21,7 @@ from dyda.model.relation import RelationName
 from vs.proof.implication import same
 from vs.search.substitution import under
 
-__all__ = ["Hop", "JoinGraph", "Joined", "Path", "instantiated"]
+__all__ = ["Hop", "JoinGraph", "Joined", "instantiated"]
 
 Path = tuple[tuple[JoinConstraint, RelationName], ...]
 """The join constraints to follow, each with the relation that it leads to."""

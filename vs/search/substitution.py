@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from dyda.model.algebra.nodes import ColumnRef, Expression
 
-__all__ = ["Substitute", "cast", "substituted", "under", "with_instead"]
+__all__ = ["cast", "substituted", "under", "with_instead"]
 
 Substitute = Callable[[ColumnRef], Expression]
 

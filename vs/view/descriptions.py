@@ -5,7 +5,7 @@ from __future__ import annotations
 from dyda.model.algebra.nodes import Aggregate, ColumnRef, Derived, Expression, Group, OuterJoin, SemiJoin, SetOperation
 from vs.view.regions import Anatomy, Path, Place
 
-__all__ = ["inside", "mark", "said", "spelt", "subquery"]
+__all__ = ["inside", "mark", "said"]
 
 
 def said(anatomy: Anatomy, place: Place) -> str:

@@ -33,7 +33,7 @@ from dyda.model.algebra.nodes import (
     ViewDefinition,
 )
 
-__all__ = ["Anatomy", "Path", "Place", "Region", "bundled"]
+__all__ = ["Anatomy", "Path", "Place", "Region"]
 
 Path: TypeAlias = tuple[int, ...]
 """Which way to go from the top of the tree: the number of the input, node by node."""

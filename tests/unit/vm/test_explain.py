@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.vm.builders import relation, view
 from vm.explain import explain
 from vm.join_block import flatten
-from vm.sweep import plan_sweep
+from vm.join_tree import plan_sweep
 
 
 def test_every_relation_join_condition_output_and_cost_is_named() -> None:
