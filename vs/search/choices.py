@@ -102,10 +102,9 @@ def _with_places(search: _Search, places: Mapping[str, Place]) -> Iterator[Decis
             continue
         allowed = _fates(component, lost, places, available)
         if not allowed:
-            uncovered = [
-                ref for ref in _references(component) if ref in lost and not _is_covered(ref, places, available)
-            ]
-            search.obstacles.component_must_stay(block, component, uncovered or _lost(component, lost))
+            missing = [ref for ref in component.references if ref in lost]
+            uncovered = [ref for ref in missing if not _is_covered(ref, places, available)]
+            search.obstacles.component_must_stay(block, component, uncovered or missing)
             return
         options.append((component, allowed))
     for fates in _fewest_drops([allowed for _, allowed in options]):
@@ -125,8 +124,7 @@ def _covers(search: _Search, ref: ColumnRef, place: Place) -> list[AttributeCove
 def _is_covered(
     ref: ColumnRef, places: Mapping[str, Place], available: Mapping[ColumnRef, Sequence[AttributeCover]]
 ) -> bool:
-    cover = places[ref.alias].cover
-    return (cover is not None and cover.column(ref.column) is not None) or bool(available[ref])
+    return _stands(ref, places) or bool(available[ref])
 
 
 def _fates(
@@ -180,14 +178,17 @@ def _with_fates(
     substituted = tuple(component for component, fate in fates if fate == "substitute")
     absorbed = tuple((component, absorber(component, places) or "") for component, fate in fates if fate == "absorb")
     dropped = tuple(component for component, fate in fates if fate == "drop")
-    needed = dict.fromkeys(ref for component in substituted for ref in _lost(component, lost))
+    needed = dict.fromkeys(ref for component in substituted for ref in component.references if ref in lost)
     elsewhere = [ref for ref in needed if not _stands(ref, places)]
     for alias, place in places.items():
         if not place.leaves:
             continue
         provided = [ref for ref in needed if ref.alias == alias]
-        used = any(True for _ in search.block.references(alias))
-        if place.cover is not None and used and not any(_stands(ref, places) for ref in provided):
+        if (
+            place.cover is not None
+            and search.block.references(alias)
+            and not any(_stands(ref, places) for ref in provided)
+        ):
             return  # a stand-in of which nothing is read: without it there is a rewriting that is cheaper
         if place.cover is None and not provided and not search.block.preferences[alias].dispensable:
             search.obstacles.relation_has_no_cover(search.block, alias)
@@ -200,11 +201,3 @@ def _with_fates(
 def _stands(ref: ColumnRef, places: Mapping[str, Place]) -> bool:
     cover = places[ref.alias].cover
     return cover is not None and cover.column(ref.column) is not None
-
-
-def _references(component: Component) -> list[ColumnRef]:
-    return list(dict.fromkeys(part for part in component.expression.parts if isinstance(part, ColumnRef)))
-
-
-def _lost(component: Component, lost: frozenset[ColumnRef]) -> list[ColumnRef]:
-    return [ref for ref in _references(component) if ref in lost]

@@ -113,7 +113,7 @@ class Obstacles:
             f"add a [[join]] between {short(start)} and {short(end)}",
         )
 
-    def disconnected(self, block: Block, start: RelationName, end: RelationName, because: str) -> None:
+    def disconnected(self, start: RelationName, end: RelationName, because: str) -> None:
         """Two parts of the view would not be joined any more."""
         self._add(
             3,
