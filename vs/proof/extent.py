@@ -12,8 +12,10 @@ monotone, so each step of a derivation moves the extent in one direction, and st
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
-from dyda.model.algebra.nodes import ColumnRef
+from dyda.model.algebra.nodes import ColumnRef, Expression
 from dyda.model.knowledge.constraints import FunctionConstraint, Knowledge
 from dyda.model.relation import RelationName
 from vs.proof.implication import follows, not_null
@@ -61,8 +63,7 @@ def multiplied(draft: Draft, passage: Passage) -> list[RelationName]:
     for departure in draft.departures:
         if departure.cover is not None:
             unless_key(departure.cover.relation, [other for _, other in departure.cover.columns])
-    hops = [hop for provision in draft.provisions for hop in provision.hops] + list(draft.bridges)
-    for hop in hops:
+    for hop in draft.hops:
         if hop.fresh:
             unless_key(names[hop.end], [other for _, other in _equated(hop, names[hop.start]) or ()])
     return list(found)
@@ -87,19 +88,20 @@ def keeps_multiplicities(draft: Draft, passage: Passage) -> bool:
     return not multiplied(draft, passage)
 
 
+@dataclass(frozen=True)
 class _Proof:
-    def __init__(self, draft: Draft, passage: Passage, knowledge: Knowledge) -> None:
-        self.draft = draft
-        self.passage = passage
-        self.knowledge = knowledge
-        absorbed = {component for departure in draft.departures for component in departure.absorbed}
-        self.dropped = [c for c in draft.dropped if c.kind == "condition" and not self._selected(c)]
-        self.kept = [
-            component.expression
-            for component in draft.block.conditions
-            if component in absorbed or component not in self.dropped
-        ]
-        """Conditions of the old view that the new one keeps, or whose place a containment's selection takes."""
+    draft: Draft
+    passage: Passage
+    knowledge: Knowledge
+
+    @cached_property
+    def dropped(self) -> list[Component]:
+        return [c for c in self.draft.dropped if c.kind == "condition" and not self._selected(c)]
+
+    @cached_property
+    def kept(self) -> list[Expression]:
+        """Conditions of the old view that the new one keeps, or that a containment's selection replaces."""
+        return [component.expression for component in self.draft.block.conditions if component not in self.dropped]
 
     def _selected(self, component: Component) -> bool:
         """Whether a dropped condition is one that a containment in use selects by: its new side stands for it."""
@@ -143,13 +145,12 @@ class _Proof:
         if len(provision.hops) > 1:
             return UNKNOWN  # a promise is about rows that meet directly
         (hop,) = provision.hops
-        directions = []
-        for _, cover in provision.covers:
-            if isinstance(cover.promise, FunctionConstraint):
-                directions.append(self.hop(hop))
-            else:
-                directions.append(self._by_containment(hop, cover.promise, provision))
-        return combine(directions)
+        return combine(
+            self.hop(hop)
+            if isinstance(cover.promise, FunctionConstraint)
+            else self._by_containment(hop, cover.promise, provision)
+            for _, cover in provision.covers
+        )
 
     def _by_containment(self, hop: Hop, promise: Oriented, provision: Provision) -> str:
         """The row that is found has the covered column's value if a key says that there is only one."""

@@ -109,8 +109,7 @@ def changes(candidate: Candidate, passage: Passage) -> tuple[str, ...]:
     found, words = candidate.found, list[str]()
     for solution in found.solutions:
         words += _replacements(solution.draft)
-    for path in sorted(found.cut):
-        words.append(f"{inside(found.anatomy, (*path, 0))} was dropped")
+    words += [f"{inside(found.anatomy, (*path, 0))} was dropped" for path in sorted(found.cut)]
     gone = sorted(found.gone, key=lambda place: (place.path, place.kind, place.number))
     words += [f"{said(found.anatomy, place)} was dropped" for place in gone]
     for solution in found.solutions:
@@ -130,8 +129,7 @@ def _replacements(draft: Draft) -> list[str]:
                 f"{departure.cover.relation} {departure.stand_in} took the place of"
                 f" {departure.relation} {departure.alias}"
             )
-    for component, relations in draft.replaced:
-        words.append(f"{component} comes from {', '.join(map(str, relations))}")
+    words += [f"{component} comes from {', '.join(map(str, relations))}" for component, relations in draft.replaced]
     absorbed = [component for departure in draft.departures for component in departure.absorbed]
     words += [f"{component} is what the containment selects by" for component in absorbed]
     return words
@@ -139,11 +137,7 @@ def _replacements(draft: Draft) -> list[str]:
 
 def _joins_added(draft: Draft, passage: Passage) -> list[str]:
     """How what is new is joined, and whether rows may repeat because of it."""
-    words = []
-    hops = [hop for provision in draft.provisions for hop in provision.hops] + list(draft.bridges)
-    for hop in hops:
-        if hop.conditions:
-            on = " AND ".join(condition.sql for condition in hop.conditions)
-            words.append(f"joined on {on}")
+    on = [" AND ".join(condition.sql for condition in hop.conditions) for hop in draft.hops if hop.conditions]
+    words = [f"joined on {conditions}" for conditions in on]
     words += [f"rows may repeat: no key says that {name} has only one match" for name in multiplied(draft, passage)]
     return words

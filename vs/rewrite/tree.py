@@ -36,6 +36,7 @@ from dyda.model.algebra.nodes import (
 )
 from dyda.model.relation import Relation, RelationName
 from vs.search.draft import Draft, DraftCondition, DraftOccurrence
+from vs.search.join_paths import free_alias
 from vs.search.substitution import with_instead
 from vs.view.block import Component
 from vs.view.region_preferences import Standing
@@ -95,15 +96,9 @@ class Solution:
 
     def apart_from(self, taken: Iterable[str]) -> Solution:
         """The same without these aliases for what is new."""
-        lower = {alias.casefold() for alias in (*taken, *self.draft.block.taken)}
-        names = {}
+        names: dict[str, str] = {}
         for alias in self.new:
-            free, number = alias, 1
-            while free.casefold() in lower:
-                number += 1
-                free = f"{alias}_{number}"
-            lower.add(free.casefold())
-            names[alias] = free
+            names[alias] = free_alias(alias, (*taken, *self.draft.block.taken, *names.values()))
         return replace(self, names=names)
 
 

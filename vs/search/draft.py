@@ -77,6 +77,11 @@ class Draft:
         return bool(self.dropped or self.replaced or self.departures or self.bridges)
 
     @property
+    def hops(self) -> list[Hop]:
+        """All joins that are new, or that the view made already."""
+        return [*(hop for provision in self.provisions for hop in provision.hops), *self.bridges]
+
+    @property
     def cost(self) -> int:
         """Maintenance queries for one update: every other occurrence is asked once."""
         return len(self.occurrences) - 1
