@@ -10,6 +10,7 @@ Equation 3), and then its columns count as the ones that they are replaced by.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,8 @@ from dyda.model.relation import Relation
 __all__ = ["Comparison", "find_replacement", "meaning"]
 
 LOST = "#lost"
+
+QUOTED = re.compile(r"""'(\\.|[^'\\])*'|"(\\.|[^"\\])*"|`[^`]*`""", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -216,22 +219,10 @@ def _bare(text: str) -> str:
 
 
 def _closes_at_end(text: str) -> bool:
-    """Whether the bracket that opens the text is closed by its last character. Quoted text holds no brackets."""
-    depth, quote, place = 0, "", 0
-    while place < len(text):
-        character = text[place]
-        if quote:
-            if character == "\\" and quote != "`":
-                place += 1
-            elif character == quote:
-                quote = ""
-        elif character in "'\"`":
-            quote = character
-        elif character == "(":
-            depth += 1
-        elif character == ")":
-            depth -= 1
-            if depth == 0:
-                return place == len(text) - 1
-        place += 1
+    """Whether the bracket that opens the text is closed by its last character. Brackets in quoted text do not count."""
+    depth = 0
+    for place, character in enumerate(QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text), start=1):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return place == len(text)
     return False

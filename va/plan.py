@@ -15,7 +15,7 @@ unit's data updates do to the rest is added by a sweep over the new definition, 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias
 
 from dyda.model.algebra.nodes import ColumnRef, Expression, Project, Select, ViewDefinition, scans
@@ -84,7 +84,7 @@ class FromExtent:
     query: ViewDefinition | None = None
     fixed: frozenset[str] = frozenset()
     complement: ViewDefinition | None = None
-    restored: Restored | None = field(default=None)
+    restored: Restored | None = None
 
 
 Adaptation: TypeAlias = MetadataOnly | FromExtent | Recompute
@@ -106,10 +106,8 @@ def adapt(
         return _adapt_nested(before, after, changes, updated)
     replacement = find_replacement(before, after)
     comparison = Comparison(before, after, replacement)
-    for change in changes:
-        why = _moved(comparison, change)
-        if why is not None:
-            return Recompute(after, why)
+    if why := _moved(comparison, changes):
+        return Recompute(after, why)
     if comparison.lost:
         gone = ", ".join(str(comparison.old[alias].relation.name) for alias in comparison.lost)
         return Recompute(after, f"{gone} is not in the view any more, and how often each row was there is not known")
@@ -121,10 +119,8 @@ def adapt(
     if restored is not None and comparison.lost_conditions:
         return Recompute(after, "a relation was replaced and a condition dropped")
     plan = _from_extent(comparison, changes, updated, restored)
-    if isinstance(plan, FromExtent) and rows is not None and rows > WORTH_WHILE:
-        dearer = _dearer(comparison, plan, rows)
-        if dearer is not None:
-            return Recompute(after, dearer)
+    if isinstance(plan, FromExtent) and (dearer := _dearer(comparison, plan, rows)):
+        return Recompute(after, dearer)
     return plan
 
 
@@ -137,16 +133,13 @@ def _adapt_nested(
     """Plans for views of several blocks. Only where rows and states stay as they are is a change of the rows in the
     same unit added by maintenance; another form of the states would have to be maintained while it is made."""
     comparison = Comparison(before, after)
-    for change in changes:
-        why = _moved(comparison, change)
-        if why is not None:
-            return Recompute(after, why)
+    if why := _moved(comparison, changes):
+        return Recompute(after, why)
     found = compare_nested(before, after)
     if isinstance(found, str):
         return Recompute(after, found)
     if isinstance(found, Reading) and found.whole:
-        told = "; ".join(dict.fromkeys(str(change) for change in changes))
-        return MetadataOnly(after, told or "the rows stay as they are")
+        return MetadataOnly(after, _said(changes))
     if updated:
         return Recompute(after, f"rows of {', '.join(map(str, sorted(updated)))} changed meanwhile")
     if isinstance(found, Reaggregate):
@@ -167,14 +160,13 @@ def _from_extent(
     restored: Restored | None,
 ) -> Adaptation:
     after = comparison.after
-    told = "; ".join(dict.fromkeys(str(change) for change in changes))
     complement = _complement(comparison)
     new = [str(comparison.new[alias].relation.name) for alias in comparison.added]
     if not new and not comparison.added_conditions and None not in comparison.items:
         places = tuple(place for place in comparison.items if place is not None)
         if complement is None and restored is None:
             if places == tuple(range(len(comparison.before.select.items))):
-                return MetadataOnly(after, told or "the rows stay as they are")
+                return MetadataOnly(after, _said(changes))
             return FromExtent("projection", after, _projected(comparison.before.names, places), columns=places)
         return _named(comparison, FromExtent("", after, "", columns=places, complement=complement, restored=restored))
     query = extent_query(comparison, updated)
@@ -207,32 +199,35 @@ def _named(comparison: Comparison, plan: FromExtent) -> FromExtent:
         old = comparison.old[comparison.replacement.old].relation.name
         new = comparison.new[comparison.replacement.new].relation.name
         reason.append(f"{new} less {old} as the extent shows it is what changes (Equation 5)")
-    return FromExtent(
-        kind, plan.definition, "; ".join(reason), plan.columns, plan.query, plan.fixed, plan.complement, plan.restored
-    )
+    return replace(plan, kind=kind, reason="; ".join(reason))
 
 
-def _moved(comparison: Comparison, change: SchemaChange | Truncation) -> str | None:
-    """Why rows that the extent holds may be others now, without an image that tells; None if they are not.
+def _said(changes: Sequence[SchemaChange | Truncation]) -> str:
+    return "; ".join(dict.fromkeys(map(str, changes))) or "the rows stay as they are"
 
-    What is read anew, because it is new in the view or replaces something, is read as it is now anyway.
+
+def _moved(comparison: Comparison, changes: Sequence[SchemaChange | Truncation]) -> str | None:
+    """Why rows of the extent may have changed without a row image; None if they have not.
+
+    Relations that are new in the view, or that replace another, are read as they are now anyway.
     """
-    held = {
+    kept = {
         comparison.old[old].relation.name: comparison.new[new].relation.name for old, new in comparison.kept.items()
     }
-    if change.relation not in held:
-        return None
-    if isinstance(change, Truncation):
-        return f"{change.relation} was truncated"
-    if not change.steps:
-        return f"{change}, and nobody knows how"
-    renamed = any(isinstance(step, RenameColumn) for step in change.steps)
-    used = _columns(comparison.before, change.relation)
-    used |= _columns(comparison.after, change.relation) | _columns(comparison.after, held[change.relation])
-    for step in change.steps:
-        unused = isinstance(step, ChangeType) and not renamed and step.column not in used
-        if step.moves_rows and not unused:
-            return str(change)
+    for change in changes:
+        if change.relation not in kept:
+            continue
+        if isinstance(change, Truncation):
+            return f"{change.relation} was truncated"
+        if not change.steps:
+            return f"{change}, in a way that is not known"
+        renamed = any(isinstance(step, RenameColumn) for step in change.steps)
+        used = _columns(comparison.before, change.relation)
+        used |= _columns(comparison.after, change.relation) | _columns(comparison.after, kept[change.relation])
+        for step in change.steps:
+            unused = isinstance(step, ChangeType) and not renamed and step.column not in used
+            if step.moves_rows and not unused:
+                return str(change)
     return None
 
 
@@ -278,18 +273,17 @@ def _complement(comparison: Comparison) -> ViewDefinition | None:
     return ViewDefinition(after.name, after.sql, tree)
 
 
-def _dearer(comparison: Comparison, plan: FromExtent, rows: int) -> str | None:
-    """Why computing anew costs less; None if it does not."""
-    everything = sum(scan.relation.estimated_rows for scan in comparison.new.values())
-    asked = 0
-    if plan.query is not None:
-        asked = sum(scan.relation.estimated_rows for scan in scans(plan.query.tree))
+def _dearer(comparison: Comparison, plan: FromExtent, rows: int | None) -> str | None:
+    """Why recomputing costs less; None if it does not."""
+    if rows is None or rows <= WORTH_WHILE:
+        return None
+    if plan.complement is not None or (plan.query is None and plan.restored is None):
+        return None
+    read = list(scans(plan.query.tree)) if plan.query is not None else []
     if plan.restored is not None:
-        asked += comparison.new[plan.restored.alias].relation.estimated_rows
-    if plan.columns is not None and plan.complement is None and plan.restored is None:
-        return None
-    if plan.complement is not None:
-        return None
+        read.append(comparison.new[plan.restored.alias])
+    asked = sum(scan.relation.estimated_rows for scan in read)
+    everything = sum(scan.relation.estimated_rows for scan in comparison.new.values())
     if rows + ASKING * asked <= ASKING * everything:
         return None
     return f"the extent has {rows} rows, the relations of the view some {everything}: reading those costs less"

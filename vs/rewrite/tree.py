@@ -208,32 +208,25 @@ class Consequences:
         return found
 
     def _rows(self, path: Path) -> Node | None:
-        """A region that lost nothing itself, node by node."""
+        """A leaf of a region, or a whole region that lost nothing itself, node by node."""
         if path in self.cut:
             return None
         node = self.anatomy.nodes[path]
         match node:
             case Select():
                 below = self._rows((*path, 0))
-                gone = below is None or self._is_gone(path, "condition", 0)
-                return below if gone or below is None else rebuild(node, [below], self.put)
+                if below is None or self._is_gone(path, "condition", 0):
+                    return below
+                return rebuild(node, [below], self.put)
             case Join():
                 left, right = self._rows((*path, 0)), self._rows((*path, 1))
                 if left is None or right is None:
                     return left or right
-                kept = replace(node, condition=None) if self._is_gone(path, "condition", 0) else node
-                return rebuild(kept, [left, right], self.put)
+                free = replace(node, condition=None) if self._is_gone(path, "condition", 0) else node
+                return rebuild(free, [left, right], self.put)
             case SemiJoin():
                 rows = self._rows((*path, 0))
                 return None if rows is None else self._filtered(path, rows)
-            case _:
-                return self._leaf(path)
-
-    def _leaf(self, path: Path) -> Node | None:
-        if path in self.cut:
-            return None
-        node = self.anatomy.nodes[path]
-        match node:
             case Scan():
                 return node
             case Derived():
@@ -254,7 +247,7 @@ class Consequences:
                 sides = [self._region((*path, 0)), self._region((*path, 1))]
                 return rebuild(replace(node, conditions=on), sides, self.put)
             case _:
-                raise AssertionError(f"{type(node).__name__} is not a leaf")
+                raise AssertionError(f"{type(node).__name__} stands at the top of a query")
 
     def _filtered(self, path: Path, rows: Node) -> Node:
         node = self.anatomy.nodes[path]
@@ -276,17 +269,13 @@ class Consequences:
                 leaves.append(Scan(occurrence.alias, self.relations[occurrence.relation]))
             elif path not in done:
                 done.add(path)
-                leaf = self._leaf(path)
+                leaf = self._rows(path)
                 leaves += [leaf] if leaf is not None else []
         if not leaves:
             return None
-        own = [
-            self.put(component.expression)
-            for component in solution.kept
-            if component.place is not None and component.place not in self.gone
-        ]
-        conditions = [*own, *(condition.expression for condition in solution.added)]
-        node = joined(leaves, conditions)
+        kept = [one for one in solution.kept if one.place is not None and one.place not in self.gone]
+        own = [self.put(component.expression) for component in kept]
+        node = joined(leaves, [*own, *(condition.expression for condition in solution.added)])
         for path in region.filters:
             node = self._filtered(path, node)
         return node
@@ -313,16 +302,14 @@ def joined(leaves: Iterable[Node], conditions: Iterable[Expression]) -> Node:
     waiting = list(conditions)
     node: Node | None = None
     for leaf in leaves:
-        there = {column.alias for column in (*(node.columns if node else ()), *leaf.columns)}
-        ready = [condition for condition in waiting if condition.aliases <= there]
-        waiting = [condition for condition in waiting if condition not in ready]
-        if node is None:
-            node = leaf
-        else:
-            node = Join(node, leaf, ready[0] if ready else None)
-            ready = ready[1:]
-        for condition in ready:
-            node = Select(node, condition)
+        node = leaf if node is None else Join(node, leaf)
+        aliases = {column.alias for column in node.columns}
+        for condition in [one for one in waiting if one.aliases <= aliases]:
+            waiting.remove(condition)
+            if isinstance(node, Join) and node.condition is None:
+                node = replace(node, condition=condition)
+            else:
+                node = Select(node, condition)
     assert node is not None
     for condition in waiting:
         node = Select(node, condition)
