@@ -72,7 +72,8 @@ class Planned:
         """Why these and why now, in words."""
         shown = numbers(entry.number for entry in self.entries)
         if self.merged:
-            return f"{shown} merged, they depend on each other: " + "; ".join(edge.reason for edge in self.because)
+            cycle = "; ".join(edge.reason for edge in self.because)
+            return f"{shown} merged because they depend on each other: {cycle}"
         if self.overtaken is None:
             return f"message {shown} in arrival order"
         if self.because:

@@ -49,7 +49,7 @@ class Effect:
 
     `columns`: those concerned; None if every reader is, as by a drop or a rename of the relation, and by whatever
     rewrites or moves rows without row images (rule S4). `metadata_only`: answering it reads no source.
-    `adds`: the columns are new. `does` is a verb phrase for reasons: "drops", "renames to client".
+    `adds`: the columns are new. `does` is a verb phrase for reasons: "drops column name", "renames it to client".
     """
 
     relation: RelationName
@@ -77,13 +77,13 @@ def effect_of(change: Change) -> Effect | None:
         case DataUpdate():
             return None
         case Truncation(relation):
-            return Effect(relation, None, "truncates")
+            return Effect(relation, None, "truncates it")
         case SchemaChange(relation, command, _, steps):
             renamed = [step for step in steps if isinstance(step, RenameColumn)]
             return Effect(
                 relation,
                 change.columns,
-                ", ".join(map(str, steps)) or f"changes ({command})",
+                ", ".join(map(str, steps)) or f"changes it ({command})",
                 metadata_only=bool(steps) and all(isinstance(step, _METADATA) for step in steps),
                 adds=any(isinstance(step, AddColumn) for step in steps),
                 renamed_to=change.new_name if change.new_name != relation else None,

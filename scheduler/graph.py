@@ -13,7 +13,7 @@ from dyda.model.message import DataUpdate, MessageState
 from dyda.model.printable import visible
 from scheduler.deco import Plan
 from scheduler.dependencies import Edge, EdgeKind, Entry
-from scheduler.footprint import Effect, Footprint
+from scheduler.footprint import Footprint
 from scheduler.queue import numbers
 
 __all__ = ["Drawing", "DrawnEdge", "DrawnNode", "dot", "draw", "text"]
@@ -68,7 +68,8 @@ def draw(entries: Sequence[Entry], plan: Plan) -> Drawing:
 
 def _node(entry: Entry, footprint: Footprint, concerned: bool) -> DrawnNode:
     message = entry.queued.message
-    label = "; ".join([*_rows(entry), *map(_effect, footprint.effects)]) or "nothing"
+    effects = (f"{effect.relation}: {effect.does}" for effect in footprint.effects)
+    label = "; ".join([*_rows(entry), *effects]) or "nothing"
     return DrawnNode(entry.number, entry.source, label, message.kind, entry.state, concerned)
 
 
@@ -76,11 +77,6 @@ def _rows(entry: Entry) -> Iterable[str]:
     for change in entry.queued.message.changes:
         if isinstance(change, DataUpdate):
             yield f"+{change.inserted} −{change.deleted} {change.relation}"
-
-
-def _effect(effect: Effect) -> str:
-    columns = f" ({', '.join(sorted(effect.columns))})" if effect.columns else ""
-    return f"{effect.does} {effect.relation}{columns}"
 
 
 def _drawn(edge: Edge) -> DrawnEdge:

@@ -60,4 +60,4 @@ def read_what_is_left(
         else:
             now = {relation: found for relation, found in present.items() if str(relation) in lost}
             return synchronize(definition, World({}, now), defaults, plain_numeric) if now else Holds(definition)
-    return Broken(f"more than {MOST} columns that it reads are gone")
+    return Broken(f"more than {MOST} of the columns it reads no longer exist")

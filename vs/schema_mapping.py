@@ -47,7 +47,7 @@ class Passage:
         if after is None:
             return f"{name} was dropped"
         virtual = column in after.by_name and after.by_name[column].generated == "v"
-        became = "is a virtual generated column now" if virtual else "was dropped"
+        became = "is now a virtual generated column" if virtual else "was dropped"
         return f"column {column} of {name} {became}"
 
     def added(self, name: RelationName) -> tuple[Column, ...]:
@@ -80,7 +80,7 @@ class Passage:
         column = self.column(name, reference.column)
         if after is None or column is None:
             return []
-        words = [f"{before.name} is {after.name} now"] if after.name != before.name else []
+        words = [f"{before.name} was renamed to {after.name}"] if after.name != before.name else []
         if column.name != reference.column:
-            words.append(f"column {reference.column} of {after.name} is {column.name} now")
+            words.append(f"column {reference.column} of {after.name} was renamed to {column.name}")
         return words

@@ -66,7 +66,7 @@ def _followed(tree: Query, names: Mapping[str, RelationName], passage: Passage) 
                 found.update(dict.fromkeys(passage.said(names[alias], ref)))
         now = passage.after(names[alias])
         if now is not None and now.name != names[alias]:
-            found.setdefault(f"{names[alias]} is {now.name} now")
+            found.setdefault(f"{names[alias]} was renamed to {now.name}")
     return found
 
 

@@ -48,7 +48,7 @@ class Words:
         if was is None or comparable(before.type, now.type):
             return self._followed(ref)
         self.followed.setdefault(
-            f"column {ref.column} of {name} is {now.type.declared} now: it is read as {before.type.declared}"
+            f"column {ref.column} of {name} is now {now.type.declared}; expressions read it as {before.type.declared}"
         )
         through_text = () if is_ is not None or was.spark_type == "STRING" else ("STRING",)
         return cast(ColumnRef(ref.alias, now.name), (*through_text, was.spark_type))

@@ -79,13 +79,14 @@ class Solution:
     def added(self) -> list[DraftCondition]:
         """Conditions that are new."""
         new = self.draft.conditions[len(self.kept) :]
-        return [DraftCondition(self._over(condition.expression), condition.preference) for condition in new]
+        return [DraftCondition(self.over(condition.expression), condition.preference) for condition in new]
 
     @property
     def substitution(self) -> dict[ColumnRef, Expression]:
-        return {ref: self._over(expression) for ref, expression in self.draft.substitution}
+        return {ref: self.over(expression) for ref, expression in self.draft.substitution}
 
-    def _over(self, expression: Expression) -> Expression:
+    def over(self, expression: Expression) -> Expression:
+        """An expression of the draft, under the aliases of this solution."""
         return expression.over(lambda ref: ColumnRef(self.names.get(ref.alias, ref.alias), ref.column))
 
     @property

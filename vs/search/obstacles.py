@@ -71,7 +71,7 @@ class Obstacles:
         name = block.relation(alias)
         self._add(
             2,
-            f"{name} was dropped, and nothing in the knowledge takes its place",
+            f"{name} was dropped, and knowledge.toml has no replacement for it",
             f"{name} {alias}",
             f"add a [[containment]] of {self._projection(block, alias)}, or mark {alias} dispensable",
         )
@@ -89,7 +89,7 @@ class Obstacles:
         if component.preference.replaceable:
             self._add(
                 2,
-                f"{why}, and nothing in the knowledge offers {attribute} for {component}",
+                f"{why}, and knowledge.toml has no replacement for {attribute}, which {component} needs",
                 component.name,
                 f"{offer}, or mark {component.name} dispensable",
             )
@@ -107,8 +107,8 @@ class Obstacles:
         users = [component for component in block.components if lost in component.expression.columns]
         self._add(
             3,
-            f"{self.passage.why_gone(start, lost.column)}, and no join constraint leads from {start}"
-            f" to {end}, which offers it",
+            f"{self.passage.why_gone(start, lost.column)}, and no join constraint connects {start}"
+            f" with {end}, which offers it",
             users[0].name,
             f"add a [[join]] between {short(start)} and {short(end)}",
         )
@@ -128,7 +128,7 @@ class Obstacles:
             4,
             f"{because}; the best rewriting ({by}) has extent {found}, and the view asks for {asked}",
             "extent",
-            f"say `-- dyda: extent = {'any' if found == 'unknown' else found}` in the view's file, or add the"
+            f"write `-- dyda: extent = {'any' if found == 'unknown' else found}` in the view file, or add a"
             " [[containment]] that proves more",
         )
 
