@@ -140,7 +140,7 @@ def _key(
 ) -> tuple[str, ...] | str:
     """A key of the occurrence's table, then and now, that the extent shows; or why there is none."""
     if comparison.replacement is not None and alias == comparison.replacement.new:
-        return "its table is another one now"
+        return "another table took its place"
     relation = comparison.new[alias].relation
     if relation.name in updated:
         return f"rows of {relation.name} changed meanwhile"
@@ -153,4 +153,4 @@ def _key(
         computable = all(relation.column(column).type.computation() is not None for column in key)
         if refs <= shown.keys() and computable and refs in then:
             return key
-    return f"no key of {relation.name} either"
+    return f"no key of {relation.name} by which to look it up"

@@ -110,9 +110,9 @@ def adapt(
         return Recompute(after, why)
     if comparison.lost:
         gone = ", ".join(str(comparison.old[alias].relation.name) for alias in comparison.lost)
-        return Recompute(after, f"{gone} is not in the view any more, and how often each row was there is not known")
+        return Recompute(after, f"{gone} left the view, and how often it repeated each row is not known")
     if any(ref.alias == LOST for condition in comparison.lost_conditions for ref in condition.columns):
-        return Recompute(after, "a condition is gone together with a column it was about")
+        return Recompute(after, "a condition was dropped together with a column it reads")
     restored = _restored(comparison)
     if isinstance(restored, str):
         return Recompute(after, restored)
@@ -149,8 +149,7 @@ def _adapt_nested(
 
 def _projected(names: Sequence[str], places: Collection[int]) -> str:
     lost = [name for place, name in enumerate(names) if place not in set(places)]
-    reason = f"without {', '.join(lost)}" if lost else "its columns in another order"
-    return f"the extent {reason} is the new one"
+    return f"the extent without {', '.join(lost)}" if lost else "the extent with its columns in another order"
 
 
 def _from_extent(
@@ -178,7 +177,7 @@ def _from_extent(
         FromExtent(
             "join" if new or again else "selection",
             after,
-            f"the extent joined with {', '.join([*new, *again])}" if new or again else "rows of the extent alone",
+            f"the extent joined with {', '.join([*new, *again])}" if new or again else "a selection of the extent",
             query=query.definition,
             fixed=frozenset(comparison.added),
             complement=complement,
@@ -193,12 +192,12 @@ def _named(comparison: Comparison, plan: FromExtent) -> FromExtent:
     if plan.complement is not None:
         kind = "complement"
         conditions = " and ".join(condition.sql for condition in comparison.lost_conditions)
-        reason.append(f"the rows that {conditions} kept out are added")
+        reason.append(f"plus the rows that {conditions} excluded")
     if plan.restored is not None and comparison.replacement is not None:
         kind = "delta"
         old = comparison.old[comparison.replacement.old].relation.name
         new = comparison.new[comparison.replacement.new].relation.name
-        reason.append(f"{new} less {old} as the extent shows it is what changes (Equation 5)")
+        reason.append(f"plus the difference between {new} and {old} as the extent shows it")
     return replace(plan, kind=kind, reason="; ".join(reason))
 
 
@@ -244,14 +243,14 @@ def _restored(comparison: Comparison) -> Restored | str | None:
     relation = comparison.old[old].relation
     size = comparison.new[new].relation.estimated_rows
     if size > IN_MEMORY:
-        return f"{comparison.new[new].relation.name} has some {size} rows: too many to compare with {relation.name}"
+        return f"{comparison.new[new].relation.name} has about {size} rows, too many to compare with {relation.name}"
     used = {ref.column for ref in comparison.before.columns if ref.alias == old}
     places = {ref.column: place for ref, place in shown_before(comparison.before).items() if ref.alias == old}
     hidden = sorted(used - places.keys())
     if hidden:
         return f"{relation.name} cannot be restored from the extent, which does not show {', '.join(hidden)}"
     if not any(set(key) <= used for key in relation.keys):
-        return f"{relation.name} cannot be restored from the extent: no key of it is there to tell its rows apart"
+        return f"{relation.name} cannot be restored from the extent, which shows no key of it"
     shown = shown_columns(comparison)
     wanted = sorted(ref.column for ref in comparison.after.columns if ref.alias == new)
     columns = tuple((column, shown[ColumnRef(new, column)]) for column in wanted)
@@ -286,4 +285,4 @@ def _dearer(comparison: Comparison, plan: FromExtent, rows: int | None) -> str |
     everything = sum(scan.relation.estimated_rows for scan in comparison.new.values())
     if rows + ASKING * asked <= ASKING * everything:
         return None
-    return f"the extent has {rows} rows, the relations of the view some {everything}: reading those costs less"
+    return f"recomputing costs less: the extent has {rows} rows, the view's relations about {everything}"

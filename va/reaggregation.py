@@ -59,7 +59,7 @@ def compare_nested(before: ViewDefinition, after: ViewDefinition) -> Reading | R
     again = _counted(before, after, old, new) or _grouped(before, after, old, new)
     if again is not None:
         return again
-    return "its operators are not those that the extent was computed with"
+    return "the view's definition no longer matches its stored rows"
 
 
 def _columns(before: Query, after: Query, old: Shapes, new: Shapes) -> tuple[int, ...] | None:
@@ -110,7 +110,7 @@ def _counted(before: ViewDefinition, after: ViewDefinition, old: Shapes, new: Sh
     if places is None or len(set(places)) < len(places):
         return None
     lost = [name for place, name in enumerate(before.names) if place not in places]
-    return Reaggregate(after, f"rows that differed only in {', '.join(lost)} are counted together", places)
+    return Reaggregate(after, f"rows that differed only in {', '.join(lost)} are merged", places)
 
 
 def _grouped(before: ViewDefinition, after: ViewDefinition, old: Shapes, new: Shapes) -> Reaggregate | None:
@@ -126,12 +126,12 @@ def _grouped(before: ViewDefinition, after: ViewDefinition, old: Shapes, new: Sh
         return None
     lost = [key.expression.sql for place, key in enumerate(one.keys) if place not in keys]
     if not lost:
-        return Reaggregate(after, "the groups are there; what is shown of them is another", keys, aggregates, False)
+        return Reaggregate(after, "the groups stay; other columns of them are shown", keys, aggregates, False)
     if not keys:
         return None  # the group without keys is there even if no row is: that is not what the state says
     if any(aggregate.distinct for aggregate in other.aggregates):
         return None  # a value may be in several of the groups that fall together
-    return Reaggregate(after, f"groups that differed only in {', '.join(lost)} are added up", keys, aggregates)
+    return Reaggregate(after, f"groups that differed only in {', '.join(lost)} are merged", keys, aggregates)
 
 
 def _group(tree: Query) -> Group | None:

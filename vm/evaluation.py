@@ -219,7 +219,7 @@ def render(evaluation: Evaluation, sources: Mapping[str, str], types: Sequence[s
     """
     block = evaluation.block
     query, remaining = joined(evaluation, sources, few)
-    outputs = _outputs(block, types)
+    outputs = [f"{_encoded(block, i, types[i])} AS c{i + 1}" for i in range(len(block.items))]
     counting = evaluation.counting
     if evaluation.side is not None:
         outputs.append(f"'{evaluation.side}' AS c{len(block.items) + 1}")
@@ -308,10 +308,6 @@ def _of_its_own(texts: Mapping[int, str]) -> str:
         return next(iter(numbers))
     branches = [f"WHEN f IN ({', '.join(map(str, mine))}) THEN {text}" for text, mine in numbers.items()]
     return f"CASE {' '.join(branches)} END"
-
-
-def _outputs(block: JoinBlock, types: Sequence[str]) -> list[str]:
-    return [f"{_encoded(block, i, types[i])} AS c{i + 1}" for i in range(len(block.items))]
 
 
 def join_order(evaluation: Evaluation, without: Collection[Expression] = ()) -> list[Occurrence]:

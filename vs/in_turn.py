@@ -109,12 +109,7 @@ class _Turns:
         cost = len(list(scans(self.definition.tree))) - 1
         return Rewritten(self.definition, extent, cost, "; ".join(reasons), (*self.returned, *changes), followed)
 
-    def _judged(
-        self,
-        before: Mapping[RelationName, Relation | None],
-        now: Mapping[RelationName, Relation | None],
-        knowledge: Knowledge,
-    ) -> Judgement:
+    def _judged(self, before: Stage, now: Stage, knowledge: Knowledge) -> Judgement:
         world = World(_present(before), now, knowledge)
         return synchronize(self.definition, world, self.defaults, self.plain_numeric)
 
@@ -126,7 +121,7 @@ class _Turns:
         self.definition = parse_view(found.name, found.sql, resolver(relations), plain_numeric=self.plain_numeric)
         self.taken.append(judgement)
 
-    def _since(self, before: Mapping[RelationName, Relation | None]) -> dict[RelationName, Relation | None]:
+    def _since(self, before: Stage) -> dict[RelationName, Relation | None]:
         """What is not as it was `before`, by the names of then."""
         return {
             relation.name: self.relations[name]
@@ -135,7 +130,7 @@ class _Turns:
         }
 
 
-def _present(relations: Mapping[RelationName, Relation | None]) -> dict[RelationName, Relation]:
+def _present(relations: Stage) -> dict[RelationName, Relation]:
     return {relation.name: relation for relation in relations.values() if relation is not None}
 
 

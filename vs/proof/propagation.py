@@ -53,13 +53,12 @@ class _Carrying:
             case Project():
                 return self.region((*path, 0))
             case Distinct():
-                return deduplicated(self.query((*path, 0)), narrower=self._narrower(path))
+                return Moved(self.query((*path, 0)).extent, exact=not self._narrower(path))
             case SetOperation(kind, all_):
                 left, right = (*path, 0), (*path, 1)
-                if left in self.found.cut:
-                    return joined([self.query(right), Moved(SUBSET if kind == "union" else SUPERSET)])
-                if right in self.found.cut:
-                    return joined([self.query(left), Moved(SUBSET if kind == "union" else SUPERSET)])
+                if left in self.found.cut or right in self.found.cut:
+                    kept = right if left in self.found.cut else left
+                    return joined([self.query(kept), Moved(SUBSET if kind == "union" else SUPERSET)])
                 narrower = self._narrower(path)
                 return set_operation(kind, self.query(left), self.query(right), all_=all_, narrower=narrower)
             case _:
@@ -74,12 +73,12 @@ class _Carrying:
             if condition in gone and (known is None or condition not in known.dropped):
                 moves.append(LARGER)
         moves += [self.leaf(leaf) for leaf, _ in region.leaves]
-        for place in region.filters:
-            if (*place, 1) in self.found.cut:
+        for path, node in region.filters:
+            if (*path, 1) in self.found.cut:
                 moves.append(LARGER)
                 continue
-            lost = [LARGER for one in anatomy.places if one.path == place and one in gone]
-            moves.append(matched([self.region((*place, 1)), *lost], anti=anatomy.is_anti(place)))
+            lost = [LARGER for one in anatomy.places if one.path == path and one in gone]
+            moves.append(matched([self.region((*path, 1)), *lost], anti=node.anti))
         return joined(moves)
 
     def leaf(self, path: Path) -> Moved:
@@ -147,11 +146,6 @@ def matched(moves: Iterable[Moved], *, anti: bool) -> Moved:
     return Moved(flipped(extent) if anti else extent)
 
 
-def deduplicated(move: Moved, *, narrower: bool) -> Moved:
-    """DISTINCT. `narrower`: over fewer columns than before, rows that differed may be one now."""
-    return Moved(move.extent, exact=not narrower)
-
-
 def outer_joined(left: Moved, right: Moved, kind: str, *, conditions_lost: bool) -> Moved:
     """A row of the padded side that comes or goes takes away or brings a row padded with NULLs."""
     padded = {"left": [right], "right": [left], "full": [left, right]}[kind]
@@ -161,11 +155,11 @@ def outer_joined(left: Moved, right: Moved, kind: str, *, conditions_lost: bool)
 
 
 def set_operation(kind: str, left: Moved, right: Moved, *, all_: bool, narrower: bool) -> Moved:
-    """`narrower`: a column is gone on both sides. A − B loses what now meets a row of B that it differed from, and
-    A ∩ B gains it."""
+    """`narrower`: a column is gone on both sides, so that rows that differed may be one now: A − B loses those that now
+    meet a row of B, and A ∩ B gains them."""
     if kind == "union":
         both = joined([left, right])
-        return both if all_ else deduplicated(both, narrower=narrower)
+        return both if all_ else Moved(both.extent, exact=not narrower)
     if kind == "except":
         if all_ and not (left.exact and right.exact):
             return LOST  # a row is there if it is oftener on the left

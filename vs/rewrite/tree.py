@@ -227,7 +227,7 @@ class Consequences:
                 return rebuild(free, [left, right], self.put)
             case SemiJoin():
                 rows = self._rows((*path, 0))
-                return None if rows is None else self._filtered(path, rows)
+                return None if rows is None else self._filtered(path, node, rows)
             case Scan():
                 return node
             case Derived():
@@ -250,9 +250,7 @@ class Consequences:
             case _:
                 raise AssertionError(f"{type(node).__name__} stands at the top of a query")
 
-    def _filtered(self, path: Path, rows: Node) -> Node:
-        node = self.anatomy.nodes[path]
-        assert isinstance(node, SemiJoin)
+    def _filtered(self, path: Path, node: SemiJoin, rows: Node) -> Node:
         if (*path, 1) in self.cut:
             return rows
         kept = tuple(c for number, c in enumerate(node.conditions) if not self._is_gone(path, "matching", number))
@@ -277,8 +275,8 @@ class Consequences:
         kept = [one for one in solution.kept if one.place is not None and one.place not in self.gone]
         own = [self.put(component.expression) for component in kept]
         node = joined(leaves, [*own, *(condition.expression for condition in solution.added)])
-        for path in region.filters:
-            node = self._filtered(path, node)
+        for at, semi_join in region.filters:
+            node = self._filtered(at, semi_join, node)
         return node
 
     def _is_gone(self, path: Path, kind: str, number: int) -> bool:

@@ -68,7 +68,7 @@ class Region:
     path: Path
     leaves: tuple[tuple[Path, Node], ...]
     conditions: tuple[Place, ...]
-    filters: tuple[Path, ...]
+    filters: tuple[tuple[Path, SemiJoin], ...]
 
     @property
     def scans(self) -> tuple[Scan, ...]:
@@ -115,7 +115,7 @@ class Anatomy:
     def _region(self, top: Path) -> Region:
         leaves: list[tuple[Path, Node]] = []
         conditions: list[Place] = []
-        filters: list[Path] = []
+        filters: list[tuple[Path, SemiJoin]] = []
 
         def gather(path: Path) -> None:
             node = self.nodes[path]
@@ -129,16 +129,12 @@ class Anatomy:
                     conditions.extend(_places(node, path))
                 case SemiJoin():
                     gather((*path, 0))
-                    filters.append(path)
+                    filters.append((path, node))
                 case _:
                     leaves.append((path, node))
 
         gather(top)
         return Region(top, tuple(leaves), tuple(conditions), tuple(filters))
-
-    def is_anti(self, path: Path) -> bool:
-        node = self.nodes[path]
-        return isinstance(node, SemiJoin) and node.anti
 
     def readers(self, region: Region) -> list[Place]:
         """What reads the region's own relations from outside."""
