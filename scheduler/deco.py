@@ -55,11 +55,9 @@ class _Group:
 
 @dataclass(frozen=True)
 class Planned:
-    """The next messages of the order: one, or several that are merged. `entries` are in arrival order.
-
-    `overtaken`: an earlier message that still waits, if there is one; `waits_on`: the edge it waits on. `because`: the
-    edges that put these messages first although they came later, or, of merged ones, a cycle.
-    """
+    """The next messages of the order, in arrival order: one, or several that are merged. `overtaken`: an earlier
+    message that still waits, on the edge `waits_on`. `because`: the edges that put later messages first; if merged, a
+    cycle."""
 
     entries: tuple[Entry, ...]
     merged: bool

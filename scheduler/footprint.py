@@ -93,10 +93,8 @@ def effect_of(change: Change) -> Effect | None:
 
 @dataclass(frozen=True)
 class Footprint:
-    """Of any message of one shape; `schema` and `reads` are keyed by the oldest pending name of each relation.
-
-    `views` are those it concerns. A message that is not `concerned` is acknowledged without work and orders nothing.
-    """
+    """Of any message of one shape; `schema` and `reads` are keyed by the oldest pending name of each relation. `views`
+    are those it concerns. If it is not `concerned`, it is acknowledged without work and orders nothing."""
 
     relations: frozenset[RelationName]
     views: frozenset[str]
@@ -107,10 +105,8 @@ class Footprint:
 
 
 class Footprints:
-    """Footprints under the given views while the given changes are pending; computed once per shape.
-
-    `watched` are relations that a broken query has shown to be read although no view says so (rule S3).
-    """
+    """Footprints under the given views while the given changes are pending, computed once per shape. `watched` are
+    relations that a broken query read although no view says so (rule S3)."""
 
     def __init__(
         self,

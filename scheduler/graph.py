@@ -51,11 +51,8 @@ class Drawing:
 
 
 def draw(entries: Sequence[Entry], plan: Plan) -> Drawing:
-    """What to draw of a queue and its plan.
-
-    Semantic edges join neighbours, and of several changes that a message would meet in one relation the last one has
-    the edge: the others follow from these.
-    """
+    """What to draw of a queue and its plan. Semantic edges connect neighbours; of several changes in one relation that
+    a message would meet, only the last has an edge. The others are implied."""
     dependencies = plan.dependencies
     edges = [*dependencies.chains(), *(edge for entry in entries for edge in dependencies.edges(entry))]
     edges.sort(key=lambda edge: (edge.after, edge.before, edge.kind.value))

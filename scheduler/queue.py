@@ -43,10 +43,8 @@ class Queued:
 
 @dataclass(frozen=True)
 class Unit:
-    """Messages that are processed in one refresh, and why just these.
-
-    `idle` are the numbers of those among them that concern no view: they are acknowledged with the others.
-    """
+    """Messages that are processed together, and why these. `idle`: the numbers of those that concern no view and are
+    only acknowledged."""
 
     messages: tuple[Queued, ...]
     reason: str

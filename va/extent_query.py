@@ -44,11 +44,8 @@ class ExtentQuery:
 
 
 def shown_before(before: ViewDefinition) -> dict[ColumnRef, int]:
-    """The columns that the extent shows, each with its place: those of the select list, and what they are equal to.
-
-    An equality that the view makes holds in every row of the extent; where equal values have equal texts, the one
-    column stands for the other.
-    """
+    """The columns that the extent shows, with their places: those of the select list, and columns that the view equates
+    with them, where equal values have equal texts."""
     relations = {scan.alias: scan.relation for scan in scans(before.tree)}
     found: dict[ColumnRef, int] = {}
     for place, item in enumerate(before.select.items):
@@ -77,10 +74,8 @@ def shown_columns(comparison: Comparison) -> dict[ColumnRef, int]:
 
 
 def extent_query(comparison: Comparison, updated: Collection[RelationName]) -> ExtentQuery | str:
-    """The query that gives `after`'s rows from `before`'s extent and the occurrences that are new; or why not.
-
-    `updated` are relations whose rows changed since the extent was computed: such a one cannot be read again.
-    """
+    """The query that computes `after`'s rows from `before`'s extent and the occurrences that are new; or why there is
+    none. Relations in `updated` have changed since the extent was computed, and so cannot be read again."""
     shown = shown_columns(comparison)
     expressions = list(comparison.added_conditions)
     for item, place in zip(comparison.after.select.items, comparison.items, strict=True):

@@ -58,11 +58,9 @@ class Recompute:
 
 @dataclass(frozen=True)
 class Restored:
-    """The occurrence `alias` replaces a relation whose rows the extent shows: each distinct one was there once.
-
-    `columns` by name, each with the extent's place that shows the old relation's; `distinct` are the places of all the
-    columns that the view used of it, a key among them.
-    """
+    """The occurrence `alias` replaces a relation whose rows the extent shows, each distinct one once. `columns`: by
+    name, with the place in the extent that shows the old relation's. `distinct`: the places of all columns that the
+    view used of it, including a key."""
 
     alias: str
     columns: tuple[tuple[str, int], ...]
@@ -71,11 +69,9 @@ class Restored:
 
 @dataclass(frozen=True)
 class FromExtent:
-    """The new rows are made from the old extent: `columns` of it (places), or `query` over it, on Spark.
-
-    `fixed` are the occurrences of `definition` that the extent does not hold: read where the unit ends, they do not
-    move. `complement` are further rows, read at the sources where the extent stands. `restored`: see there.
-    """
+    """The new rows are made from the old extent: `columns` of it (places), or `query` over it, on Spark. `fixed`:
+    occurrences of `definition` that the extent does not hold; they are read at the unit's end and do not change.
+    `complement`: further rows, read at the sources at the extent's positions."""
 
     kind: str
     definition: ViewDefinition
@@ -97,11 +93,9 @@ def adapt(
     updated: Collection[RelationName] = (),
     rows: int | None = None,
 ) -> Adaptation | Reaggregate:
-    """The plan that brings the extent of `before` to `after`, given what happened to the relations they read.
-
-    `updated` are relations, by their names in `after`, with row images between the extent and the state that is aimed
-    at; `rows` is how many the extent has, if that shall decide about the cost.
-    """
+    """The plan that brings the extent of `before` to `after`, given what happened to their relations. `updated`:
+    relations, by their names in `after`, with row images since the extent; `rows`: the extent's size, if cost is to
+    count."""
     if not before.plain or not after.plain:
         return _adapt_nested(before, after, changes, updated)
     replacement = find_replacement(before, after)
@@ -130,8 +124,8 @@ def _adapt_nested(
     changes: Sequence[SchemaChange | Truncation],
     updated: Collection[RelationName],
 ) -> Adaptation | Reaggregate:
-    """Plans for views of several blocks. Only where rows and states stay as they are is a change of the rows in the
-    same unit added by maintenance; another form of the states would have to be maintained while it is made."""
+    """Plans for views of several blocks. Data changes of the same unit can be maintained only if rows and states stay
+    as they are: a state that is being rebuilt cannot be maintained meanwhile."""
     comparison = Comparison(before, after)
     if why := _moved(comparison, changes):
         return Recompute(after, why)
@@ -206,10 +200,8 @@ def _said(changes: Sequence[SchemaChange | Truncation]) -> str:
 
 
 def _moved(comparison: Comparison, changes: Sequence[SchemaChange | Truncation]) -> str | None:
-    """Why rows of the extent may have changed without a row image; None if they have not.
-
-    Relations that are new in the view, or that replace another, are read as they are now anyway.
-    """
+    """Why rows of the extent may have changed without a row image; None if they have not. Relations that are new in the
+    view, or replace another, are read as they are now anyway."""
     kept = {
         comparison.old[old].relation.name: comparison.new[new].relation.name for old, new in comparison.kept.items()
     }

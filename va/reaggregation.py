@@ -26,12 +26,9 @@ __all__ = ["Reading", "Reaggregate", "compare_nested"]
 
 @dataclass(frozen=True)
 class Reaggregate:
-    """The state of the view's last keyed operator is added up anew; the extent is what the last step makes of it.
-
-    `keys`: for each key of the new state, the place of the same one among the old state's keys (from 0; for DISTINCT
-    and set operations: the row's columns). `aggregates`: for each aggregate of the new group, the place of the same one
-    in the old group; none for DISTINCT and set operations.
-    """
+    """The state of the view's last keyed operator is aggregated again, and the extent computed from it. `keys`: for
+    each key of the new state its place among the old state's keys, from 0 (for DISTINCT and set operations: the row's
+    columns); `aggregates`: likewise for the aggregates of a group."""
 
     kind: ClassVar[str] = "reaggregation"
     definition: ViewDefinition
@@ -63,11 +60,8 @@ def compare_nested(before: ViewDefinition, after: ViewDefinition) -> Reading | R
 
 
 def _columns(before: Query, after: Query, old: Shapes, new: Shapes) -> tuple[int, ...] | None:
-    """For each column of `after`, the place of the same one of `before`, over the same rows; None if they are others.
-
-    UNION ALL keeps every row of both sides, so that its columns are those of both. Whatever compares whole rows must
-    have all of its columns, in any order that both sides share.
-    """
+    """For each column of `after`, the place of the same one of `before` over the same rows; None if they differ. UNION
+    ALL keeps every row of both sides; whatever compares whole rows must keep all of its columns."""
     match before, after:
         case Project(rows, items), Project(rows_now, items_now):
             if old.rows(rows) != new.rows(rows_now):

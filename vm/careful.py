@@ -98,10 +98,8 @@ def render_sum(
     *,
     large: bool = False,
 ) -> str:
-    """Spark SQL for the sum, with columns as `render` gives them to a term; of each term the same as `render` takes.
-
-    The session must not fold constants, nor move a condition below where it stands.
-    """
+    """Spark SQL for the sum, with the columns of `render`; of each term what `render` takes. The session must not fold
+    constants, nor push a condition down."""
     waiting = [_rest(evaluation) for evaluation in evaluations]
     names = _Names(waiting)
     tag = ["t"] if evaluations[0].tagged else []

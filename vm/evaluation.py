@@ -83,11 +83,9 @@ class Frame:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What Spark is asked for one block. `counting` says whether it is ΔV, ΔV per transaction, or a world as it is.
-
-    `types` are the Spark types of the items, if they are given: each is cast to its own before it becomes text, so
-    that the terms of a sum agree. `sign` is what a term counts in its sum: 1 or -1.
-    """
+    """What Spark is asked for one block. `counting`: ΔV, ΔV per transaction, or a world as it is. `types`: if given,
+    each item is cast to its Spark type before it becomes text, so that the terms of a sum agree. `sign`: 1 or -1, of a
+    term in its sum."""
 
     view: str
     block: JoinBlock

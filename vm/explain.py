@@ -78,17 +78,13 @@ def explain_program(program: Program) -> list[ExplainRow]:
         if again:
             cost += f"; {again} more where groups must be read again"
         rows.append(ExplainRow("cost", alias, f"{cost} ({occurrence.relation.name})", most))
-    scanned = [
-        ExplainRow("scan", alias, f"scanned for a change of {changed}") for alias, changed in read_whole(program)
-    ]
-    return [*scanned, *rows]
+    scans = [ExplainRow("scan", alias, f"scanned for a change of {change}") for alias, change in read_whole(program)]
+    return [*scans, *rows]
 
 
 def read_whole(program: Program) -> list[tuple[str, str]]:
-    """Occurrences of source relations that some change reads whole, and what has to change for that.
-
-    A view without any is maintained at a cost that follows the change, whatever the size of its relations.
-    """
+    """Occurrences of source relations that some change scans, and which change. A view without any is maintained at a
+    cost that follows the change, whatever the size of its relations."""
     found: dict[tuple[str, str], None] = {}
     for step in program.steps:
         for term in step.terms:
@@ -184,11 +180,8 @@ def _rule(step: Step) -> str:
                 rules.append(f"{', '.join(again)}: the touched groups are read again")
             if extremes or again:
                 plain = ", ".join(_plain_keys(step))
-                rules.append(
-                    f"its rows are looked up by {plain}"
-                    if plain
-                    else "its rows are found by a scan: no key is a column"
-                )
+                found = f"looked up by {plain}" if plain else "found by a scan: no key of the group is a column"
+                rules.append(f"its rows are {found}")
             return "; ".join(rules)
         case _:
             assert_never(step.state)

@@ -22,10 +22,8 @@ EDITION = 1
 
 
 def fingerprint(program: Program, timezone: str = "UTC") -> str:
-    """Of the program's steps and states, whatever the view, its relations and their columns are called.
-
-    `timezone` is where they are computed: elsewhere a moment is of another day.
-    """
+    """Of the program's steps and states, whatever the view, its relations and columns are called. `timezone`: where
+    they are computed, since it decides which day a moment is on."""
     tables: dict[str, int] = {}
     steps = [_step(step, tables) for step in program.steps]
     where = [] if timezone == "UTC" else [timezone]

@@ -53,8 +53,8 @@ class Term:
 
 @dataclass(frozen=True)
 class Step:
-    """One step; `state` None is the view itself. `types` are the Spark types that the items of all terms get, where
-    they have to be told; `indexed` the columns of the state that steps above look rows up by."""
+    """One step; `state` None is the view itself. `types`: the Spark types of the items of all terms, where they must be
+    given."""
 
     number: int
     terms: tuple[Term, ...]

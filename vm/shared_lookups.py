@@ -52,8 +52,7 @@ def _identity(relation: Relation) -> _Identity:
 
 @dataclass
 class _Memory:
-    """The rows of one relation with the keys asked for so far, and maybe others. `lock`: two threads must not ask for
-    the same."""
+    """The rows of one relation with the keys asked for so far, and maybe others. `lock`: no key is asked for twice."""
 
     rows: Bag
     values: pa.Table

@@ -35,10 +35,8 @@ def read(name: str, sql: str, resolve: Resolve, plain_numeric: str = "decimal(38
 def read_what_is_left(
     name: str, sql: str, resolve: Resolve, defaults: Defaults, plain_numeric: str = "decimal(38,18)"
 ) -> Judgement:
-    """As `read`, for a view that broke: columns that its text names and that are gone are dropped where they may be.
-
-    They may have gone while it was broken, when nothing followed its relations.
-    """
+    """As `read`, for a view that broke: columns that no longer exist are dropped from it where they may be. They may
+    have disappeared while it was broken and nothing followed its relations."""
     present: dict[RelationName, Relation] = {}
     lost: dict[str, list[str]] = {}
 

@@ -51,11 +51,8 @@ RUNNERS_UP = 10
 
 @dataclass(frozen=True)
 class World:
-    """The relations and the knowledge about them, before and after some schema changes.
-
-    `relations`: every relation that a view or the knowledge speaks of, by the name and with the columns known before.
-    `now`: those that changed, by the names known before; None if the relation is gone. Others are as they were.
-    """
+    """The relations and the knowledge about them, before and after schema changes. `relations`: every relation that a
+    view or the knowledge names, as known before. `now`: those that changed, by their names before; None if dropped."""
 
     relations: Mapping[RelationName, Relation]
     now: Mapping[RelationName, Relation | None]

@@ -35,8 +35,8 @@ class Assembly:
 
 
 def assemble(found: Consequences, passage: Passage, append: Preference | None) -> Assembly:
-    """The rewritten tree written down in today's names. `append`: with the columns that are new, and what holds for
-    them."""
+    """The rewritten tree as text in today's names. `append`: the preference of appended columns; None to append
+    none."""
     definition = found.anatomy.definition
     tree = found.tree
     names = {scan.alias: scan.relation.name for scan in scans(tree)}

@@ -19,10 +19,8 @@ __all__ = ["Departure", "Draft", "DraftCondition", "DraftOccurrence", "Provision
 
 @dataclass(frozen=True)
 class Provision:
-    """Columns of the occurrence `of` that the occurrence `by` provides. `hops`: how the two meet, if `of` stays.
-
-    `met`: the old view itself joined the two as the knowledge says.
-    """
+    """Columns of the occurrence `of` that the occurrence `by` provides. `hops`: how the two are joined, if `of` stays;
+    `met`: the old view itself joined them as the knowledge says."""
 
     of: str
     by: str

@@ -22,10 +22,8 @@ __all__ = ["Block", "Component", "connected", "lost"]
 
 @dataclass(frozen=True)
 class Component:
-    """A select item (`name` is its output name) or a condition (its text).
-
-    `written` is what its file says, None if nothing; `preference` what is in force.
-    """
+    """A select item (`name` is its output name) or a condition (its text). `written`: what its file says, None if
+    nothing; `preference`: what is in force."""
 
     kind: str
     name: str
