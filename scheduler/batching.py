@@ -1,4 +1,4 @@
-"""From an order to units: messages with data updates are batched, schema changes and merged ones stand alone."""
+"""From an order to units: messages with data updates are batched, schema changes and merged ones are alone."""
 
 from __future__ import annotations
 

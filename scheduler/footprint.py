@@ -193,7 +193,7 @@ class Footprints:
 
     def _concerned(self, own: RelationName) -> Iterable[str]:
         """The views that a message about `own` concerns. A candidate's messages keep their source's order too: a
-        rewriting may bring the relation in, and then its rows must be those of a state that the source had."""
+        rewriting may read the relation, and then its rows must be those of a state that the source had."""
         yield from (view.view for view, _ in self._readers.get(own, ()))
         yield from (view.view for view in self._candidates.get(own, ()))
 

@@ -12,7 +12,7 @@ __all__ = ["Consistency", "Queued", "Unit", "UnitKind", "numbers"]
 
 
 class Consistency(enum.Enum):
-    """What a warehouse state may stand for (paper 003, Section 2)."""
+    """Which states of the sources the warehouse may show (paper 003, Section 2)."""
 
     STRONG = "strong"
     """Each state is a state of the sources, in their order; states may be skipped, so batches are allowed."""

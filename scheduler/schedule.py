@@ -2,8 +2,8 @@
 
     add ─▶ ┌──────── entries, in arrival order ────────┐ ─▶ remove (installed, skipped)
            │  no schema change, nothing held: no graph │
-           │  else: a Plan, used unit by unit, made    │
-           │  anew only when one of its grounds changes│
+           │  else: a Plan, used unit by unit, remade  │
+           │  only when one of its grounds changes     │
            └──────────────── next_unit ────────────────┘
 
 The grounds of a plan are the schema changes in the queue, the views, the messages' states and what was observed when a
@@ -48,7 +48,7 @@ class Waiting:
 
 
 class Schedule:
-    """The queue and its legal order. It holds no message that is not given to it and forgets none by itself."""
+    """The queue and its legal order. It holds the messages it is given, and removes one only when told to."""
 
     def __init__(
         self,

@@ -1,11 +1,8 @@
-"""Two forms of a view, side by side: what stays, what is lost, what is new.
+"""Two forms of a view compared: what stays, what is lost, what is new. All in the names of the new form.
 
-An occurrence is the same if it is the same table (oid), whatever it is called; a column if it is the same number of the
-same table, with the same type. So renames are seen through, and a column that was dropped and added again is another
-one. Everything is told in the names of the new form.
-
-One occurrence may be taken for another table's, column by column: that is what a replacement does (paper 001,
-Equation 3), and then its columns count as the ones that they are replaced by.
+Occurrences are the same if their table is (by oid), columns if number and type are, whatever they are called; a column
+that was dropped and added again is a new one. A replacement (paper 001, Equation 3) equates one occurrence with another
+table's, column by column.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ class Replacement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`before` and `after`. `replacement` is taken for granted: it says what is compared with what."""
+    """`before` and `after`; `replacement` says which columns of the one count as columns of the other."""
 
     before: ViewDefinition
     after: ViewDefinition
@@ -92,34 +89,34 @@ class Comparison:
             return None
         return ColumnRef(self.kept[ref.alias], name)
 
-    def told(self, expression: Expression) -> Expression:
-        """An expression of `before` in the names of `after`; what is gone is called LOST and equals nothing there."""
+    def translated(self, expression: Expression) -> Expression:
+        """An expression of `before` in the names of `after`; a lost column becomes LOST, which equals nothing."""
         return expression.over(lambda ref: self.column(ref) or ColumnRef(LOST, f"{ref.alias}.{ref.column}"))
 
     @cached_property
     def items(self) -> tuple[int | None, ...]:
-        """For each output column of `after`, the place of one of `before` that says the same."""
+        """For each output column of `after`, the place of an equal one of `before`."""
         places: dict[Hashable, int] = {}
         for place, item in enumerate(self.before.select.items):
-            places.setdefault(meaning(self.told(item.expression)), place)
+            places.setdefault(meaning(self.translated(item.expression)), place)
         return tuple(places.get(meaning(item.expression)) for item in self.after.select.items)
 
     @cached_property
     def lost_conditions(self) -> tuple[Expression, ...]:
         """Conditions of `before` that `after` does not make, in the names of `after`."""
         now = {meaning(condition) for condition in conjuncts(self.after.tree)}
-        told = [self.told(condition) for condition in conjuncts(self.before.tree)]
-        return tuple(condition for condition in told if meaning(condition) not in now)
+        then = [self.translated(condition) for condition in conjuncts(self.before.tree)]
+        return tuple(condition for condition in then if meaning(condition) not in now)
 
     @cached_property
     def added_conditions(self) -> tuple[Expression, ...]:
         """Conditions of `after` that `before` does not make."""
-        then = {meaning(self.told(condition)) for condition in conjuncts(self.before.tree)}
+        then = {meaning(self.translated(condition)) for condition in conjuncts(self.before.tree)}
         return tuple(condition for condition in conjuncts(self.after.tree) if meaning(condition) not in then)
 
 
 def meaning(expression: Expression) -> Hashable:
-    """Equal for expressions that say the same: an equality either way round, brackets around the whole aside."""
+    """Equal for equivalent expressions: the sides of an equality may be swapped, outer parentheses do not count."""
     if expression.column is not None:
         return expression.column
     if expression.equality is not None:
@@ -128,7 +125,7 @@ def meaning(expression: Expression) -> Hashable:
 
 
 def find_replacement(before: ViewDefinition, after: ViewDefinition) -> Replacement | None:
-    """How the one occurrence that is lost was replaced: every condition on it is made on the other one instead."""
+    """How the only lost occurrence was replaced: every condition on it is now one on the other."""
     plain = Comparison(before, after)
     if len(plain.lost) != 1:
         return None
@@ -140,7 +137,7 @@ def find_replacement(before: ViewDefinition, after: ViewDefinition) -> Replaceme
 
 
 def _bindings(plain: Comparison, old: str, new: str) -> dict[str, str] | None:
-    """The columns of `old` by those of `new` that stand in their places; None if a condition has no counterpart."""
+    """The column of `new` that replaces each column of `old`; None if a condition has no counterpart."""
     bound: dict[str, str] = {}
     for condition in conjuncts(plain.before.tree):
         if old not in condition.aliases:

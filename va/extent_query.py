@@ -1,7 +1,7 @@
-"""The old extent as a relation of its own, from which the new view is computed: V' = π(σ(E ⋈ S …)).
+"""The new view as a query over the old extent: V' = π(σ(E ⋈ S …)).
 
-Exact whatever the data are: every condition that E was made with still holds, so only what is new must be asked. A
-column that E does not show comes from its own table again, found by a key that E shows; nothing else is read.
+Exact for any data: every condition that E was made with still holds, so only what is new must be read. A column that E
+does not show is read from its own table again, by a key that E shows.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def shown_columns(comparison: Comparison) -> dict[ColumnRef, int]:
     """The columns of `after` that the old extent shows as they are, each with its place."""
     found: dict[ColumnRef, int] = {}
     for ref, place in shown_before(comparison.before).items():
-        told = comparison.column(ref)
-        if told is not None:
-            found.setdefault(told, place)
+        now = comparison.column(ref)
+        if now is not None:
+            found.setdefault(now, place)
     return found
 
 

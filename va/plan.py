@@ -1,15 +1,15 @@
-"""Adaptation plans: what an extent needs so that it follows its definition (paper 001, Section 6.5).
+"""Adaptation plans: how an extent follows its definition (paper 001, Section 6.5).
 
     before ─┐                         ┌─ the same rows ──────────────────────── metadata
             ├─ compare ─ E gives … ───┼─ some of its columns ────────────────── projection
     after ──┘                         ├─ E, or E ⋈ what is new ──────────────── selection, join
-                                      ├─ all but what a condition kept out ──── complement
+                                      ├─ all but what a condition excluded ──── complement
                                       ├─ all but one relation's difference ──── delta
                                       └─ nothing that helps ─────────────────── recompute
 
 No constraint is trusted: each plan is right for any rows, by algebra and by the keys in the sources' catalogs. Every
-plan but the last two starts from the extent E where it stands and reads what is new where the unit ends; what the
-unit's data updates do to the rest is added by a sweep over the new definition, in which new occurrences do not move.
+plan but the last two starts from the extent E at its positions and reads what is new at the unit's end. A sweep over
+the new definition adds the unit's data updates; new occurrences do not change in it.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from va.reaggregation import Reading, Reaggregate, compare_nested
 __all__ = ["Adaptation", "FromExtent", "MetadataOnly", "Recompute", "Restored", "adapt"]
 
 ASKING = 2
-"""A row read at a source costs as much as so many read in the warehouse: sources have other things to do."""
+"""A row read at a source costs as much as this many read in the warehouse: sources have other work to do."""
 
 WORTH_WHILE = 10_000
-"""Below so many rows no plan is dearer than another."""
+"""Extents with fewer rows are never recomputed for cost."""
 
 IN_MEMORY = 1_000_000
-"""A relation that replaces another is compared with it in memory, up to so many rows."""
+"""A relation that replaces another is compared with it in memory, up to this many rows."""
 
 
 @dataclass(frozen=True)
 class MetadataOnly:
-    """The rows stay as they are; only the definition's text may be another. No source is asked."""
+    """The rows stay as they are; only the definition's text may change. No source is queried."""
 
     kind: ClassVar[str] = "metadata"
     definition: ViewDefinition

@@ -2,14 +2,13 @@
 
     the same shape                                   metadata: the same rows, the same states
     fewer columns, nothing else above                projection of the extent
-    fewer keys, aggregates or columns, another       reaggregation of the last operator's state: nothing is asked
+    fewer keys, aggregates or columns, another       reaggregation of the last operator's state: no source query
     HAVING, other expressions over the same group
     anything else                                    recompute
 
 A view of several blocks keeps states beside its extent (dyda.model.operator_state). A projection leaves them as they
-are, so it is a plan only where the new program has the same ones. A state's rows hold every group and how often each
-row is there, so that groups that fall together are added up exactly; what is shown of them is computed from the state
-alone.
+are, so the new program must have the same ones. A state has every group with its counts, so that merged groups are
+added up exactly and what they show is computed from the state alone.
 """
 
 from __future__ import annotations

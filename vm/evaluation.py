@@ -277,7 +277,7 @@ def render_combined(
     the evaluation that a row is of, c1 … up to `width`, n and, if `tagged`, t. With each come the types of its items.
 
     `source` delivers f, that number, the columns, n and maybe t. One query that tells rows apart is planned in a
-    fraction of the time that a union takes. A branch is evaluated for its own rows only, so nobody fails on others'.
+    fraction of the time that a union takes. A branch is evaluated for its own rows only, so none fails on another's.
     """
     outputs = ["f AS w"]
     for place in range(width):

@@ -1,7 +1,7 @@
 """What a program is, in one short text: equal for programs that compute the same steps into the same states.
 
-A state says what form its rows have, not what they mean. Whoever goes on with rows that another version of the compiler
-made must know that it would have made the same ones. Names say nothing: a program that follows a rename is what it was.
+A state says what form its rows have, not what they mean: to continue with rows that another version of the compiler
+made, one must know that it would have made the same. Names do not count, so renames leave a program what it was.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from vm.join_tree import SweepPlan, plan_sweep
 __all__ = ["WAREHOUSE", "Program", "Step", "Term", "state_number", "state_relation"]
 
 WAREHOUSE = ""
-"""The source's name of what lies in the warehouse: states, and extents while they are adapted."""
+"""The name of the warehouse as a source: states, and extents while they are adapted."""
 
 LARGE = 10**12
 
@@ -109,7 +109,7 @@ class Program:
 
     @property
     def levels(self) -> list[list[Step]]:
-        """Steps that need nothing of each other stand together."""
+        """Steps that do not depend on each other are together."""
         found: list[list[Step]] = [[] for _ in range(1 + max(step.level for step in self.steps))]
         for step in self.steps:
             found[step.level].append(step)

@@ -1,4 +1,4 @@
-"""Lookups that several views share: within one snapshot nobody is asked twice for the same keys.
+"""Lookups that several views share: within one snapshot no source is asked twice for the same keys.
 
     view 1 ──customer by id: 1, 2──▶ ┌────────┐ ──1, 2──▶ source
     view 2 ──customer by id: 2, 3──▶ │ memory │ ──3─────▶ source

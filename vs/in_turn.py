@@ -1,11 +1,11 @@
-"""Several changes, one after the other: what becomes of a view that they break together.
+"""Changes that break a view together, taken one after the other.
 
-A unit that merges messages is one search over all that is gone (Equation 6 of paper 001). It may fail where one message
-after the other would not have: a column is dropped and added again, which breaks the view and brings it back; a
-rewriting through a relation gives way to another when that relation changes. Merging is a matter of schedule, so it
-must not decide whether a view lives: where the search as a whole finds nothing, each change has its turn.
+A unit that merges messages is one search over everything that is gone (paper 001, Equation 6). It may fail where the
+messages one by one would not: a column is dropped and added again, or a rewriting through a relation is replaced by
+another when that relation changes. How messages are merged must not decide whether a view survives, so where the one
+search finds nothing, each change gets its turn.
 
-    stage 1 ─▶ rewritten ─▶ stage 2 ─▶ broken ─ ─ ─▶ stage 3 ─▶ what it reads is there again, by name ─▶ goes on
+    stage 1 ─▶ rewritten ─▶ stage 2 ─▶ broken ─ ─ ─▶ stage 3 ─▶ what it reads exists again, by name ─▶ continues
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Turns:
         self.knowledge = evolve(self.knowledge, _present(before), self._since(before)).knowledge
 
     def _return(self) -> None:
-        """A broken view means names (as `read`): what stands under them now, without what may be dropped."""
+        """A broken view means names (as `read`): it returns if they exist again, without what may be dropped."""
         then = _present(self.standing)
         now = self._since(self.standing)
         back = {name: _by_names(then[name], found) if found is not None else None for name, found in now.items()}
@@ -114,7 +114,7 @@ class _Turns:
         return synchronize(self.definition, world, self.defaults, self.plain_numeric)
 
     def _go_on(self, judgement: Holds | Rewritten) -> None:
-        """Read again over the relations as they are: a column that came back is another one."""
+        """Read again over the relations as they are: a column that came back is a new one."""
         found = judgement.definition
         present = _present(self.relations)
         relations = [present[scan.relation.name] for scan in scans(found.tree)]

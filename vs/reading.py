@@ -1,4 +1,4 @@
-"""Does a view's text mean something over the relations as they are now?"""
+"""Whether a view's text is valid over the relations as they are now."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["read", "read_what_is_left"]
 Resolve = Callable[[str, str | None, str], Relation]
 
 GONE = PgType("text", "text")
-"""Of a column that is gone nobody knows the type; a rewriting does not read it."""
+"""The type of a column that is gone is not known; a rewriting does not read it."""
 
 MOST = 100
 """Columns that a text may have lost."""

@@ -1,9 +1,8 @@
-"""From the relations as they were known to the relations as they are now.
+"""From the relations as known before to the relations as they are now.
 
-Everything in a search is called by the names known before; only the finished rewriting is put into today's. A column
-is known by its number and a relation by its oid: both survive a rename, and neither is given to another, so a drop
-followed by an add under the same name is not mistaken for the old column. Where another table stands under the name
-(the caller decides that the name is meant), columns are known by their names.
+A search uses the names known before; only the finished rewriting gets today's. Columns are identified by number and
+relations by oid: both survive a rename and are never reused, so a column that is dropped and added again is a new one.
+Where another table took the name (and the caller decides that the name is meant), columns are identified by name.
 """
 
 from __future__ import annotations

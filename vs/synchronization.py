@@ -46,7 +46,7 @@ COMBINATIONS = 600
 """More than the candidates of one region and the parts around it that may be cut off."""
 
 RUNNERS_UP = 10
-"""Legal rewritings that are told beside the best one."""
+"""Legal rewritings that are reported beside the best one."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class World:
 def synchronize(
     definition: ViewDefinition, world: World, defaults: Defaults | None = None, plain_numeric: str = "decimal(38,18)"
 ) -> Judgement:
-    """The view over the relations as they are now: as it stands, rewritten as its owner allows, or broken."""
+    """The view over the relations as they are now: unchanged, rewritten as its owner allows, or broken."""
     rules = defaults or Defaults()
     effective = effective_preferences(definition, rules)
     search = _search(definition, world, rules)
@@ -159,7 +159,7 @@ class _Search:
 
 
 def _with_own_aliases(solutions: Sequence[Solution]) -> list[Solution]:
-    """Regions are searched one by one; where two bring in the same alias, the later one takes another."""
+    """Regions are searched one by one; where two introduce the same alias, the later one gets another."""
     taken: set[str] = set()
     found = []
     for solution in solutions:

@@ -70,8 +70,8 @@ def multiplied(draft: Draft, passage: Passage) -> list[RelationName]:
 
 
 def keeps_multiplicities(draft: Draft, passage: Passage) -> bool:
-    """Whether each row is there as often as its extent says: new joins find one row at the most, and where a relation
-    stands in for another, keys of both are among the columns that the containment speaks of (V4)."""
+    """Whether multiplicities change only as the extent says: new joins find at most one row, and where a relation
+    replaces another, the containment's columns include keys of both (V4)."""
     for departure in draft.departures:
         if departure.cover is None:
             return False  # how many rows of it met each of the others is not known
@@ -104,7 +104,7 @@ class _Proof:
         return [component.expression for component in self.draft.block.conditions if component not in self.dropped]
 
     def _selected(self, component: Component) -> bool:
-        """Whether a dropped condition is one that a containment in use selects by: its new side stands for it."""
+        """Whether a dropped condition is one that a containment in use selects by: its new side implies it."""
         for departure in self.draft.departures:
             if departure.cover is not None and component.expression.aliases == {departure.alias}:
                 own = [placed(condition, departure.alias) for condition in departure.cover.promise.own.where]

@@ -1,12 +1,12 @@
-"""What is proven of a region's rows, carried up to the view's (rules V1 and V4).
+"""What is proven of a region's rows, carried up to the view (rules V1 and V4).
 
     inner joins, selections, EXISTS, UNION, the left of EXCEPT, the preserved side of an outer join    keep a direction
-    NOT EXISTS, NOT IN, the right of EXCEPT                                                            turn it round
+    NOT EXISTS, NOT IN, the right of EXCEPT                                                            reverse it
     an aggregate, the side of an outer join that is padded with NULLs, its ON                          keep nothing
 
-Only "equivalent" gets through an aggregate, and for those that count rows only together with how often each row is
-there: a join that may repeat rows, or a relation that stands in for another without keys on both sides, changes sums
-(V4). DISTINCT, set operations without ALL and EXISTS do not mind how often.
+Only "equivalent" gets through an aggregate; one that counts rows also needs unchanged multiplicities: a join that may
+repeat rows, or a replacement without keys on both sides, changes sums (V4). DISTINCT, set operations without ALL and
+EXISTS do not depend on multiplicities.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REPEATABLE = frozenset({"min", "max", "bool_and", "bool_or"})
 
 @dataclass(frozen=True)
 class Moved:
-    """How rows moved: as sets, and whether multiplicities moved only along with that."""
+    """How rows changed: as sets, and whether multiplicities changed only along with that."""
 
     extent: str = EQUIVALENT
     exact: bool = True
@@ -38,7 +38,7 @@ LARGER = Moved(SUPERSET)
 
 
 def carried(found: Consequences, regions: Mapping[Path, Moved]) -> Moved:
-    """How the view's rows moved, given how those of the regions did that lost something."""
+    """How the view's rows changed, given how those of the regions that lost something did."""
     return _Carrying(found, regions).query(())
 
 
@@ -141,13 +141,13 @@ def flipped(extent: str) -> str:
 
 
 def matched(moves: Iterable[Moved], *, anti: bool) -> Moved:
-    """EXISTS and NOT EXISTS: what moved of the rows that match. How often something matches does not matter."""
+    """EXISTS and NOT EXISTS: how the rows that match changed. How often something matches does not matter."""
     extent = combine(move.extent for move in moves)
     return Moved(flipped(extent) if anti else extent)
 
 
 def outer_joined(left: Moved, right: Moved, kind: str, *, conditions_lost: bool) -> Moved:
-    """A row of the padded side that comes or goes takes away or brings a row padded with NULLs."""
+    """A new row of the padded side removes a row padded with NULLs, and a lost one adds it."""
     padded = {"left": [right], "right": [left], "full": [left, right]}[kind]
     if conditions_lost or any(move.extent != EQUIVALENT for move in padded):
         return LOST

@@ -1,4 +1,4 @@
-"""From the consequences of a choice to a definition: today's names, the preferences that stay, text, and that read."""
+"""From a tree to a definition: today's names, the preferences that stay, the text, and that text read again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Assembly", "assemble", "resolver"]
 
 @dataclass(frozen=True)
 class Assembly:
-    """A view's text over today's relations; what was followed and what was appended, in words."""
+    """A view's text over today's relations; the renames and types it follows and the columns it appends, in words."""
 
     name: str
     sql: str
@@ -52,8 +52,8 @@ def assemble(found: Consequences, passage: Passage, append: Preference | None) -
     if followed or appended or definition.star or found.is_different or _is_ambiguous(relations):
         own = {name: append for name, _ in appended if append is not None}
         sql = render_view(present, _preferences(found, present, words, own))
-    told = tuple(f"{ref.column} of {names[ref.alias]}" for _, ref in appended)
-    return Assembly(definition.name, sql, relations, tuple(followed), told)
+    new_columns = tuple(f"{ref.column} of {names[ref.alias]}" for _, ref in appended)
+    return Assembly(definition.name, sql, relations, tuple(followed), new_columns)
 
 
 def _followed(tree: Query, names: Mapping[str, RelationName], passage: Passage) -> dict[str, None]:
@@ -136,6 +136,6 @@ def resolver(relations: Iterable[Relation]) -> Resolve:
 
 
 def _is_ambiguous(relations: Iterable[Relation]) -> bool:
-    """Whether a name without its schema may mean several of the relations; then the text must be written anew."""
+    """Whether a name without its schema may mean several of the relations; then the text must be rewritten."""
     names = {relation.name for relation in relations}
     return len({(name.source, name.table) for name in names}) < len(names)

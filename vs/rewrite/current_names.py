@@ -1,8 +1,7 @@
-"""Today's names: a tree of the names known before, over the relations as they are now.
+"""From the names known before to today's names: a tree over the relations as they are now.
 
-The view's own column names survive. Where a column's type is of another kind now, expressions that compute with it
-read it as the old one, so that they go on meaning what they meant; a column that is only passed on to the view's
-readers follows.
+The view's own column names stay. Where a column has a type of another kind now, expressions that compute with it cast
+it to the old type, so that they keep their meaning; a column that is only passed on to readers has the new type.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Words:
         return found
 
     def query(self, query: Query) -> Query:
-        """The whole view. Only what stands in its own select list follows its type: elsewhere something computes."""
+        """The whole view. Only columns of its own select list follow their types: elsewhere something computes."""
         if isinstance(query, Project):
             items = tuple(OutputColumn(item.name, self.item(item.expression)) for item in query.items)
             return Project(self._below(query.input), items)

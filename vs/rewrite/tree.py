@@ -1,4 +1,4 @@
-"""What follows from what is done to the regions of a view: everything that must go along, and the new tree.
+"""Everything that must be dropped along with what the regions of a view lose, and the new tree.
 
     an inner item goes      ─▶ its column goes in every branch ─▶ all that reads it goes
     an aggregate, a key     ─▶ all that reads it goes
@@ -248,7 +248,7 @@ class Consequences:
                 sides = [self._region((*path, 0)), self._region((*path, 1))]
                 return rebuild(replace(node, conditions=on), sides, self.put)
             case _:
-                raise AssertionError(f"{type(node).__name__} stands at the top of a query")
+                raise AssertionError(f"{type(node).__name__} is a query")
 
     def _filtered(self, path: Path, node: SemiJoin, rows: Node) -> Node:
         if (*path, 1) in self.cut:

@@ -1,11 +1,11 @@
 """What may be done about what is gone: every combination that the preferences and the knowledge allow.
 
-occurrences   each one touched by the change stays, leaves, or gives its place to a relation that covers it
+occurrences   each one touched by the change stays, leaves, or is replaced by a relation that covers it
 components    each one that loses a column is substituted, absorbed by a containment's selection, or dropped
-columns       each one that must be had from elsewhere has one of its covers
+columns       each one that must come from elsewhere has one of its covers
 
-Fewest drops come first. Combinations are bounded, so that the answer comes in time whatever the knowledge holds; the
-order is that of the view and of the knowledge, so it is always the same answer.
+Fewest drops come first. The number of combinations is bounded, however large the knowledge; their order is that of the
+view and of the knowledge, so the answer is always the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Covers: where an attribute, or a whole relation, can be had instead.
+"""Covers: what may replace an attribute, or a whole relation.
 
-Read from the knowledge as it was before the change: a constraint over what is gone is exactly what says how to
-replace it. What it offers must be there now.
+From the knowledge as it was before the change: a constraint on what is gone says how to replace it. What it offers must
+exist now.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RelationCover:
 
 
 def attribute_covers(knowledge: Knowledge, passage: Passage, name: RelationName, column: str) -> list[AttributeCover]:
-    """What may stand for the attribute, in the order of the knowledge; function constraints first."""
+    """What may replace the attribute, in the order of the knowledge; function constraints first."""
     covers = [
         AttributeCover(function.over, function.equals, function)
         for function in knowledge.functions
@@ -69,7 +69,7 @@ def attribute_covers(knowledge: Knowledge, passage: Passage, name: RelationName,
 
 
 def relation_covers(knowledge: Knowledge, passage: Passage, name: RelationName) -> list[RelationCover]:
-    """What may stand for the relation, in the order of the knowledge."""
+    """What may replace the relation, in the order of the knowledge."""
     covers = []
     for containment in oriented(knowledge, name):
         other = containment.other

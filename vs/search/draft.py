@@ -1,7 +1,5 @@
-"""A rewriting that is not written down yet: what it consists of, and how it came about.
-
-In the names known before. How it came about is what its extent is proven from, and what its reason is told from.
-"""
+"""A rewriting before it is a tree, in the names known before: what it consists of, and how it came about. Its extent is
+proven and its reason is given from the latter."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ class Departure:
     stand_in: str | None = None
     cover: RelationCover | None = None
     absorbed: tuple[Component, ...] = ()
-    """Conditions that the containment's own selections stand for."""
+    """Conditions that the containment's own selections imply."""
 
 
 @dataclass(frozen=True)

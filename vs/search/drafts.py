@@ -97,7 +97,7 @@ class _Candidate:
 
     @cached_property
     def serving(self) -> dict[str, Preference]:
-        """Preferences of joins that bring a cover, by alias and by condition: they may go if all they serve may."""
+        """Preferences of joins with a cover, by alias and by condition: they may go if all they serve may."""
         found: dict[str, Preference] = {}
         for provision in self.provisions:
             refs = {ref for ref, _ in provision.covers}
@@ -262,7 +262,7 @@ class _Search:
         )
 
     def _occurrences(self, candidate: _Candidate) -> tuple[DraftOccurrence, ...]:
-        """Those that stay and the stand-ins where they stood; the others after them."""
+        """Those that stay, the stand-ins in the places of those that leave, then the others."""
         names = dict(candidate.joined.occurrences)
         written = self.block.definition.preferences
         found: list[DraftOccurrence] = []

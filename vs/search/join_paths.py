@@ -3,7 +3,7 @@
     f ──flight_res.name = tour.tour_name──▶ tour ──tour.tour_id = guide.tour_id──▶ guide
 
 A path may pass through relations that are not in the view. Where the view already joins two occurrences as a
-constraint says, the path goes along them and adds nothing; elsewhere it brings occurrences of its own, so that nothing
+constraint says, the path goes along them and adds nothing; elsewhere it adds occurrences of its own, so that nothing
 that is in the view is restricted by a condition its author did not write.
 """
 

@@ -1,4 +1,4 @@
-"""Why no legal rewriting was found: the component in the way, and what would have saved the view."""
+"""Why no legal rewriting was found: the component that prevents it, and what would have saved the view."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Obstacles"]
 
 @dataclass(frozen=True)
 class _Obstacle:
-    """`stage`: how far the search had come; the furthest one is told."""
+    """`stage`: how far the search had come; the furthest one is reported."""
 
     stage: int
     reason: str
@@ -31,7 +31,7 @@ class Obstacles:
     passage: Passage
     natural: bool = True
     inside: str = ""
-    """The part of the view that is searched, if not all of it: told with a relation that is in the way."""
+    """The part of the view that is searched, if not all of it; reported with the relation."""
     found: list[_Obstacle] = field(default_factory=list)
 
     def relation_must_stay(self, block: Block, alias: str) -> None:

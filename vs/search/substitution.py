@@ -1,4 +1,4 @@
-"""Expressions with some of their columns put differently; what their author wrote in between is never touched."""
+"""Expressions with some of their columns replaced; what their author wrote in between is never touched."""
 
 from __future__ import annotations
 

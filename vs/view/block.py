@@ -33,7 +33,7 @@ class Component:
     said: str = ""
     """How a sentence calls it."""
     place: Place | None = None
-    """Where it stands in the view; None for what only holds an outer join's relations together."""
+    """Its place in the view; None for what only holds an outer join's relations together."""
 
     def __str__(self) -> str:
         return self.said

@@ -44,7 +44,7 @@ class EffectivePreferences:
 
 
 def appending(effective: EffectivePreferences, defaults: Defaults) -> Preference | None:
-    """What holds for a column that the view appends by itself: it may go by itself, too. None if it appends none."""
+    """The preference of columns that the view appends: they may be dropped again. None if it appends none."""
     return replace(defaults.component, dispensable=True) if effective.new_columns == "append" else None
 
 

@@ -1,4 +1,4 @@
-"""A view taken apart: regions of inner joins, and the places where its expressions stand.
+"""A view taken apart: regions of inner joins, and the places of its expressions.
 
     Project ─ Select ─ Group ─ Join ─ Scan f         two regions: what the select list and HAVING read of the group,
                                   └─ Scan c          and f, c with what the keys and aggregates read of them
@@ -157,7 +157,7 @@ class Anatomy:
                 yield from self.branches((*query, number))
 
     def together(self, place: Place) -> list[Place]:
-        """The items that stand for one column of one query: one in each branch."""
+        """The items of one column of a query: one in each branch."""
         query = self.query(place.path)
         return [_items(path, branch)[place.number] for path, branch in self.branches(query)]
 
