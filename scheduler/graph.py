@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dyda.model.message import DataUpdate, MessageState
 from dyda.model.printable import visible
 from scheduler.deco import Plan
-from scheduler.dependencies import Edge, EdgeKind, Entry
+from scheduler.dependencies import EdgeKind, Entry
 from scheduler.footprint import Footprint
 from scheduler.queue import numbers
 
@@ -58,7 +58,7 @@ def draw(entries: Sequence[Entry], plan: Plan) -> Drawing:
     edges.sort(key=lambda edge: (edge.after, edge.before, edge.kind.value))
     return Drawing(
         tuple(_node(entry, dependencies.footprint(entry), dependencies.concerned(entry)) for entry in entries),
-        tuple(_drawn(edge) for edge in edges),
+        tuple(DrawnEdge(edge.before, edge.after, edge.kind, edge.reason) for edge in edges),
         plan.merged(),
     )
 
@@ -74,10 +74,6 @@ def _rows(entry: Entry) -> Iterable[str]:
     for change in entry.queued.message.changes:
         if isinstance(change, DataUpdate):
             yield f"+{change.inserted} −{change.deleted} {change.relation}"
-
-
-def _drawn(edge: Edge) -> DrawnEdge:
-    return DrawnEdge(edge.before, edge.after, edge.kind, edge.reason)
 
 
 def text(drawing: Drawing) -> str:

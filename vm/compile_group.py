@@ -170,8 +170,8 @@ class _Accumulators:
             shown = aggregate.argument.sql if aggregate.argument is not None else "*"
             raise UnsupportedSql(
                 view,
-                f"{aggregate.function}({shown}) is of type {type_}, which is no number",
-                f"Write {aggregate.function}(CAST({shown} AS DECIMAL(20,4))), or another type.",
+                f"{aggregate.function}({shown}) is of type {type_}, which is not numeric",
+                f"Cast it to a number: {aggregate.function}(CAST({shown} AS DECIMAL(20,4))).",
             )
 
     def reading(self, aggregate: Aggregate) -> Callable[[str], Expression]:

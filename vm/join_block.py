@@ -188,7 +188,7 @@ def _refuse_names(view: str, occurrence: Occurrence) -> None:
                 view,
                 f"column {column.name} of {occurrence.relation.name} is of type {column.type.declared}{inside}:"
                 " its text is a name, which can change although the row does not",
-                "Read its number: at the source, let a column of type oid hold it, for example"
+                "Use its number instead: add a column of type oid at the source, for example"
                 f' GENERATED ALWAYS AS ("{column.name}"::oid) STORED. Or leave the column out of the view.',
             )
 

@@ -23,9 +23,6 @@ class Passage:
     relations: Mapping[RelationName, Relation]
     now: Mapping[RelationName, Relation | None]
 
-    def before(self, name: RelationName) -> Relation:
-        return self.relations[name]
-
     def after(self, name: RelationName) -> Relation | None:
         """The relation as it is now; None if it is gone."""
         return self.now[name] if name in self.now else self.relations.get(name)

@@ -20,7 +20,7 @@ from dyda.model.knowledge.constraints import FunctionConstraint, Knowledge
 from dyda.model.relation import RelationName
 from vs.proof.implication import follows, not_null
 from vs.schema_mapping import Passage
-from vs.search.covers import Oriented, oriented, placed
+from vs.search.covers import REVERSED, Oriented, oriented, placed
 from vs.search.draft import Departure, Draft, Provision
 from vs.search.join_paths import Hop
 from vs.view.block import Component
@@ -28,9 +28,6 @@ from vs.view.block import Component
 __all__ = ["combine", "keeps_multiplicities", "multiplied", "prove", "satisfies"]
 
 EQUIVALENT, SUPERSET, SUBSET, UNKNOWN = "equivalent", "superset", "subset", "unknown"
-
-_NEW_SIDE = {"subset": SUPERSET, "equivalent": EQUIVALENT, "superset": SUBSET}
-"""R is a subset of S: with S in R's place the view can only grow."""
 
 
 def satisfies(extent: str, asked: str) -> bool:
@@ -75,7 +72,7 @@ def keeps_multiplicities(draft: Draft, passage: Passage) -> bool:
     for departure in draft.departures:
         if departure.cover is None:
             return False  # how many rows of it met each of the others is not known
-        promise, old = departure.cover.promise, passage.before(departure.relation)
+        promise, old = departure.cover.promise, passage.relations[departure.relation]
         sides = [
             (promise.own, old.keys),
             (promise.other, [tuple(key) for key in passage.keys(departure.cover.relation)]),
@@ -131,7 +128,8 @@ class _Proof:
         if provisions:
             return UNKNOWN  # V2: one containment must cover all columns, jointly
         promise = departure.cover.promise
-        return _NEW_SIDE[promise.is_] if self._lies_inside(promise, departure.alias) else UNKNOWN
+        # If R is a subset of S, then with S in R's place the view can only grow.
+        return REVERSED[promise.is_] if self._lies_inside(promise, departure.alias) else UNKNOWN
 
     def _promised(self, provision: Provision) -> bool:
         return provision.met and all(isinstance(cover.promise, FunctionConstraint) for _, cover in provision.covers)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from dyda.model.algebra.nodes import ColumnRef, Derived, Distinct, Group, OuterJoin, Project, Scan, SetOperation, scans
 from vs.proof.extent import EQUIVALENT, SUBSET, SUPERSET, UNKNOWN, combine
 from vs.rewrite.tree import Consequences
+from vs.search.covers import REVERSED
 from vs.view.regions import Path, Place
 
 __all__ = ["Moved", "carried"]
@@ -132,18 +133,10 @@ def joined(moves: Iterable[Moved]) -> Moved:
     return Moved(combine(move.extent for move in found), all(move.exact for move in found))
 
 
-_FLIPPED = {SUPERSET: SUBSET, SUBSET: SUPERSET}
-
-
-def flipped(extent: str) -> str:
-    """Under NOT EXISTS, NOT IN and on the right of EXCEPT: fewer there is more here."""
-    return _FLIPPED.get(extent, extent)
-
-
 def matched(moves: Iterable[Moved], *, anti: bool) -> Moved:
     """EXISTS and NOT EXISTS: how the rows that match changed. How often something matches does not matter."""
     extent = combine(move.extent for move in moves)
-    return Moved(flipped(extent) if anti else extent)
+    return Moved(REVERSED.get(extent, extent) if anti else extent)  # fewer there is more here
 
 
 def outer_joined(left: Moved, right: Moved, kind: str, *, conditions_lost: bool) -> Moved:
@@ -163,7 +156,7 @@ def set_operation(kind: str, left: Moved, right: Moved, *, all_: bool, narrower:
     if kind == "except":
         if all_ and not (left.exact and right.exact):
             return LOST  # a row is there if it is oftener on the left
-        steps = [left.extent, flipped(right.extent), *([SUBSET] if narrower else [])]
+        steps = [left.extent, REVERSED.get(right.extent, right.extent), *([SUBSET] if narrower else [])]
     else:
         steps = [left.extent, right.extent, *([SUPERSET] if narrower else [])]
     exact = not narrower and (not all_ or (left.exact and right.exact))

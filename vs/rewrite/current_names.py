@@ -42,7 +42,7 @@ class Words:
         if ref.alias not in self.names:
             return Expression.of(ref)
         name, now = self.names[ref.alias], self._column(ref)
-        before = self.passage.before(name).column(ref.column)
+        before = self.passage.relations[name].column(ref.column)
         was, is_ = before.type.computation(), now.type.computation()
         if was is None or comparable(before.type, now.type):
             return self._followed(ref)

@@ -15,7 +15,19 @@ from dyda.model.relation import RelationName
 from vs.schema_mapping import Passage
 from vs.search.substitution import under
 
-__all__ = ["AttributeCover", "Oriented", "RelationCover", "attribute_covers", "oriented", "placed", "relation_covers"]
+__all__ = [
+    "REVERSED",
+    "AttributeCover",
+    "Oriented",
+    "RelationCover",
+    "attribute_covers",
+    "oriented",
+    "placed",
+    "relation_covers",
+]
+
+
+REVERSED = {"subset": "superset", "equivalent": "equivalent", "superset": "subset"}
 
 
 @dataclass(frozen=True)
@@ -82,16 +94,13 @@ def relation_covers(knowledge: Knowledge, passage: Passage, name: RelationName) 
     return covers
 
 
-_REVERSED = {"subset": "superset", "equivalent": "equivalent", "superset": "subset"}
-
-
 def oriented(knowledge: Knowledge, name: RelationName) -> Iterator[Oriented]:
     """The containments of the relation, as seen from it."""
     for containment in knowledge.containments:
         if containment.of.relation == name:
             yield Oriented(containment.of, containment.is_, containment.within, containment)
         if containment.within.relation == name:
-            yield Oriented(containment.within, _REVERSED[containment.is_], containment.of, containment)
+            yield Oriented(containment.within, REVERSED[containment.is_], containment.of, containment)
 
 
 def placed(expression: Expression, alias: str) -> Expression:
