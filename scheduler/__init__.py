@@ -25,39 +25,28 @@ source transaction at a time (`complete`, paper 003, Section 5).
 """
 
 from dyda.model.message import MessageState
-from scheduler.deco import Plan, Planned
-from scheduler.dependencies import Dependencies, Edge, EdgeKind, Entry
-from scheduler.footprint import Effect, EffectOf, Footprint, Footprints, ViewReads, effect_of
-from scheduler.graph import Drawing, DrawnEdge, DrawnNode, dot, text
+from scheduler.dependencies import EdgeKind
+from scheduler.footprint import Effect, Footprint, Footprints, ViewReads, effect_of
+from scheduler.graph import DrawnEdge, dot, text
 from scheduler.queue import Consistency, Queued, Unit, UnitKind
-from scheduler.rename_classes import Columns, Names
-from scheduler.schedule import Detection, Schedule, Waiting
+from scheduler.rename_classes import Columns
+from scheduler.schedule import Detection, Schedule
 
 __all__ = [
     "Columns",
     "Consistency",
-    "Dependencies",
     "Detection",
-    "Drawing",
     "DrawnEdge",
-    "DrawnNode",
-    "Edge",
     "EdgeKind",
     "Effect",
-    "EffectOf",
-    "Entry",
     "Footprint",
     "Footprints",
     "MessageState",
-    "Names",
-    "Plan",
-    "Planned",
     "Queued",
     "Schedule",
     "Unit",
     "UnitKind",
     "ViewReads",
-    "Waiting",
     "dot",
     "effect_of",
     "text",

@@ -1,4 +1,4 @@
-"""From an order to units: messages with data updates are batched, schema changes and merged ones stand alone."""
+"""From an order to units: messages with data updates are batched, schema changes and merged ones are alone."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ __all__ = ["take_run", "take_unit"]
 def take_unit(
     order: Iterable[Planned], concerned: Callable[[Entry], bool], consistency: Consistency, batch_rows: int
 ) -> Unit | None:
-    """The first unit of a legal order; None if the order is empty.
-
-    A batch is a stretch of the order, so it is as legal as the order is. No message in it waits for a schema change
-    that is still pending, and it ends where one is due. One message is always taken, however large.
-    """
+    """The first unit of a legal order; None if the order is empty. A batch is a stretch of the order, so it is as legal
+    as the order itself, and ends before a schema change. At least one message is taken, however large."""
     taken: list[Planned] = []
     idle: set[int] = set()
     rows = 0
@@ -50,11 +47,8 @@ def take_unit(
 
 
 def take_run(order: Iterable[Planned], concerned: Callable[[Entry], bool], limit: int) -> tuple[Unit, ...]:
-    """The longest stretch at the front of a legal order in which no unit changes a schema, one message each.
-
-    Messages that concern no view belong to it: they change nothing in between. `limit` is of rows, a message counting
-    as one at least; one message is always taken, however large.
-    """
+    """The longest stretch at the front of a legal order without a schema change, one message each; messages that
+    concern no view are part of it. `limit` counts rows, at least one per message; one message is always taken."""
     run: list[Unit] = []
     rows = 0
     for planned in order:

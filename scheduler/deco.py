@@ -55,11 +55,9 @@ class _Group:
 
 @dataclass(frozen=True)
 class Planned:
-    """The next messages of the order: one, or several that are merged. `entries` are in arrival order.
-
-    `overtaken`: an earlier message that still waits, if there is one; `waits_on`: the edge it waits on. `because`: the
-    edges that put these messages first although they came later, or, of merged ones, a cycle.
-    """
+    """The next messages of the order, in arrival order: one, or several that are merged. `overtaken`: an earlier
+    message that still waits, on the edge `waits_on`. `because`: the edges that put later messages first; if merged, a
+    cycle."""
 
     entries: tuple[Entry, ...]
     merged: bool
@@ -72,7 +70,8 @@ class Planned:
         """Why these and why now, in words."""
         shown = numbers(entry.number for entry in self.entries)
         if self.merged:
-            return f"{shown} merged, they depend on each other: " + "; ".join(edge.reason for edge in self.because)
+            cycle = "; ".join(edge.reason for edge in self.because)
+            return f"{shown} merged because they depend on each other: {cycle}"
         if self.overtaken is None:
             return f"message {shown} in arrival order"
         if self.because:

@@ -49,14 +49,13 @@ class EdgeKind(enum.Enum):
 
 @dataclass(frozen=True)
 class Edge:
-    """Message `after` depends on message `before`. `columns` are those that meet; None: the whole relation."""
+    """Message `after` depends on message `before`, which does something to `relation`: `does` says what."""
 
     before: int
     after: int
     kind: EdgeKind
     source: str
     relation: RelationName | None = None
-    columns: Columns = None
     does: str = ""
     observed: bool = False
 
@@ -69,16 +68,8 @@ class Edge:
     def reason(self) -> str:
         if self.relation is None:
             return f"{self.after} came after {self.before} from source {self.source}"
-        if self.observed:
-            return (
-                f"processing {self.after} broke while it read {self.relation}, which message {self.before} {self.does}"
-            )
-        if self.columns:
-            noun = "column" if len(self.columns) == 1 else "columns"
-            what = f"whose {noun} {', '.join(sorted(self.columns))} message {self.before} {self.does}"
-        else:
-            what = f"which message {self.before} {self.does}"
-        return f"processing {self.after} would query {self.relation}, {what}"
+        reads = "broke while it read" if self.observed else "would query"
+        return f"processing {self.after} {reads} {self.relation}, and message {self.before} {self.does}"
 
 
 @dataclass(slots=True, eq=False)
@@ -223,15 +214,13 @@ class Dependencies:
 
     def _edge(self, entry: Entry, need: _Need) -> Edge:
         relation, columns, changer = need
-        effect, met = self._met(changer, relation, columns)
         return Edge(
             before=changer.number,
             after=entry.number,
             kind=EdgeKind.CONCURRENCY,
             source=changer.source,
             relation=relation,
-            columns=met,
-            does=effect.does,
+            does=self._met(changer, relation, columns).does,
             observed=bool(entry.observed) and not self._foreseen(entry, relation, changer),
         )
 
@@ -274,18 +263,12 @@ class Dependencies:
             if changes is not None and (last := changes.last(columns)) is not None:
                 yield relation, columns, last
 
-    def _met(self, changer: Entry, relation: RelationName, columns: Columns) -> tuple[Effect, Columns]:
-        """The effect that a reader of `columns` would meet, and which of its columns: what a reason names."""
+    def _met(self, changer: Entry, relation: RelationName, columns: Columns) -> Effect:
+        """The effect that a reader of `columns` would meet: what a reason names."""
         names = self.footprints.names
         effects = [found for found in self.footprint(changer).effects if names.relation(found.relation) == relation]
-        for effect in effects:
-            if columns is not None and effect.columns is not None:
-                met = frozenset(c for c in effect.columns if meet(names.columns(relation, frozenset({c})), columns))
-                if met:
-                    return effect, met
-            elif meet(effect.columns, columns):
-                return effect, None
-        return effects[0], None
+        met = (effect for effect in effects if meet(names.columns(relation, effect.columns), columns))
+        return next(met, effects[0])
 
     def _foreseen(self, entry: Entry, relation: RelationName, changer: Entry) -> bool:
         reads = self.footprint(entry).reads

@@ -18,18 +18,7 @@ from dyda.model.relation import RelationName
 from dyda.model.schema_change import AddColumn, Harmless, RenameColumn, RenameRelation
 from scheduler.rename_classes import Columns, Names
 
-__all__ = [
-    "Effect",
-    "EffectOf",
-    "Footprint",
-    "Footprints",
-    "Shape",
-    "Touched",
-    "ViewReads",
-    "effect_of",
-    "meet",
-    "shape_of",
-]
+__all__ = ["Effect", "EffectOf", "Footprint", "Footprints", "Shape", "ViewReads", "effect_of", "meet", "shape_of"]
 
 Touched = Mapping[RelationName, Columns]
 
@@ -60,7 +49,7 @@ class Effect:
 
     `columns`: those concerned; None if every reader is, as by a drop or a rename of the relation, and by whatever
     rewrites or moves rows without row images (rule S4). `metadata_only`: answering it reads no source.
-    `adds`: the columns are new. `does` is a verb phrase for reasons: "drops", "renames to client".
+    `adds`: the columns are new. `does` is a verb phrase for reasons: "drops column name", "renames it to client".
     """
 
     relation: RelationName
@@ -88,13 +77,13 @@ def effect_of(change: Change) -> Effect | None:
         case DataUpdate():
             return None
         case Truncation(relation):
-            return Effect(relation, None, "truncates")
+            return Effect(relation, None, "truncates it")
         case SchemaChange(relation, command, _, steps):
             renamed = [step for step in steps if isinstance(step, RenameColumn)]
             return Effect(
                 relation,
                 change.columns,
-                ", ".join(map(str, steps)) or f"changes ({command})",
+                ", ".join(map(str, steps)) or f"changes it ({command})",
                 metadata_only=bool(steps) and all(isinstance(step, _METADATA) for step in steps),
                 adds=any(isinstance(step, AddColumn) for step in steps),
                 renamed_to=change.new_name if change.new_name != relation else None,
@@ -104,10 +93,8 @@ def effect_of(change: Change) -> Effect | None:
 
 @dataclass(frozen=True)
 class Footprint:
-    """Of any message of one shape; `schema` and `reads` are keyed by the oldest pending name of each relation.
-
-    `views` are those it concerns. A message that is not `concerned` is acknowledged without work and orders nothing.
-    """
+    """Of any message of one shape; `schema` and `reads` are keyed by the oldest pending name of each relation. `views`
+    are those it concerns. If it is not `concerned`, it is acknowledged without work and orders nothing."""
 
     relations: frozenset[RelationName]
     views: frozenset[str]
@@ -118,10 +105,8 @@ class Footprint:
 
 
 class Footprints:
-    """Footprints under the given views while the given changes are pending; computed once per shape.
-
-    `watched` are relations that a broken query has shown to be read although no view says so (rule S3).
-    """
+    """Footprints under the given views while the given changes are pending, computed once per shape. `watched` are
+    relations that a broken query read although no view says so (rule S3)."""
 
     def __init__(
         self,
@@ -208,7 +193,7 @@ class Footprints:
 
     def _concerned(self, own: RelationName) -> Iterable[str]:
         """The views that a message about `own` concerns. A candidate's messages keep their source's order too: a
-        rewriting may bring the relation in, and then its rows must be those of a state that the source had."""
+        rewriting may read the relation, and then its rows must be those of a state that the source had."""
         yield from (view.view for view, _ in self._readers.get(own, ()))
         yield from (view.view for view in self._candidates.get(own, ()))
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from dyda.model.message import DataUpdate, MessageState
 from dyda.model.printable import visible
 from scheduler.deco import Plan
-from scheduler.dependencies import Edge, EdgeKind, Entry
-from scheduler.footprint import Effect, Footprint
+from scheduler.dependencies import EdgeKind, Entry
+from scheduler.footprint import Footprint
 from scheduler.queue import numbers
 
 __all__ = ["Drawing", "DrawnEdge", "DrawnNode", "dot", "draw", "text"]
@@ -51,24 +51,22 @@ class Drawing:
 
 
 def draw(entries: Sequence[Entry], plan: Plan) -> Drawing:
-    """What to draw of a queue and its plan.
-
-    Semantic edges join neighbours, and of several changes that a message would meet in one relation the last one has
-    the edge: the others follow from these.
-    """
+    """What to draw of a queue and its plan. Semantic edges connect neighbours; of several changes in one relation that
+    a message would meet, only the last has an edge. The others are implied."""
     dependencies = plan.dependencies
     edges = [*dependencies.chains(), *(edge for entry in entries for edge in dependencies.edges(entry))]
     edges.sort(key=lambda edge: (edge.after, edge.before, edge.kind.value))
     return Drawing(
         tuple(_node(entry, dependencies.footprint(entry), dependencies.concerned(entry)) for entry in entries),
-        tuple(_drawn(edge) for edge in edges),
+        tuple(DrawnEdge(edge.before, edge.after, edge.kind, edge.reason) for edge in edges),
         plan.merged(),
     )
 
 
 def _node(entry: Entry, footprint: Footprint, concerned: bool) -> DrawnNode:
     message = entry.queued.message
-    label = "; ".join([*_rows(entry), *map(_effect, footprint.effects)]) or "nothing"
+    effects = (f"{effect.relation}: {effect.does}" for effect in footprint.effects)
+    label = "; ".join([*_rows(entry), *effects]) or "nothing"
     return DrawnNode(entry.number, entry.source, label, message.kind, entry.state, concerned)
 
 
@@ -76,15 +74,6 @@ def _rows(entry: Entry) -> Iterable[str]:
     for change in entry.queued.message.changes:
         if isinstance(change, DataUpdate):
             yield f"+{change.inserted} −{change.deleted} {change.relation}"
-
-
-def _effect(effect: Effect) -> str:
-    columns = f" ({', '.join(sorted(effect.columns))})" if effect.columns else ""
-    return f"{effect.does} {effect.relation}{columns}"
-
-
-def _drawn(edge: Edge) -> DrawnEdge:
-    return DrawnEdge(edge.before, edge.after, edge.kind, edge.reason)
 
 
 def text(drawing: Drawing) -> str:

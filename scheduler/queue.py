@@ -12,7 +12,7 @@ __all__ = ["Consistency", "Queued", "Unit", "UnitKind", "numbers"]
 
 
 class Consistency(enum.Enum):
-    """What a warehouse state may stand for (paper 003, Section 2)."""
+    """Which states of the sources the warehouse may show (paper 003, Section 2)."""
 
     STRONG = "strong"
     """Each state is a state of the sources, in their order; states may be skipped, so batches are allowed."""
@@ -43,10 +43,8 @@ class Queued:
 
 @dataclass(frozen=True)
 class Unit:
-    """Messages that are processed in one refresh, and why just these.
-
-    `idle` are the numbers of those among them that concern no view: they are acknowledged with the others.
-    """
+    """Messages that are processed together, and why these. `idle`: the numbers of those that concern no view and are
+    only acknowledged."""
 
     messages: tuple[Queued, ...]
     reason: str

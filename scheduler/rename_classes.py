@@ -1,4 +1,4 @@
-"""What pending renames have called a thing: until they are processed, each of its names stands for all of them.
+"""What pending renames have called a thing: until they are processed, each of its names means all of them.
 
 A view says `crm.public.customer`. Message 5 renames that table to `client`, message 6 drops a column of `client`.
 Looked up by name alone, message 6 would concern no view and be thrown away, and the drop would be lost. So the names
@@ -40,7 +40,7 @@ class Names:
             _join(self._columns.setdefault(self.relation(relation), {}), old_column, new_column)
 
     def relation(self, name: RelationName) -> RelationName:
-        """The name that stands for the class of `name`: the oldest one, which is what views still say."""
+        """The name of the class of `name`: the oldest one, which is what views still say."""
         if not self._relations:
             return name
         found = self._relations.get(name)

@@ -2,8 +2,8 @@
 
     add ─▶ ┌──────── entries, in arrival order ────────┐ ─▶ remove (installed, skipped)
            │  no schema change, nothing held: no graph │
-           │  else: a Plan, used unit by unit, made    │
-           │  anew only when one of its grounds changes│
+           │  else: a Plan, used unit by unit, remade  │
+           │  only when one of its grounds changes     │
            └──────────────── next_unit ────────────────┘
 
 The grounds of a plan are the schema changes in the queue, the views, the messages' states and what was observed when a
@@ -48,7 +48,7 @@ class Waiting:
 
 
 class Schedule:
-    """The queue and its legal order. It holds no message that is not given to it and forgets none by itself."""
+    """The queue and its legal order. It holds the messages it is given, and removes one only when told to."""
 
     def __init__(
         self,
@@ -173,10 +173,8 @@ class Schedule:
         self._forget_plan()
 
     def interruption(self, numbers: Iterable[int], since: int = -1) -> Edge | None:
-        """Why the unit of these messages, should it be running, must break: an edge to a pending schema change.
-
-        Only schema changes after message `since` count. This is early detection (paper 001, Section 6.1.2).
-        """
+        """Why a running unit of these messages must break: an edge to a pending schema change after message `since`.
+        This is early detection (paper 001, Section 6.1.2)."""
         unit = {number: self._entries[number] for number in numbers if number in self._entries}
         if not unit or not self._schema:
             return None
@@ -200,11 +198,8 @@ class Schedule:
         return unit
 
     def next_run(self, limit: int) -> tuple[Unit, ...]:
-        """The units of `complete` that can be processed one after the other with no schema change in between.
-
-        They may be processed in one pass (rule W6), each into a state of its own. Empty if nothing can be processed or
-        if the next unit changes a schema: that is `next_unit`'s.
-        """
+        """The units of `complete` that can be processed in one pass (rule W6), each into its own state, with no schema
+        change in between. Empty if nothing can be processed, or if the next unit changes a schema."""
         if self.next_unit(Consistency.COMPLETE, limit) is None:
             return ()
         order = self._plan_order() if self._planned() else self._arrival_order()

@@ -1,8 +1,7 @@
-"""What a tree computes, whatever it is called: equal for two forms of a view that have the same rows.
+"""What a tree computes, independent of names: equal for two forms of a view that have the same rows.
 
-A table is known by its oid and a column by its number and type, so renames are seen through; aliases and the names of
-columns count for nothing, the order of conditions and whether they stand in ON or WHERE neither. Around a subquery or
-an outer join they do: what is kept beside the extent depends on what stands below it.
+Tables are identified by oid and columns by number and type, so renames make no difference, nor do aliases, the order of
+conditions, or whether they are in ON or WHERE. Around a subquery or an outer join they do: states depend on it.
 """
 
 from __future__ import annotations

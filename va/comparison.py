@@ -1,15 +1,13 @@
-"""Two forms of a view, side by side: what stays, what is lost, what is new.
+"""Two forms of a view compared: what stays, what is lost, what is new. All in the names of the new form.
 
-An occurrence is the same if it is the same table (oid), whatever it is called; a column if it is the same number of the
-same table, with the same type. So renames are seen through, and a column that was dropped and added again is another
-one. Everything is told in the names of the new form.
-
-One occurrence may be taken for another table's, column by column: that is what a replacement does (paper 001,
-Equation 3), and then its columns count as the ones that they are replaced by.
+Occurrences are the same if their table is (by oid), columns if number and type are, whatever they are called; a column
+that was dropped and added again is a new one. A replacement (paper 001, Equation 3) equates one occurrence with another
+table's, column by column.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,9 +15,11 @@ from functools import cached_property
 from dyda.model.algebra.nodes import ColumnRef, Expression, Scan, ViewDefinition, conjuncts, scans
 from dyda.model.relation import Relation
 
-__all__ = ["Comparison", "Replacement", "find_replacement", "meaning"]
+__all__ = ["Comparison", "find_replacement", "meaning"]
 
 LOST = "#lost"
+
+QUOTED = re.compile(r"""'(\\.|[^'\\])*'|"(\\.|[^"\\])*"|`[^`]*`""", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Replacement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`before` and `after`. `replacement` is taken for granted: it says what is compared with what."""
+    """`before` and `after`; `replacement` says which columns of the one count as columns of the other."""
 
     before: ViewDefinition
     after: ViewDefinition
@@ -89,34 +89,34 @@ class Comparison:
             return None
         return ColumnRef(self.kept[ref.alias], name)
 
-    def told(self, expression: Expression) -> Expression:
-        """An expression of `before` in the names of `after`; what is gone is called LOST and equals nothing there."""
+    def translated(self, expression: Expression) -> Expression:
+        """An expression of `before` in the names of `after`; a lost column becomes LOST, which equals nothing."""
         return expression.over(lambda ref: self.column(ref) or ColumnRef(LOST, f"{ref.alias}.{ref.column}"))
 
     @cached_property
     def items(self) -> tuple[int | None, ...]:
-        """For each output column of `after`, the place of one of `before` that says the same."""
+        """For each output column of `after`, the place of an equal one of `before`."""
         places: dict[Hashable, int] = {}
         for place, item in enumerate(self.before.select.items):
-            places.setdefault(meaning(self.told(item.expression)), place)
+            places.setdefault(meaning(self.translated(item.expression)), place)
         return tuple(places.get(meaning(item.expression)) for item in self.after.select.items)
 
     @cached_property
     def lost_conditions(self) -> tuple[Expression, ...]:
         """Conditions of `before` that `after` does not make, in the names of `after`."""
         now = {meaning(condition) for condition in conjuncts(self.after.tree)}
-        told = [self.told(condition) for condition in conjuncts(self.before.tree)]
-        return tuple(condition for condition in told if meaning(condition) not in now)
+        then = [self.translated(condition) for condition in conjuncts(self.before.tree)]
+        return tuple(condition for condition in then if meaning(condition) not in now)
 
     @cached_property
     def added_conditions(self) -> tuple[Expression, ...]:
         """Conditions of `after` that `before` does not make."""
-        then = {meaning(self.told(condition)) for condition in conjuncts(self.before.tree)}
+        then = {meaning(self.translated(condition)) for condition in conjuncts(self.before.tree)}
         return tuple(condition for condition in conjuncts(self.after.tree) if meaning(condition) not in then)
 
 
 def meaning(expression: Expression) -> Hashable:
-    """Equal for expressions that say the same: an equality either way round, brackets around the whole aside."""
+    """Equal for equivalent expressions: the sides of an equality may be swapped, outer parentheses do not count."""
     if expression.column is not None:
         return expression.column
     if expression.equality is not None:
@@ -125,7 +125,7 @@ def meaning(expression: Expression) -> Hashable:
 
 
 def find_replacement(before: ViewDefinition, after: ViewDefinition) -> Replacement | None:
-    """How the one occurrence that is lost was replaced: every condition on it is made on the other one instead."""
+    """How the only lost occurrence was replaced: every condition on it is now one on the other."""
     plain = Comparison(before, after)
     if len(plain.lost) != 1:
         return None
@@ -137,7 +137,7 @@ def find_replacement(before: ViewDefinition, after: ViewDefinition) -> Replaceme
 
 
 def _bindings(plain: Comparison, old: str, new: str) -> dict[str, str] | None:
-    """The columns of `old` by those of `new` that stand in their places; None if a condition has no counterpart."""
+    """The column of `new` that replaces each column of `old`; None if a condition has no counterpart."""
     bound: dict[str, str] = {}
     for condition in conjuncts(plain.before.tree):
         if old not in condition.aliases:
@@ -216,22 +216,10 @@ def _bare(text: str) -> str:
 
 
 def _closes_at_end(text: str) -> bool:
-    """Whether the bracket that opens the text is closed by its last character. Quoted text holds no brackets."""
-    depth, quote, place = 0, "", 0
-    while place < len(text):
-        character = text[place]
-        if quote:
-            if character == "\\" and quote != "`":
-                place += 1
-            elif character == quote:
-                quote = ""
-        elif character in "'\"`":
-            quote = character
-        elif character == "(":
-            depth += 1
-        elif character == ")":
-            depth -= 1
-            if depth == 0:
-                return place == len(text) - 1
-        place += 1
+    """Whether the bracket that opens the text is closed by its last character. Brackets in quoted text do not count."""
+    depth = 0
+    for place, character in enumerate(QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text), start=1):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return place == len(text)
     return False

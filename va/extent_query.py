@@ -1,7 +1,7 @@
-"""The old extent as a relation of its own, from which the new view is computed: V' = π(σ(E ⋈ S …)).
+"""The new view as a query over the old extent: V' = π(σ(E ⋈ S …)).
 
-Exact whatever the data are: every condition that E was made with still holds, so only what is new must be asked. A
-column that E does not show comes from its own table again, found by a key that E shows; nothing else is read.
+Exact for any data: every condition that E was made with still holds, so only what is new must be read. A column that E
+does not show is read from its own table again, by a key that E shows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
 from va.comparison import Comparison
 
-__all__ = ["EXTENT", "ExtentQuery", "extent_query", "shown_before", "shown_columns"]
+__all__ = ["EXTENT", "extent_query", "shown_before", "shown_columns"]
 
 EXTENT = "#extent"
 """The alias of the extent in a query over it; c1 … cn are its columns."""
@@ -44,11 +44,8 @@ class ExtentQuery:
 
 
 def shown_before(before: ViewDefinition) -> dict[ColumnRef, int]:
-    """The columns that the extent shows, each with its place: those of the select list, and what they are equal to.
-
-    An equality that the view makes holds in every row of the extent; where equal values have equal texts, the one
-    column stands for the other.
-    """
+    """The columns that the extent shows, with their places: those of the select list, and columns that the view equates
+    with them, where equal values have equal texts."""
     relations = {scan.alias: scan.relation for scan in scans(before.tree)}
     found: dict[ColumnRef, int] = {}
     for place, item in enumerate(before.select.items):
@@ -70,17 +67,15 @@ def shown_columns(comparison: Comparison) -> dict[ColumnRef, int]:
     """The columns of `after` that the old extent shows as they are, each with its place."""
     found: dict[ColumnRef, int] = {}
     for ref, place in shown_before(comparison.before).items():
-        told = comparison.column(ref)
-        if told is not None:
-            found.setdefault(told, place)
+        now = comparison.column(ref)
+        if now is not None:
+            found.setdefault(now, place)
     return found
 
 
 def extent_query(comparison: Comparison, updated: Collection[RelationName]) -> ExtentQuery | str:
-    """The query that gives `after`'s rows from `before`'s extent and the occurrences that are new; or why not.
-
-    `updated` are relations whose rows changed since the extent was computed: such a one cannot be read again.
-    """
+    """The query that computes `after`'s rows from `before`'s extent and the occurrences that are new; or why there is
+    none. Relations in `updated` have changed since the extent was computed, and so cannot be read again."""
     shown = shown_columns(comparison)
     expressions = list(comparison.added_conditions)
     for item, place in zip(comparison.after.select.items, comparison.items, strict=True):
@@ -140,7 +135,7 @@ def _key(
 ) -> tuple[str, ...] | str:
     """A key of the occurrence's table, then and now, that the extent shows; or why there is none."""
     if comparison.replacement is not None and alias == comparison.replacement.new:
-        return "its table is another one now"
+        return "another table took its place"
     relation = comparison.new[alias].relation
     if relation.name in updated:
         return f"rows of {relation.name} changed meanwhile"
@@ -153,4 +148,4 @@ def _key(
         computable = all(relation.column(column).type.computation() is not None for column in key)
         if refs <= shown.keys() and computable and refs in then:
             return key
-    return f"no key of {relation.name} either"
+    return f"no key of {relation.name} by which to look it up"

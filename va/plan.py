@@ -1,21 +1,21 @@
-"""Adaptation plans: what an extent needs so that it follows its definition (paper 001, Section 6.5).
+"""Adaptation plans: how an extent follows its definition (paper 001, Section 6.5).
 
     before ─┐                         ┌─ the same rows ──────────────────────── metadata
             ├─ compare ─ E gives … ───┼─ some of its columns ────────────────── projection
     after ──┘                         ├─ E, or E ⋈ what is new ──────────────── selection, join
-                                      ├─ all but what a condition kept out ──── complement
+                                      ├─ all but what a condition excluded ──── complement
                                       ├─ all but one relation's difference ──── delta
                                       └─ nothing that helps ─────────────────── recompute
 
 No constraint is trusted: each plan is right for any rows, by algebra and by the keys in the sources' catalogs. Every
-plan but the last two starts from the extent E where it stands and reads what is new where the unit ends; what the
-unit's data updates do to the rest is added by a sweep over the new definition, in which new occurrences do not move.
+plan but the last two starts from the extent E at its positions and reads what is new at the unit's end. A sweep over
+the new definition adds the unit's data updates; new occurrences do not change in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias
 
 from dyda.model.algebra.nodes import ColumnRef, Expression, Project, Select, ViewDefinition, scans
@@ -29,18 +29,18 @@ from va.reaggregation import Reading, Reaggregate, compare_nested
 __all__ = ["Adaptation", "FromExtent", "MetadataOnly", "Recompute", "Restored", "adapt"]
 
 ASKING = 2
-"""A row read at a source costs as much as so many read in the warehouse: sources have other things to do."""
+"""A row read at a source costs as much as this many read in the warehouse: sources have other work to do."""
 
 WORTH_WHILE = 10_000
-"""Below so many rows no plan is dearer than another."""
+"""Extents with fewer rows are never recomputed for cost."""
 
 IN_MEMORY = 1_000_000
-"""A relation that replaces another is compared with it in memory, up to so many rows."""
+"""A relation that replaces another is compared with it in memory, up to this many rows."""
 
 
 @dataclass(frozen=True)
 class MetadataOnly:
-    """The rows stay as they are; only the definition's text may be another. No source is asked."""
+    """The rows stay as they are; only the definition's text may change. No source is queried."""
 
     kind: ClassVar[str] = "metadata"
     definition: ViewDefinition
@@ -58,11 +58,9 @@ class Recompute:
 
 @dataclass(frozen=True)
 class Restored:
-    """The occurrence `alias` replaces a relation whose rows the extent shows: each distinct one was there once.
-
-    `columns` by name, each with the extent's place that shows the old relation's; `distinct` are the places of all the
-    columns that the view used of it, a key among them.
-    """
+    """The occurrence `alias` replaces a relation whose rows the extent shows, each distinct one once. `columns`: by
+    name, with the place in the extent that shows the old relation's. `distinct`: the places of all columns that the
+    view used of it, including a key."""
 
     alias: str
     columns: tuple[tuple[str, int], ...]
@@ -71,11 +69,9 @@ class Restored:
 
 @dataclass(frozen=True)
 class FromExtent:
-    """The new rows are made from the old extent: `columns` of it (places), or `query` over it, on Spark.
-
-    `fixed` are the occurrences of `definition` that the extent does not hold: read where the unit ends, they do not
-    move. `complement` are further rows, read at the sources where the extent stands. `restored`: see there.
-    """
+    """The new rows are made from the old extent: `columns` of it (places), or `query` over it, on Spark. `fixed`:
+    occurrences of `definition` that the extent does not hold; they are read at the unit's end and do not change.
+    `complement`: further rows, read at the sources at the extent's positions."""
 
     kind: str
     definition: ViewDefinition
@@ -84,7 +80,7 @@ class FromExtent:
     query: ViewDefinition | None = None
     fixed: frozenset[str] = frozenset()
     complement: ViewDefinition | None = None
-    restored: Restored | None = field(default=None)
+    restored: Restored | None = None
 
 
 Adaptation: TypeAlias = MetadataOnly | FromExtent | Recompute
@@ -97,34 +93,28 @@ def adapt(
     updated: Collection[RelationName] = (),
     rows: int | None = None,
 ) -> Adaptation | Reaggregate:
-    """The plan that brings the extent of `before` to `after`, given what happened to the relations they read.
-
-    `updated` are relations, by their names in `after`, with row images between the extent and the state that is aimed
-    at; `rows` is how many the extent has, if that shall decide about the cost.
-    """
+    """The plan that brings the extent of `before` to `after`, given what happened to their relations. `updated`:
+    relations, by their names in `after`, with row images since the extent; `rows`: the extent's size, if cost is to
+    count."""
     if not before.plain or not after.plain:
         return _adapt_nested(before, after, changes, updated)
     replacement = find_replacement(before, after)
     comparison = Comparison(before, after, replacement)
-    for change in changes:
-        why = _moved(comparison, change)
-        if why is not None:
-            return Recompute(after, why)
+    if why := _moved(comparison, changes):
+        return Recompute(after, why)
     if comparison.lost:
         gone = ", ".join(str(comparison.old[alias].relation.name) for alias in comparison.lost)
-        return Recompute(after, f"{gone} is not in the view any more, and how often each row was there is not known")
+        return Recompute(after, f"{gone} left the view, and how often it repeated each row is not known")
     if any(ref.alias == LOST for condition in comparison.lost_conditions for ref in condition.columns):
-        return Recompute(after, "a condition is gone together with a column it was about")
+        return Recompute(after, "a condition was dropped together with a column it reads")
     restored = _restored(comparison)
     if isinstance(restored, str):
         return Recompute(after, restored)
     if restored is not None and comparison.lost_conditions:
         return Recompute(after, "a relation was replaced and a condition dropped")
     plan = _from_extent(comparison, changes, updated, restored)
-    if isinstance(plan, FromExtent) and rows is not None and rows > WORTH_WHILE:
-        dearer = _dearer(comparison, plan, rows)
-        if dearer is not None:
-            return Recompute(after, dearer)
+    if isinstance(plan, FromExtent) and (dearer := _dearer(comparison, plan, rows)):
+        return Recompute(after, dearer)
     return plan
 
 
@@ -134,19 +124,16 @@ def _adapt_nested(
     changes: Sequence[SchemaChange | Truncation],
     updated: Collection[RelationName],
 ) -> Adaptation | Reaggregate:
-    """Plans for views of several blocks. Only where rows and states stay as they are is a change of the rows in the
-    same unit added by maintenance; another form of the states would have to be maintained while it is made."""
+    """Plans for views of several blocks. Data changes of the same unit can be maintained only if rows and states stay
+    as they are: a state that is being rebuilt cannot be maintained meanwhile."""
     comparison = Comparison(before, after)
-    for change in changes:
-        why = _moved(comparison, change)
-        if why is not None:
-            return Recompute(after, why)
+    if why := _moved(comparison, changes):
+        return Recompute(after, why)
     found = compare_nested(before, after)
     if isinstance(found, str):
         return Recompute(after, found)
     if isinstance(found, Reading) and found.whole:
-        told = "; ".join(dict.fromkeys(str(change) for change in changes))
-        return MetadataOnly(after, told or "the rows stay as they are")
+        return MetadataOnly(after, _said(changes))
     if updated:
         return Recompute(after, f"rows of {', '.join(map(str, sorted(updated)))} changed meanwhile")
     if isinstance(found, Reaggregate):
@@ -156,8 +143,7 @@ def _adapt_nested(
 
 def _projected(names: Sequence[str], places: Collection[int]) -> str:
     lost = [name for place, name in enumerate(names) if place not in set(places)]
-    reason = f"without {', '.join(lost)}" if lost else "its columns in another order"
-    return f"the extent {reason} is the new one"
+    return f"the extent without {', '.join(lost)}" if lost else "the extent with its columns in another order"
 
 
 def _from_extent(
@@ -167,14 +153,13 @@ def _from_extent(
     restored: Restored | None,
 ) -> Adaptation:
     after = comparison.after
-    told = "; ".join(dict.fromkeys(str(change) for change in changes))
     complement = _complement(comparison)
     new = [str(comparison.new[alias].relation.name) for alias in comparison.added]
     if not new and not comparison.added_conditions and None not in comparison.items:
         places = tuple(place for place in comparison.items if place is not None)
         if complement is None and restored is None:
             if places == tuple(range(len(comparison.before.select.items))):
-                return MetadataOnly(after, told or "the rows stay as they are")
+                return MetadataOnly(after, _said(changes))
             return FromExtent("projection", after, _projected(comparison.before.names, places), columns=places)
         return _named(comparison, FromExtent("", after, "", columns=places, complement=complement, restored=restored))
     query = extent_query(comparison, updated)
@@ -186,7 +171,7 @@ def _from_extent(
         FromExtent(
             "join" if new or again else "selection",
             after,
-            f"the extent joined with {', '.join([*new, *again])}" if new or again else "rows of the extent alone",
+            f"the extent joined with {', '.join([*new, *again])}" if new or again else "a selection of the extent",
             query=query.definition,
             fixed=frozenset(comparison.added),
             complement=complement,
@@ -201,45 +186,39 @@ def _named(comparison: Comparison, plan: FromExtent) -> FromExtent:
     if plan.complement is not None:
         kind = "complement"
         conditions = " and ".join(condition.sql for condition in comparison.lost_conditions)
-        reason.append(f"the rows that {conditions} kept out are added")
+        reason.append(f"plus the rows that {conditions} excluded")
     if plan.restored is not None and comparison.replacement is not None:
         kind = "delta"
         old = comparison.old[comparison.replacement.old].relation.name
         new = comparison.new[comparison.replacement.new].relation.name
-        reason.append(f"{new} less {old} as the extent shows it is what changes (Equation 5)")
-    return FromExtent(
-        kind,
-        plan.definition,
-        "; ".join(reason),
-        plan.columns,
-        plan.query,
-        plan.fixed,
-        plan.complement,
-        plan.restored,
-    )
+        reason.append(f"plus the difference between {new} and {old} as the extent shows it")
+    return replace(plan, kind=kind, reason="; ".join(reason))
 
 
-def _moved(comparison: Comparison, change: SchemaChange | Truncation) -> str | None:
-    """Why rows that the extent holds may be others now, without an image that tells; None if they are not.
+def _said(changes: Sequence[SchemaChange | Truncation]) -> str:
+    return "; ".join(dict.fromkeys(map(str, changes))) or "the rows stay as they are"
 
-    What is read anew, because it is new in the view or replaces something, is read as it is now anyway.
-    """
-    held = {
+
+def _moved(comparison: Comparison, changes: Sequence[SchemaChange | Truncation]) -> str | None:
+    """Why rows of the extent may have changed without a row image; None if they have not. Relations that are new in the
+    view, or replace another, are read as they are now anyway."""
+    kept = {
         comparison.old[old].relation.name: comparison.new[new].relation.name for old, new in comparison.kept.items()
     }
-    if change.relation not in held:
-        return None
-    if isinstance(change, Truncation):
-        return f"{change.relation} was truncated"
-    if not change.steps:
-        return f"{change}, and nobody knows how"
-    renamed = any(isinstance(step, RenameColumn) for step in change.steps)
-    used = _columns(comparison.before, change.relation)
-    used |= _columns(comparison.after, change.relation) | _columns(comparison.after, held[change.relation])
-    for step in change.steps:
-        unused = isinstance(step, ChangeType) and not renamed and step.column not in used
-        if step.moves_rows and not unused:
-            return str(change)
+    for change in changes:
+        if change.relation not in kept:
+            continue
+        if isinstance(change, Truncation):
+            return f"{change.relation} was truncated"
+        if not change.steps:
+            return f"{change}, in a way that is not known"
+        renamed = any(isinstance(step, RenameColumn) for step in change.steps)
+        used = _columns(comparison.before, change.relation)
+        used |= _columns(comparison.after, change.relation) | _columns(comparison.after, kept[change.relation])
+        for step in change.steps:
+            unused = isinstance(step, ChangeType) and not renamed and step.column not in used
+            if step.moves_rows and not unused:
+                return str(change)
     return None
 
 
@@ -256,14 +235,14 @@ def _restored(comparison: Comparison) -> Restored | str | None:
     relation = comparison.old[old].relation
     size = comparison.new[new].relation.estimated_rows
     if size > IN_MEMORY:
-        return f"{comparison.new[new].relation.name} has some {size} rows: too many to compare with {relation.name}"
+        return f"{comparison.new[new].relation.name} has about {size} rows, too many to compare with {relation.name}"
     used = {ref.column for ref in comparison.before.columns if ref.alias == old}
     places = {ref.column: place for ref, place in shown_before(comparison.before).items() if ref.alias == old}
     hidden = sorted(used - places.keys())
     if hidden:
         return f"{relation.name} cannot be restored from the extent, which does not show {', '.join(hidden)}"
     if not any(set(key) <= used for key in relation.keys):
-        return f"{relation.name} cannot be restored from the extent: no key of it is there to tell its rows apart"
+        return f"{relation.name} cannot be restored from the extent, which shows no key of it"
     shown = shown_columns(comparison)
     wanted = sorted(ref.column for ref in comparison.after.columns if ref.alias == new)
     columns = tuple((column, shown[ColumnRef(new, column)]) for column in wanted)
@@ -285,18 +264,17 @@ def _complement(comparison: Comparison) -> ViewDefinition | None:
     return ViewDefinition(after.name, after.sql, tree)
 
 
-def _dearer(comparison: Comparison, plan: FromExtent, rows: int) -> str | None:
-    """Why computing anew costs less; None if it does not."""
-    everything = sum(scan.relation.estimated_rows for scan in comparison.new.values())
-    asked = 0
-    if plan.query is not None:
-        asked = sum(scan.relation.estimated_rows for scan in scans(plan.query.tree))
+def _dearer(comparison: Comparison, plan: FromExtent, rows: int | None) -> str | None:
+    """Why recomputing costs less; None if it does not."""
+    if rows is None or rows <= WORTH_WHILE:
+        return None
+    if plan.complement is not None or (plan.query is None and plan.restored is None):
+        return None
+    read = list(scans(plan.query.tree)) if plan.query is not None else []
     if plan.restored is not None:
-        asked += comparison.new[plan.restored.alias].relation.estimated_rows
-    if plan.columns is not None and plan.complement is None and plan.restored is None:
-        return None
-    if plan.complement is not None:
-        return None
+        read.append(comparison.new[plan.restored.alias])
+    asked = sum(scan.relation.estimated_rows for scan in read)
+    everything = sum(scan.relation.estimated_rows for scan in comparison.new.values())
     if rows + ASKING * asked <= ASKING * everything:
         return None
-    return f"the extent has {rows} rows, the relations of the view some {everything}: reading those costs less"
+    return f"recomputing costs less: the extent has {rows} rows, the view's relations about {everything}"

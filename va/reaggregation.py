@@ -2,14 +2,13 @@
 
     the same shape                                   metadata: the same rows, the same states
     fewer columns, nothing else above                projection of the extent
-    fewer keys, aggregates or columns, another       reaggregation of the last operator's state: nothing is asked
+    fewer keys, aggregates or columns, another       reaggregation of the last operator's state: no source query
     HAVING, other expressions over the same group
     anything else                                    recompute
 
 A view of several blocks keeps states beside its extent (dyda.model.operator_state). A projection leaves them as they
-are, so it is a plan only where the new program has the same ones. A state's rows hold every group and how often each
-row is there, so that groups that fall together are added up exactly; what is shown of them is computed from the state
-alone.
+are, so the new program must have the same ones. A state has every group with its counts, so that merged groups are
+added up exactly and what they show is computed from the state alone.
 """
 
 from __future__ import annotations
@@ -18,16 +17,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dyda.model.algebra.nodes import (
-    Distinct,
-    Group,
-    Node,
-    Project,
-    Query,
-    Select,
-    SetOperation,
-    ViewDefinition,
-)
+from dyda.model.algebra.nodes import Distinct, Group, Node, Project, Query, Select, SetOperation, ViewDefinition
 from va.canonical_form import Shapes
 
 __all__ = ["Reading", "Reaggregate", "compare_nested"]
@@ -35,12 +25,9 @@ __all__ = ["Reading", "Reaggregate", "compare_nested"]
 
 @dataclass(frozen=True)
 class Reaggregate:
-    """The state of the view's last keyed operator is added up anew; the extent is what the last step makes of it.
-
-    `keys`: for each key of the new state, the place of the same one among the old state's keys (from 0; for DISTINCT
-    and set operations: the row's columns). `aggregates`: for each aggregate of the new group, the place of the same one
-    in the old group; none for DISTINCT and set operations.
-    """
+    """The state of the view's last keyed operator is aggregated again, and the extent computed from it. `keys`: for
+    each key of the new state its place among the old state's keys, from 0 (for DISTINCT and set operations: the row's
+    columns); `aggregates`: likewise for the aggregates of a group."""
 
     kind: ClassVar[str] = "reaggregation"
     definition: ViewDefinition
@@ -68,15 +55,12 @@ def compare_nested(before: ViewDefinition, after: ViewDefinition) -> Reading | R
     again = _counted(before, after, old, new) or _grouped(before, after, old, new)
     if again is not None:
         return again
-    return "its operators are not those that the extent was computed with"
+    return "the view's definition no longer matches its stored rows"
 
 
 def _columns(before: Query, after: Query, old: Shapes, new: Shapes) -> tuple[int, ...] | None:
-    """For each column of `after`, the place of the same one of `before`, over the same rows; None if they are others.
-
-    UNION ALL keeps every row of both sides, so that its columns are those of both. Whatever compares whole rows must
-    have all of its columns, in any order that both sides share.
-    """
+    """For each column of `after`, the place of the same one of `before` over the same rows; None if they differ. UNION
+    ALL keeps every row of both sides; whatever compares whole rows must keep all of its columns."""
     match before, after:
         case Project(rows, items), Project(rows_now, items_now):
             if old.rows(rows) != new.rows(rows_now):
@@ -119,7 +103,7 @@ def _counted(before: ViewDefinition, after: ViewDefinition, old: Shapes, new: Sh
     if places is None or len(set(places)) < len(places):
         return None
     lost = [name for place, name in enumerate(before.names) if place not in places]
-    return Reaggregate(after, f"rows that differed only in {', '.join(lost)} are counted together", places)
+    return Reaggregate(after, f"rows that differed only in {', '.join(lost)} are merged", places)
 
 
 def _grouped(before: ViewDefinition, after: ViewDefinition, old: Shapes, new: Shapes) -> Reaggregate | None:
@@ -135,12 +119,12 @@ def _grouped(before: ViewDefinition, after: ViewDefinition, old: Shapes, new: Sh
         return None
     lost = [key.expression.sql for place, key in enumerate(one.keys) if place not in keys]
     if not lost:
-        return Reaggregate(after, "the groups are there; what is shown of them is another", keys, aggregates, False)
+        return Reaggregate(after, "the groups stay; other columns of them are shown", keys, aggregates, False)
     if not keys:
         return None  # the group without keys is there even if no row is: that is not what the state says
     if any(aggregate.distinct for aggregate in other.aggregates):
         return None  # a value may be in several of the groups that fall together
-    return Reaggregate(after, f"groups that differed only in {', '.join(lost)} are added up", keys, aggregates)
+    return Reaggregate(after, f"groups that differed only in {', '.join(lost)} are merged", keys, aggregates)
 
 
 def _group(tree: Query) -> Group | None:

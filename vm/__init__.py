@@ -39,24 +39,22 @@ lose a row is asked of a source (rule R4); a row's counts before and after are e
 from vm.careful import helps
 from vm.compile import compile_view
 from vm.compile_group import same_arguments
-from vm.evaluation import Evaluation, Frame, Scanner, build_evaluation, delta_evaluation, render, world_evaluation
-from vm.explain import ExplainRow, explain, explain_program, read_whole, source_queries
+from vm.evaluation import Evaluation, Scanner, build_evaluation, delta_evaluation, world_evaluation
+from vm.explain import explain_program
 from vm.fingerprint import fingerprint
 from vm.join_block import JoinBlock, Occurrence, flatten
 from vm.join_tree import SweepPlan, plan_sweep
-from vm.program import WAREHOUSE, Program, Step, Term, state_number, state_relation
+from vm.program import WAREHOUSE, Program, Step, Term, state_number
 from vm.shared_lookups import Lookup, SharedLookups, needed_columns
 from vm.shared_sweeps import course, own_worlds, together
-from vm.sweep import Ask, SweepLimits, demand, sweep
-from vm.worlds import TAG, Whole, Worlds, before
+from vm.sweep import Ask, demand, sweep
+from vm.worlds import TAG, Whole, Worlds
 
 __all__ = [
     "TAG",
     "WAREHOUSE",
     "Ask",
     "Evaluation",
-    "ExplainRow",
-    "Frame",
     "JoinBlock",
     "Lookup",
     "Occurrence",
@@ -64,18 +62,15 @@ __all__ = [
     "Scanner",
     "SharedLookups",
     "Step",
-    "SweepLimits",
     "SweepPlan",
     "Term",
     "Whole",
     "Worlds",
-    "before",
     "build_evaluation",
     "compile_view",
     "course",
     "delta_evaluation",
     "demand",
-    "explain",
     "explain_program",
     "fingerprint",
     "flatten",
@@ -83,12 +78,8 @@ __all__ = [
     "needed_columns",
     "own_worlds",
     "plan_sweep",
-    "read_whole",
-    "render",
     "same_arguments",
-    "source_queries",
     "state_number",
-    "state_relation",
     "sweep",
     "together",
     "world_evaluation",

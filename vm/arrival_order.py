@@ -3,17 +3,13 @@
     source   ── ΔR ─────── answer ── ΔR' ──▶        FIFO: what arrives before an answer is in the answer,
                  in it              not in it       what arrives after it is not
 
-`ArrivalOrder.ask` brings every answer to the state after the messages that are ours: what arrived and is not ours is
-taken out at once, so `sweep` has nothing left to compensate (`pending` is empty) and is otherwise the same. It is right
-only as far as the picture is. A source that locks and reads without a snapshot breaks it under perfect FIFO: its answer
-holds an update that is announced later, and lacks one that was announced before (paper 000, Figure 1). Sources that
-have snapshots are therefore read in one, together with their log, and never this way.
+`ArrivalOrder.ask` corrects every answer to the state after the messages that are ours, so that `sweep` has nothing left
+to compensate (`pending` is empty). This is right only as long as the picture is: a source that locks and reads without a
+snapshot breaks it even under perfect FIFO (paper 000, Figure 1). Sources with snapshots are never read this way.
 
-Nested SWEEP (paper 003, Section 6): what arrives while keys travel may be absorbed into the change that is computed, in
-place of being taken out of it. `nested_sweep` does so round by round; a round asks only for keys that no earlier one
-asked for. Updates that always interfere again would keep it going for ever, so after `rounds` it stops absorbing and is
-plain SWEEP (Section 6.2). Batches under a snapshot are the same thing with the end fixed beforehand: all that the
-snapshot shows may be taken into the unit at once, nothing can interfere after that, and no round is ever repeated.
+Nested SWEEP (paper 003, Section 6) absorbs what arrives while keys travel into the change that is computed, round by
+round; a round asks only for new keys. Updates that keep interfering would never let it end, so after `rounds` it is
+plain SWEEP (Section 6.2). A batch under a snapshot is the same with the end fixed beforehand.
 """
 
 from __future__ import annotations
@@ -44,7 +40,7 @@ class _Answer:
 
 
 class ArrivalOrder:
-    """Messages in the order in which they arrive, and answers brought to the state after the first of them."""
+    """Messages in the order in which they arrive, and answers corrected to the state after the first of them."""
 
     def __init__(self, block: JoinBlock, ask: Ask) -> None:
         self._block = block
@@ -63,7 +59,7 @@ class ArrivalOrder:
         return sum(len(self._received[name]) - count for name, count in self._ours.items())
 
     def absorb(self) -> None:
-        """All that has arrived is ours now. Answers that are at hand are brought to the state after it."""
+        """All that has arrived is ours now. Known answers are corrected to the state after it."""
         newly = {name: self._received[name][count:] for name, count in self._ours.items()}
         self._ours = {name: len(self._received[name]) for name in self._ours}
         for (alias, _), answer in self._answers.items():

@@ -4,9 +4,9 @@
 
     terms without what may fail ─▶ added up ─▶ a condition that may fail ─▶ added up ─▶ … ─▶ the select list
 
-Terms that ask and deliver the same are added up before anything that may fail is computed: what is left are rows that
-the query itself has there, or had before the change. Only then may an error be blamed on them. This is slower than
-evaluating every term by itself, so it is done when that has failed.
+Terms with the same conditions and columns are added up before anything that may fail is computed: the rows left are
+those of the query itself, now or before the change, and only those may be blamed for an error. This is slower than
+evaluating every term by itself, so it is done after that has failed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def may_fail(expression: Expression) -> bool:
 
 
 def helps(evaluations: Collection[Evaluation]) -> bool:
-    """Whether terms may hold rows that nobody has: they are taken away by another term or by what is pending, or a
+    """Whether terms may have rows that the view has not: they are subtracted by another term or by what is pending, or a
     condition is asked of them before they are joined."""
     return any(
         one.sign < 0
@@ -98,10 +98,8 @@ def render_sum(
     *,
     large: bool = False,
 ) -> str:
-    """Spark SQL for the sum, with columns as `render` gives them to a term; of each term the same as `render` takes.
-
-    The session must not fold constants, nor move a condition below where it stands.
-    """
+    """Spark SQL for the sum, with the columns of `render`; of each term what `render` takes. The session must not fold
+    constants, nor push a condition down."""
     waiting = [_rest(evaluation) for evaluation in evaluations]
     names = _Names(waiting)
     tag = ["t"] if evaluations[0].tagged else []

@@ -103,7 +103,7 @@ class _Compiler:
                 linear = self.query(query)
                 return linear.renamed([ColumnRef(alias, column.column) for column in linear.columns])
             case Project() | Distinct() | SetOperation():
-                raise ValueError(f"{type(node).__name__} stands below another operator without an alias")
+                raise ValueError(f"{type(node).__name__} is below another operator without an alias")
             case _:
                 assert_never(node)
 
@@ -129,7 +129,7 @@ class _Compiler:
         return whole
 
     def few(self, linear: Linear) -> Linear:
-        """Both sides of an outer join stand in several terms: more than three on one side would multiply."""
+        """Both sides of an outer join are in several terms: more than three on one side would multiply."""
         return self.keep(linear) if len(linear.parts) > 3 else linear
 
     def null(self, linear: Linear) -> Callable[[ColumnRef], Expression]:
@@ -248,7 +248,7 @@ class _Compiler:
         return self.step(terms, build(types), types, purpose)
 
     def keep(self, linear: Linear) -> Linear:
-        """The sum itself, materialized; only columns that somebody reads."""
+        """The sum itself, materialized; only columns that something reads."""
         columns = [ref for ref in linear.columns if ref in self.used or ref.alias == ""] or list(linear.columns[:1])
         number = len(self.steps)
         terms, _ = self.terms(number, [(linear.only(columns), 0)], keyed=False)
@@ -380,8 +380,7 @@ def _spark_types(types: Sequence[str], plain_numeric: str) -> tuple[str, ...]:
 
 
 def _asked(keys: Sequence[ColumnRef], conditions: Sequence[Expression]) -> str:
-    told = " AND ".join(condition.sql for condition in conditions) or "any row"
-    return f"what has a match: {told}"
+    return f"what has a match: {' AND '.join(condition.sql for condition in conditions) or 'any row'}"
 
 
 def _is_null(expression: Expression) -> Expression:

@@ -87,7 +87,7 @@ def _piece(steps: Steps, linear: Linear, node: Group, aggregates: Sequence[Aggre
         arguments[Expression("1", frozenset(), parts=("1",))] = ColumnRef("", "x1")  # something to tell rows by
     entries = linear.project([*keys, *((ref, expression) for expression, ref in arguments.items())])
     plan = _Accumulators(list(arguments))
-    told = ", ".join(f"{a.function}({a.argument.sql if a.argument else '*'})" for a in aggregates)
+    shown = ", ".join(f"{a.function}({a.argument.sql if a.argument else '*'})" for a in aggregates)
     by = ", ".join(key.expression.sql for key in node.keys) or "nothing"
     readings: list[Callable[[str], Expression]] = []
 
@@ -98,7 +98,7 @@ def _piece(steps: Steps, linear: Linear, node: Group, aggregates: Sequence[Aggre
         readings.extend(plan.reading(aggregate) for aggregate in aggregates)
         return Grouped(tuple(types[: len(keys)]), tuple(plan.types), tuple(plan.accumulators))
 
-    state = steps.grouped(entries, build, f"GROUP BY {by}" + (f": {told}" if told else ""))
+    state = steps.grouped(entries, build, f"GROUP BY {by}" + (f": {shown}" if shown else ""))
     alias = state.columns[0].alias
     columns = [(state.columns[0], Expression.of(state.columns[0]))]
     for place, key in enumerate(node.keys, start=1):
@@ -170,8 +170,8 @@ class _Accumulators:
             shown = aggregate.argument.sql if aggregate.argument is not None else "*"
             raise UnsupportedSql(
                 view,
-                f"{aggregate.function}({shown}) is of type {type_}, which is no number",
-                f"Write {aggregate.function}(CAST({shown} AS DECIMAL(20,4))), or another type.",
+                f"{aggregate.function}({shown}) is of type {type_}, which is not numeric",
+                f"Cast it to a number: {aggregate.function}(CAST({shown} AS DECIMAL(20,4))).",
             )
 
     def reading(self, aggregate: Aggregate) -> Callable[[str], Expression]:
@@ -224,7 +224,7 @@ def _digits(type_: str) -> tuple[int, int]:
 
 
 def _text(template: str, *places: str) -> Callable[[str], Expression]:
-    """An expression over columns of the state that `alias` stands for."""
+    """An expression over columns of the state under `alias`."""
 
     def over(alias: str) -> Expression:
         refs = [ColumnRef(alias, place) for place in places]

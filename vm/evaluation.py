@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -82,11 +83,9 @@ class Frame:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What Spark is asked for one block. `counting` says whether it is ΔV, ΔV per transaction, or a world as it is.
-
-    `types` are the Spark types of the items, if they are given: each is cast to its own before it becomes text, so
-    that the terms of a sum agree. `sign` is what a term counts in its sum: 1 or -1.
-    """
+    """What Spark is asked for one block. `counting`: ΔV, ΔV per transaction, or a world as it is. `types`: if given,
+    each item is cast to its Spark type before it becomes text, so that the terms of a sum agree. `sign`: 1 or -1, of a
+    term in its sum."""
 
     view: str
     block: JoinBlock
@@ -136,37 +135,15 @@ def delta_evaluation(
     worlds: Mapping[str, Worlds | Whole],
     scanner: Scanner | None = None,
     *,
+    counting: Counting | None = None,
     types: Sequence[str] | None = None,
     sign: int = 1,
+    side: int | None = None,
     sum: Hashable | None = None,
 ) -> Evaluation:
-    """The evaluation of ΔV over what `sweep` brought home; `scanner` is needed where it says Whole."""
-    counting = next(iter(worlds.values())).counting
-    return replace(_evaluation(block, worlds, scanner, counting, types, sign), sum=sum)
-
-
-def world_evaluation(
-    block: JoinBlock,
-    worlds: Mapping[str, Worlds | Whole],
-    scanner: Scanner | None = None,
-    *,
-    types: Sequence[str] | None = None,
-    sign: int = 1,
-    sum: Hashable | None = None,
-) -> Evaluation:
-    """The rows of the new world over what `demand` brought home."""
-    return replace(_evaluation(block, worlds, scanner, NEW_WORLD, types, sign), sum=sum)
-
-
-def _evaluation(
-    block: JoinBlock,
-    worlds: Mapping[str, Worlds | Whole],
-    scanner: Scanner | None,
-    counting: Counting,
-    types: Sequence[str] | None,
-    sign: int,
-) -> Evaluation:
-    block, types = _typed(block, types)
+    """The evaluation of ΔV over what `sweep` found; `scanner` is needed for occurrences that are Whole."""
+    counting = counting or next(iter(worlds.values())).counting
+    block, spark_types = _typed(block, types)
     frames = []
     for occurrence in block.occurrences:
         world = worlds[occurrence.alias]
@@ -177,7 +154,11 @@ def _evaluation(
             raise ValueError(f"{occurrence.alias} must be scanned ({world.reason}) but there is no scanner")
         partitions = tuple(scanner(occurrence))
         frames.append(Frame(occurrence, world.table, partitions, scanned=True, counting=counting))
-    return Evaluation(block.view, block, tuple(frames), counting, types, sign)
+    return Evaluation(block.view, block, tuple(frames), counting, spark_types, sign, side, sum)
+
+
+world_evaluation = partial(delta_evaluation, counting=NEW_WORLD)
+"""The rows of the new world over what `demand` found."""
 
 
 def build_evaluation(
@@ -195,7 +176,7 @@ def build_evaluation(
         none = Bag.empty(list(occurrence.columns))
         restored = before(none, (pending or {}).get(occurrence.alias, none))
         worlds[occurrence.alias] = Whole(NEW_WORLD.table(restored, none), "the whole view is asked for", NEW_WORLD)
-    return replace(_evaluation(block, worlds, scanner, NEW_WORLD, types, sign), side=side)
+    return world_evaluation(block, worlds, scanner, types=types, sign=sign, side=side)
 
 
 def _typed(block: JoinBlock, types: Sequence[str] | None) -> tuple[JoinBlock, tuple[str, ...] | None]:
@@ -236,7 +217,7 @@ def render(evaluation: Evaluation, sources: Mapping[str, str], types: Sequence[s
     """
     block = evaluation.block
     query, remaining = joined(evaluation, sources, few)
-    outputs = _outputs(block, types)
+    outputs = [f"{_encoded(block, i, types[i])} AS c{i + 1}" for i in range(len(block.items))]
     counting = evaluation.counting
     if evaluation.side is not None:
         outputs.append(f"'{evaluation.side}' AS c{len(block.items) + 1}")
@@ -296,7 +277,7 @@ def render_combined(
     the evaluation that a row is of, c1 … up to `width`, n and, if `tagged`, t. With each come the types of its items.
 
     `source` delivers f, that number, the columns, n and maybe t. One query that tells rows apart is planned in a
-    fraction of the time that a union takes. A branch is evaluated for its own rows only, so nobody fails on others'.
+    fraction of the time that a union takes. A branch is evaluated for its own rows only, so none fails on another's.
     """
     outputs = ["f AS w"]
     for place in range(width):
@@ -325,10 +306,6 @@ def _of_its_own(texts: Mapping[int, str]) -> str:
         return next(iter(numbers))
     branches = [f"WHEN f IN ({', '.join(map(str, mine))}) THEN {text}" for text, mine in numbers.items()]
     return f"CASE {' '.join(branches)} END"
-
-
-def _outputs(block: JoinBlock, types: Sequence[str]) -> list[str]:
-    return [f"{_encoded(block, i, types[i])} AS c{i + 1}" for i in range(len(block.items))]
 
 
 def join_order(evaluation: Evaluation, without: Collection[Expression] = ()) -> list[Occurrence]:

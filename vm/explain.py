@@ -10,16 +10,16 @@ import networkx as nx
 
 from dyda.model.operator_state import Counted, Grouped, Kept
 from dyda.model.relation import RelationName
+from vm.join_block import Occurrence
+from vm.join_tree import SweepPlan
 from vm.program import WAREHOUSE, Program, Step, Term, state_number
-from vm.sweep import SweepPlan
 
 __all__ = ["ExplainRow", "explain", "explain_program", "read_whole", "source_queries"]
 
 
 @dataclass(frozen=True)
 class ExplainRow:
-    """One line. `step`: scan, step, term, relation, join, condition, output or cost; `queries` only for costs:
-    what a change of the subject asks for."""
+    """One line. `step`: scan, step, term, relation, join, condition, output or cost; `queries`: of costs alone."""
 
     step: str
     subject: str
@@ -31,10 +31,8 @@ def explain(plan: SweepPlan) -> list[ExplainRow]:
     """Every operator of the view and what a change of each occurrence costs."""
     block = plan.block
     rows = [
-        ExplainRow(
-            "relation", f"{occurrence.relation.name} {occurrence.alias}", f"reads {', '.join(occurrence.columns)}"
-        )
-        for occurrence in block.occurrences
+        ExplainRow("relation", f"{one.relation.name} {one.alias}", f"reads {', '.join(one.columns)}")
+        for one in block.occurrences
     ]
     used = set()
     for component in plan.components:
@@ -44,9 +42,7 @@ def explain(plan: SweepPlan) -> list[ExplainRow]:
             rows.append(ExplainRow("join", " AND ".join(pairs), "lookup by key, in both directions"))
     for one, other in zip(plan.components, plan.components[1:], strict=False):
         subject = f"({', '.join(one.aliases)}) with ({', '.join(other.aliases)})"
-        rows.append(
-            ExplainRow("join", subject, "no equality that a source can look up: the other side is scanned whole")
-        )
+        rows.append(ExplainRow("join", subject, "no equality that a source can look up: the other side is scanned"))
     for conjunct in block.conjuncts:
         pair = frozenset((ref.alias, ref.column) for ref in conjunct.equality or ())
         if pair not in used:
@@ -56,10 +52,9 @@ def explain(plan: SweepPlan) -> list[ExplainRow]:
         rows.append(ExplainRow("output", item.name, how))
     for occurrence in block.occurrences:
         queries = plan.queries(occurrence.alias)
-        mine = next(component for component in plan.components if occurrence.alias in component.aliases)
-        lookups = len(mine.aliases) - 1
+        lookups = len(plan.component(occurrence.alias).aliases) - 1
         parts = [_counted(lookups, "lookup")] if lookups else []
-        parts += [_counted(queries - lookups, "whole relation")] if queries > lookups else []
+        parts += [_counted(queries - lookups, "scan")] if queries > lookups else []
         rows.append(ExplainRow("cost", occurrence.alias, " and ".join(parts) or "no source query", queries))
     return rows
 
@@ -76,25 +71,20 @@ def explain_program(program: Program) -> list[ExplainRow]:
     for step in program.steps:
         name = f"step {step.number + 1}" if step.state is not None else "the view"
         rows.append(ExplainRow("step", f"{name}: {step.purpose or 'its rows'}", _rule(step)))
-        for term in step.terms:
-            rows += _term_rows(term)
+        rows += map(_term, step.terms)
     for alias, occurrence in {occurrence.alias: occurrence for occurrence in program.occurrences}.items():
         most, again = source_queries(program, alias)
-        told = _counted(most, "lookup") if most else "no source query"
+        cost = _counted(most, "lookup") if most else "no source query"
         if again:
-            told += f"; {again} more where groups must be read again"
-        rows.append(ExplainRow("cost", alias, f"{told} ({occurrence.relation.name})", most))
-    whole = [
-        ExplainRow("scan", alias, f"read whole with a change of {changed}") for alias, changed in read_whole(program)
-    ]
-    return [*whole, *rows]
+            cost += f"; {again} more where groups must be read again"
+        rows.append(ExplainRow("cost", alias, f"{cost} ({occurrence.relation.name})", most))
+    scans = [ExplainRow("scan", alias, f"scanned for a change of {change}") for alias, change in read_whole(program)]
+    return [*scans, *rows]
 
 
 def read_whole(program: Program) -> list[tuple[str, str]]:
-    """Occurrences of source relations that some change reads whole, and what has to change for that.
-
-    A view without any is maintained at a cost that follows the change, whatever the size of its relations.
-    """
+    """Occurrences of source relations that some change scans, and which change. A view without any is maintained at a
+    cost that follows the change, whatever the size of its relations."""
     found: dict[tuple[str, str], None] = {}
     for step in program.steps:
         for term in step.terms:
@@ -103,15 +93,22 @@ def read_whole(program: Program) -> list[tuple[str, str]]:
                 for alias in other.aliases:
                     if term.block.by_alias[alias].relation.name.source != WAREHOUSE:
                         found[alias, changed] = None
-        again = isinstance(step.state, Grouped) and any(
-            a.recomputed or a.function in ("min", "max") for a in step.state.accumulators
-        )
-        if again and not _plain_keys(step):
-            for term in step.terms:
-                for occurrence in term.block.occurrences:
-                    if occurrence.relation.name.source != WAREHOUSE:
-                        found[occurrence.alias, f"a group of step {step.number + 1} that is read again"] = None
+        if _rereads(step) and not _plain_keys(step):
+            for occurrence in _at_sources(step):
+                found[occurrence.alias, f"a group of step {step.number + 1} that is read again"] = None
     return list(found)
+
+
+def _rereads(step: Step) -> bool:
+    """Whether groups may have to be read again: subtracting does not undo what their aggregates added."""
+    return isinstance(step.state, Grouped) and any(
+        a.recomputed or a.function in ("min", "max") for a in step.state.accumulators
+    )
+
+
+def _at_sources(step: Step) -> list[Occurrence]:
+    occurrences = (occurrence for term in step.terms for occurrence in term.block.occurrences)
+    return [occurrence for occurrence in occurrences if occurrence.relation.name.source != WAREHOUSE]
 
 
 def _shown(term: Term, alias: str) -> str:
@@ -129,32 +126,18 @@ def _plain_keys(step: Step) -> list[str]:
 def source_queries(program: Program, alias: str) -> tuple[int, int]:
     """How often sources are asked at the most when one occurrence has changed, and how often more if groups have to
     be read again. A relation is asked once per key, whatever the number of terms."""
-    changed = {alias}
-    moved: set[int] = set()
+    changed: set[int] = set()
     asked: set[tuple[RelationName, tuple[str, ...]]] = set()
-    again: set[tuple[RelationName, tuple[str, ...]]] = set()
+    again: set[RelationName] = set()
     for step in program.steps:
-        touched = False
         for term in step.terms:
-            starts = {
-                occurrence.alias
-                for occurrence in term.block.occurrences
-                if occurrence.alias in changed or state_number(occurrence.relation) in moved
-            }
+            occurrences = term.block.occurrences
+            starts = {one.alias for one in occurrences if one.alias == alias or state_number(one.relation) in changed}
             if starts:
-                touched = True
+                changed.add(step.number)
                 asked |= _asked(term, starts)
-        if touched:
-            moved.add(step.number)
-            if isinstance(step.state, Grouped) and any(
-                a.recomputed or a.function in ("min", "max") for a in step.state.accumulators
-            ):
-                for term in step.terms:
-                    again |= {
-                        (one.relation.name, ())
-                        for one in term.block.occurrences
-                        if one.relation.name.source != WAREHOUSE
-                    }
+        if step.number in changed and _rereads(step):
+            again |= {occurrence.relation.name for occurrence in _at_sources(step)}
     return len(asked), len(again)
 
 
@@ -190,35 +173,26 @@ def _rule(step: Step) -> str:
             kept = sorted({a.function for a in accumulators if not a.recomputed and a.function not in ("min", "max")})
             extremes = sorted({a.function for a in accumulators if not a.recomputed and a.function in ("min", "max")})
             again = sorted({a.function for a in accumulators if a.recomputed})
-            told = [f"keyed by the group; {', '.join(['row counts', *kept])} from its own state: no source query"]
+            rules = [f"keyed by the group; {', '.join(['row counts', *kept])} from its own state: no source query"]
             if extremes:
-                told.append(f"{', '.join(extremes)}: a group is read again when its extreme was deleted")
+                rules.append(f"{', '.join(extremes)}: a group is read again when its extreme was deleted")
             if again:
-                told.append(f"{', '.join(again)}: the touched groups are read again")
+                rules.append(f"{', '.join(again)}: the touched groups are read again")
             if extremes or again:
-                told.append(_demanded(step))
-            return "; ".join(told)
+                plain = ", ".join(_plain_keys(step))
+                found = f"looked up by {plain}" if plain else "found by a scan: no key of the group is a column"
+                rules.append(f"its rows are {found}")
+            return "; ".join(rules)
         case _:
             assert_never(step.state)
 
 
-def _demanded(step: Step) -> str:
-    """How the rows of a group are found."""
-    plain = _plain_keys(step)
-    if not plain:
-        return "its rows are found by reading the whole input: no key of the group is a column"
-    return f"its rows are looked up by {', '.join(plain)}"
-
-
-def _term_rows(term: Term) -> list[ExplainRow]:
-    """One line per term: what it joins, and how."""
-    block = term.block
-    names = [
-        f"{one.relation.name} {one.alias}"
-        if (number := state_number(one.relation)) is None
-        else f"the state of step {number + 1}"
-        for one in block.occurrences
-    ]
+def _term(term: Term) -> ExplainRow:
+    """What the term joins, and how."""
+    names = []
+    for one in term.block.occurrences:
+        shown = _shown(term, one.alias)
+        names.append(f"{one.relation.name} {shown}" if shown == one.alias else shown)
     sign = "+" if term.sign > 0 else "−"
     pairs = [
         f"{edge.left}.{left} = {edge.right}.{right}"
@@ -228,5 +202,5 @@ def _term_rows(term: Term) -> list[ExplainRow]:
     ]
     how = f"lookups along {' AND '.join(pairs)}" if pairs else "its own changes alone"
     if len(term.plan.components) > 1:
-        how += "; no equality leads between some of them: scanned whole"
-    return [ExplainRow("term", f"{sign} {' ⋈ '.join(names)}", how)]
+        how += "; no equality connects some of them: scanned"
+    return ExplainRow("term", f"{sign} {' ⋈ '.join(names)}", how)

@@ -1,7 +1,7 @@
 """What a program is, in one short text: equal for programs that compute the same steps into the same states.
 
-A state says what form its rows have, not what they mean. Whoever goes on with rows that another version of the compiler
-made must know that it would have made the same ones. Names say nothing: a program that follows a rename is what it was.
+A state says what form its rows have, not what they mean: to continue with rows that another version of the compiler
+made, one must know that it would have made the same. Names do not count, so renames leave a program what it was.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ EDITION = 1
 
 
 def fingerprint(program: Program, timezone: str = "UTC") -> str:
-    """Of the program's steps and states, whatever the view, its relations and their columns are called.
-
-    `timezone` is where they are computed: elsewhere a moment is of another day.
-    """
+    """Of the program's steps and states, whatever the view, its relations and columns are called. `timezone`: where
+    they are computed, since it decides which day a moment is on."""
     tables: dict[str, int] = {}
     steps = [_step(step, tables) for step in program.steps]
     where = [] if timezone == "UTC" else [timezone]

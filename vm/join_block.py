@@ -188,13 +188,13 @@ def _refuse_names(view: str, occurrence: Occurrence) -> None:
                 view,
                 f"column {column.name} of {occurrence.relation.name} is of type {column.type.declared}{inside}:"
                 " its text is a name, which can change although the row does not",
-                "Read its number: at the source, let a column of type oid hold it, for example"
+                "Use its number instead: add a column of type oid at the source, for example"
                 f' GENERATED ALWAYS AS ("{column.name}"::oid) STORED. Or leave the column out of the view.',
             )
 
 
 def _cost(column: Column) -> tuple[bool, bool, bool]:
-    """What it costs to carry a column that nobody uses."""
+    """What it costs to carry a column that nothing uses."""
     return column.type.prints_names, bool(column.generated), not column.not_null
 
 
@@ -220,7 +220,7 @@ def _occurrence(
                 column,
                 text=f"{prefix}t{index}_{position}" if by_text else None,
                 value=f"{prefix}v{index}_{position}" if by_value else None,
-                # A type without a Spark counterpart may stand inside CAST(… AS STRING) only: its value is its text.
+                # A type without a Spark counterpart may be used inside CAST(… AS STRING) only: its value is its text.
                 spark_type=computation.spark_type if computation else "STRING",
                 family=computation.family if computation else None,
             )

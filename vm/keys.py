@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["KeyPredicate", "KeySet", "distinct_keys", "normal_form"]
+__all__ = ["KeyPredicate", "KeySet", "distinct_keys"]
 
 _RANGES = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
 

@@ -56,7 +56,7 @@ class Linear:
         return self.project([(new, Expression.of(old)) for new, old in zip(columns, self.columns, strict=True)])
 
     def padded(self, columns: Sequence[ColumnRef], null: Callable[[ColumnRef], Expression]) -> Linear:
-        """With NULL in columns of somebody else's."""
+        """With NULL in columns of the other side."""
         parts = (replace(p, outputs={**p.outputs, **{ref: null(ref) for ref in columns}}) for p in self.parts)
         return Linear((*self.columns, *columns), tuple(parts))
 

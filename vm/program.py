@@ -21,12 +21,12 @@ from dyda.model.operator_state import Counted, Grouped, State
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
 from vm.join_block import JoinBlock, Occurrence
-from vm.sweep import SweepPlan, plan_sweep
+from vm.join_tree import SweepPlan, plan_sweep
 
 __all__ = ["WAREHOUSE", "Program", "Step", "Term", "state_number", "state_relation"]
 
 WAREHOUSE = ""
-"""The source's name of what lies in the warehouse: states, and extents while they are adapted."""
+"""The name of the warehouse as a source: states, and extents while they are adapted."""
 
 LARGE = 10**12
 
@@ -53,8 +53,8 @@ class Term:
 
 @dataclass(frozen=True)
 class Step:
-    """One step; `state` None is the view itself. `types` are the Spark types that the items of all terms get, where
-    they have to be told; `indexed` the columns of the state that steps above look rows up by."""
+    """One step; `state` None is the view itself. `types`: the Spark types of the items of all terms, where they must be
+    given."""
 
     number: int
     terms: tuple[Term, ...]
@@ -109,7 +109,7 @@ class Program:
 
     @property
     def levels(self) -> list[list[Step]]:
-        """Steps that need nothing of each other stand together."""
+        """Steps that do not depend on each other are together."""
         found: list[list[Step]] = [[] for _ in range(1 + max(step.level for step in self.steps))]
         for step in self.steps:
             found[step.level].append(step)

@@ -1,4 +1,4 @@
-"""Lookups that several views share: within one snapshot nobody is asked twice for the same keys.
+"""Lookups that several views share: within one snapshot no source is asked twice for the same keys.
 
     view 1 ──customer by id: 1, 2──▶ ┌────────┐ ──1, 2──▶ source
     view 2 ──customer by id: 2, 3──▶ │ memory │ ──3─────▶ source
@@ -52,8 +52,7 @@ def _identity(relation: Relation) -> _Identity:
 
 @dataclass
 class _Memory:
-    """The rows of one relation with the keys asked for so far, and maybe others. `lock`: two threads must not ask for
-    the same."""
+    """The rows of one relation with the keys asked for so far, and maybe others. `lock`: no key is asked for twice."""
 
     rows: Bag
     values: pa.Table

@@ -4,9 +4,8 @@
     view 2   π y, z   r ──a── s        ┘   one sweep over x, y and z, of which each gets its own columns
 
 The same keys travel for all of them, because keys travel before any condition is looked at. A sweep that reads more
-columns tells more rows apart and follows a change that only another view sees, so it may fetch more; entries are
-additive, and what one view cannot tell apart adds up to what its own sweep would have brought, for every row that can
-take part in a change of that view (rule W4 holds row by row, and so it holds for their sum).
+columns distinguishes more rows and may fetch more. Entries are additive: rows that one view cannot tell apart add up to
+what its own sweep would have fetched, for every row that can take part in a change of that view (W4 holds row by row).
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def _united(occurrences: Sequence[Occurrence]) -> Occurrence:
 
 
 def own_worlds(worlds: Mapping[str, Worlds | Whole], swept: SweepPlan, plan: SweepPlan) -> dict[str, Worlds | Whole]:
-    """What a sweep along `swept` brought, in the columns of `plan`: what those do not tell apart is added up."""
+    """What a sweep along `swept` fetched, in the columns of `plan`: rows that those do not tell apart are added up."""
     found = {}
     for theirs, mine in zip(swept.block.occurrences, plan.block.occurrences, strict=True):
         world = worlds[theirs.alias]

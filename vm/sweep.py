@@ -19,29 +19,15 @@ import pyarrow as pa
 
 from dyda.model.bag import Bag
 from vm.join_block import Occurrence
-from vm.join_tree import INEXACT, Component, Edge, Hop, SweepPlan, plan_sweep
+from vm.join_tree import INEXACT, Component, Hop, SweepPlan
 from vm.keys import KeyPredicate, KeySet, distinct_keys
 from vm.sweep_state import Learned
-from vm.worlds import NEW, OLD, TAG, TAGGED, TWO_WORLDS, Whole, Worlds
+from vm.worlds import TAG, TAGGED, TWO_WORLDS, Whole, Worlds
 
-__all__ = [
-    "NEW",
-    "OLD",
-    "TAG",
-    "Ask",
-    "Component",
-    "Edge",
-    "SweepLimits",
-    "SweepPlan",
-    "Whole",
-    "Worlds",
-    "demand",
-    "plan_sweep",
-    "sweep",
-]
+__all__ = ["Ask", "SweepLimits", "demand", "sweep"]
 
 AT_ONE_SOURCE = 2
-"""Questions that a source is asked at once: it is somebody else's machine, but left and right sweep may meet there."""
+"""Concurrent lookups at one source: it has other work to do, but left and right sweep may meet there."""
 
 Ask: TypeAlias = Callable[[str, Sequence[str], Sequence[str], pa.Table], Bag]
 """ask(alias, columns, key, values): rows of that occurrence's relation, at least those with one of these keys."""
@@ -172,12 +158,12 @@ class _Asking:
         return f"{len(keys)} distinct keys travel from {sender} to {target}: a scan is cheaper than a lookup"
 
     def start(self, alias: str, predicate: KeyPredicate) -> None:
-        """Learn the rows that have keys which nobody sent. Without a single key there are none."""
+        """Learn the rows with keys that no neighbour sent. Without a single key there are none."""
         one = self._learned[alias]
         one.learn("", predicate, self._answer(alias, predicate) if len(predicate.keys) else Bag.empty(one.columns))
 
     def _run(self, hops: Sequence[Hop], *, stop: bool) -> dict[str, str]:
-        """Ask along all hops. A target with too many keys is left out, with what lies behind it; or all stops."""
+        """Ask along all hops. A target with too many keys is left out, with what is behind it; or all stops."""
         left_out: dict[str, str] = {}
         waiting = list(hops)
         running: dict[Future[Bag], tuple[Hop, KeyPredicate]] = {}
@@ -185,7 +171,7 @@ class _Asking:
             while waiting or running:
                 for hop in list(waiting):
                     asked = [one for one, _ in running.values()]
-                    # W2 reads all that others bring to the sender, so they come first.
+                    # W2 reads all that others send to the sender, so they come first.
                     if any(one.target == hop.sender and one.sender != hop.target for one in (*waiting, *asked)):
                         continue
                     predicate = self._predicate(hop)
@@ -205,7 +191,7 @@ class _Asking:
                     hop, predicate = running.pop(future)
                     self._learned[hop.target].learn(hop.sender, predicate, future.result())
         finally:
-            wait(running)  # nobody may still read when the caller goes on
+            wait(running)  # no reader may be left when the caller continues
         return left_out
 
     def _answer(self, alias: str, predicate: KeyPredicate) -> Bag:
@@ -213,7 +199,7 @@ class _Asking:
 
     def _predicate(self, hop: Hop) -> KeyPredicate:
         at_sender, at_target = hop.edge.toward(hop.target)
-        # W2: what the target itself brought to the sender must not be sent back as if it were news.
+        # W2: what the target itself sent to the sender must not be sent back as if it were news.
         rows = self._learned[hop.sender].known_from_others(hop.target)
         relation = self._learned[hop.target].occurrence.relation
         types = [relation.column(column).type.name for column in at_target]

@@ -20,10 +20,8 @@ __all__ = ["Learned"]
 
 
 class Learned:
-    """Ours, not ours, and the rows that hops have brought, by the neighbour whose keys they have.
-
-    `only_covered`: changed rows that no key reached do not count; what is asked for is not all that changed.
-    """
+    """Ours, not ours, and the rows that hops have fetched, by the neighbour whose keys they have. `only_covered`:
+    changed rows that no key reached do not count, because not all that changed is asked for."""
 
     def __init__(
         self,
@@ -51,10 +49,8 @@ class Learned:
         self._hops[neighbour] = (predicate, rows.filter(predicate(rows.table)))
 
     def known_from_others(self, neighbour: str) -> list[pa.Table]:
-        """Our changed rows, and what other neighbours' keys reached, compensated before it travels on (W3).
-
-        A row that a not-ours update inserted is gone by then; one that it deleted is back, and its key travels.
-        """
+        """Our changed rows, and what other neighbours' keys reached, compensated before it travels on (W3): a row that
+        a not-ours update inserted is gone by then; one that it deleted is back, and its key travels."""
         rows = [self._changes.table]
         for sender, (predicate, fetched) in self._hops.items():
             if sender != neighbour:

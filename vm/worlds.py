@@ -5,7 +5,7 @@
 
 The sources are read after their updates, so every earlier state is `before(rows, changes)` and nothing else (paper 004,
 Equation 12; paper 000, Equation 3): formulas for the state before, over the state after, are the state bug (paper 004,
-Section 4.2). Two numbers stand beside each row, and `Counting` says what they mean:
+Section 4.2). Each row has two numbers, and `Counting` says what they mean:
 
     two worlds     (count before, count after)       an unchanged row (m, m), a change (0, d)     ΔV = ⋈ new − ⋈ old
     tagged         (count, transaction)              a row of old (m, 0), a change (d, tag)       one ΔV per tag (W6)

@@ -1,11 +1,11 @@
-"""Several changes, one after the other: what becomes of a view that they break together.
+"""Changes that break a view together, taken one after the other.
 
-A unit that merges messages is one search over all that is gone (Equation 6 of paper 001). It may fail where one message
-after the other would not have: a column is dropped and added again, which breaks the view and brings it back; a
-rewriting through a relation gives way to another when that relation changes. Merging is a matter of schedule, so it
-must not decide whether a view lives: where the search as a whole finds nothing, each change has its turn.
+A unit that merges messages is one search over everything that is gone (paper 001, Equation 6). It may fail where the
+messages one by one would not: a column is dropped and added again, or a rewriting through a relation is replaced by
+another when that relation changes. How messages are merged must not decide whether a view survives, so where the one
+search finds nothing, each change gets its turn.
 
-    stage 1 ─▶ rewritten ─▶ stage 2 ─▶ broken ─ ─ ─▶ stage 3 ─▶ what it reads is there again, by name ─▶ goes on
+    stage 1 ─▶ rewritten ─▶ stage 2 ─▶ broken ─ ─ ─▶ stage 3 ─▶ what it reads exists again, by name ─▶ continues
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Turns:
         self.knowledge = evolve(self.knowledge, _present(before), self._since(before)).knowledge
 
     def _return(self) -> None:
-        """A broken view means names (as `read`): what stands under them now, without what may be dropped."""
+        """A broken view means names (as `read`): it returns if they exist again, without what may be dropped."""
         then = _present(self.standing)
         now = self._since(self.standing)
         back = {name: _by_names(then[name], found) if found is not None else None for name, found in now.items()}
@@ -109,24 +109,19 @@ class _Turns:
         cost = len(list(scans(self.definition.tree))) - 1
         return Rewritten(self.definition, extent, cost, "; ".join(reasons), (*self.returned, *changes), followed)
 
-    def _judged(
-        self,
-        before: Mapping[RelationName, Relation | None],
-        now: Mapping[RelationName, Relation | None],
-        knowledge: Knowledge,
-    ) -> Judgement:
+    def _judged(self, before: Stage, now: Stage, knowledge: Knowledge) -> Judgement:
         world = World(_present(before), now, knowledge)
         return synchronize(self.definition, world, self.defaults, self.plain_numeric)
 
     def _go_on(self, judgement: Holds | Rewritten) -> None:
-        """Read again over the relations as they are: a column that came back is another one."""
+        """Read again over the relations as they are: a column that came back is a new one."""
         found = judgement.definition
         present = _present(self.relations)
         relations = [present[scan.relation.name] for scan in scans(found.tree)]
         self.definition = parse_view(found.name, found.sql, resolver(relations), plain_numeric=self.plain_numeric)
         self.taken.append(judgement)
 
-    def _since(self, before: Mapping[RelationName, Relation | None]) -> dict[RelationName, Relation | None]:
+    def _since(self, before: Stage) -> dict[RelationName, Relation | None]:
         """What is not as it was `before`, by the names of then."""
         return {
             relation.name: self.relations[name]
@@ -135,7 +130,7 @@ class _Turns:
         }
 
 
-def _present(relations: Mapping[RelationName, Relation | None]) -> dict[RelationName, Relation]:
+def _present(relations: Stage) -> dict[RelationName, Relation]:
     return {relation.name: relation for relation in relations.values() if relation is not None}
 
 

@@ -11,10 +11,8 @@ __all__ = ["Alternative", "Broken", "Holds", "Judgement", "Rewritten"]
 
 @dataclass(frozen=True)
 class Holds:
-    """The definition means something; its tree is resolved against today's relations.
-
-    `followed` says in words what was followed; empty if the text is the same as before.
-    """
+    """The definition is still valid; its tree is resolved against today's relations. `followed`: renames and types that
+    its text follows, in words; empty if the text is unchanged."""
 
     definition: ViewDefinition
     followed: tuple[str, ...] = ()
@@ -33,11 +31,9 @@ class Alternative:
 @dataclass(frozen=True)
 class Rewritten:
     """The best legal rewriting. Occurrences that stay keep their aliases, output columns that stay their names.
-
-    `extent`: how its distinct rows relate to the old ones by what the constraints promise: `equivalent`, `superset`,
-    `subset` or `unknown`. `cost`: maintenance queries per update. `reason`: why this one, in words. `changes`: what
-    became of each component, in words.
-    """
+    `extent`: how its distinct rows relate to the old ones, as far as constraints prove it: `equivalent`, `superset`,
+    `subset` or `unknown`. `cost`: maintenance queries per update. `reason`, `changes`: why this one, and what became of
+    each component."""
 
     definition: ViewDefinition
     extent: str

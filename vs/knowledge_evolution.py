@@ -1,8 +1,7 @@
-"""The knowledge evolves with the schemas: renames are followed, what speaks of something gone is retired.
+"""How the knowledge follows the schemas: renames are followed; a constraint on something that is gone is retired.
 
-A constraint that comes out of this can be written down and read again over the relations as they are now: whatever
-knowledge.toml would be refused for (a type that has no values in common with the other side, a type that cannot be
-compared) retires it, with the same words.
+So is a constraint that knowledge.toml would be refused for over the relations as they are now (types that have no
+values in common, or cannot be compared), with the same words.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every relation that a rewriting of a view might read: what its scheduling must reckon with (rule S2)."""
+"""Every relation that a rewriting of a view might read: scheduling must know them (rule S2)."""
 
 from __future__ import annotations
 

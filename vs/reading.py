@@ -1,4 +1,4 @@
-"""Does a view's text mean something over the relations as they are now?"""
+"""Whether a view's text is valid over the relations as they are now."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["read", "read_what_is_left"]
 Resolve = Callable[[str, str | None, str], Relation]
 
 GONE = PgType("text", "text")
-"""Of a column that is gone nobody knows the type; a rewriting does not read it."""
+"""The type of a column that is gone is not known; a rewriting does not read it."""
 
 MOST = 100
 """Columns that a text may have lost."""
@@ -35,10 +35,8 @@ def read(name: str, sql: str, resolve: Resolve, plain_numeric: str = "decimal(38
 def read_what_is_left(
     name: str, sql: str, resolve: Resolve, defaults: Defaults, plain_numeric: str = "decimal(38,18)"
 ) -> Judgement:
-    """As `read`, for a view that broke: columns that its text names and that are gone are dropped where they may be.
-
-    They may have gone while it was broken, when nothing followed its relations.
-    """
+    """As `read`, for a view that broke: columns that no longer exist are dropped from it where they may be. They may
+    have disappeared while it was broken and nothing followed its relations."""
     present: dict[RelationName, Relation] = {}
     lost: dict[str, list[str]] = {}
 
@@ -60,4 +58,4 @@ def read_what_is_left(
         else:
             now = {relation: found for relation, found in present.items() if str(relation) in lost}
             return synchronize(definition, World({}, now), defaults, plain_numeric) if now else Holds(definition)
-    return Broken(f"more than {MOST} columns that it reads are gone")
+    return Broken(f"more than {MOST} of the columns it reads no longer exist")

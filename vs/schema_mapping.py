@@ -1,9 +1,8 @@
-"""From the relations as they were known to the relations as they are now.
+"""From the relations as known before to the relations as they are now.
 
-Everything in a search is called by the names known before; only the finished rewriting is put into today's. A column
-is known by its number and a relation by its oid: both survive a rename, and neither is given to another, so a drop
-followed by an add under the same name is not mistaken for the old column. Where another table stands under the name
-(the caller decides that the name is meant), columns are known by their names.
+A search uses the names known before; only the finished rewriting gets today's. Columns are identified by number and
+relations by oid: both survive a rename and are never reused, so a column that is dropped and added again is a new one.
+Where another table took the name (and the caller decides that the name is meant), columns are identified by name.
 """
 
 from __future__ import annotations
@@ -23,9 +22,6 @@ class Passage:
 
     relations: Mapping[RelationName, Relation]
     now: Mapping[RelationName, Relation | None]
-
-    def before(self, name: RelationName) -> Relation:
-        return self.relations[name]
 
     def after(self, name: RelationName) -> Relation | None:
         """The relation as it is now; None if it is gone."""
@@ -47,7 +43,7 @@ class Passage:
         if after is None:
             return f"{name} was dropped"
         virtual = column in after.by_name and after.by_name[column].generated == "v"
-        became = "is a virtual generated column now" if virtual else "was dropped"
+        became = "is now a virtual generated column" if virtual else "was dropped"
         return f"column {column} of {name} {became}"
 
     def added(self, name: RelationName) -> tuple[Column, ...]:
@@ -80,7 +76,7 @@ class Passage:
         column = self.column(name, reference.column)
         if after is None or column is None:
             return []
-        words = [f"{before.name} is {after.name} now"] if after.name != before.name else []
+        words = [f"{before.name} was renamed to {after.name}"] if after.name != before.name else []
         if column.name != reference.column:
-            words.append(f"column {reference.column} of {after.name} is {column.name} now")
+            words.append(f"column {reference.column} of {after.name} was renamed to {column.name}")
         return words

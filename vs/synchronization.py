@@ -27,7 +27,6 @@ from vs.rewrite.assembly import assemble
 from vs.rewrite.ranking import Candidate, changes, ranked, reason
 from vs.rewrite.tree import Consequences, Solution, Unwritable
 from vs.schema_mapping import Passage
-from vs.search.draft import as_it_stands
 from vs.search.drafts import drafts
 from vs.search.join_paths import JoinGraph
 from vs.search.obstacles import Obstacles
@@ -43,19 +42,17 @@ __all__ = ["World", "synchronize"]
 DRAFTS = 40
 """Candidates of one region that are combined with those of others, the most natural ones first."""
 
-COMBINATIONS = 500
+COMBINATIONS = 600
+"""More than the candidates of one region and the parts around it that may be cut off."""
 
 RUNNERS_UP = 10
-"""Legal rewritings that are told beside the best one."""
+"""Legal rewritings that are reported beside the best one."""
 
 
 @dataclass(frozen=True)
 class World:
-    """The relations and the knowledge about them, before and after some schema changes.
-
-    `relations`: every relation that a view or the knowledge speaks of, by the name and with the columns known before.
-    `now`: those that changed, by the names known before; None if the relation is gone. Others are as they were.
-    """
+    """The relations and the knowledge about them, before and after schema changes. `relations`: every relation that a
+    view or the knowledge names, as known before. `now`: those that changed, by their names before; None if dropped."""
 
     relations: Mapping[RelationName, Relation]
     now: Mapping[RelationName, Relation | None]
@@ -63,28 +60,23 @@ class World:
 
 
 def synchronize(
-    definition: ViewDefinition,
-    world: World,
-    defaults: Defaults | None = None,
-    plain_numeric: str = "decimal(38,18)",
+    definition: ViewDefinition, world: World, defaults: Defaults | None = None, plain_numeric: str = "decimal(38,18)"
 ) -> Judgement:
-    """The view over the relations as they are now: as it stands, rewritten as its owner allows, or broken."""
+    """The view over the relations as they are now: unchanged, rewritten as its owner allows, or broken."""
     rules = defaults or Defaults()
     effective = effective_preferences(definition, rules)
     search = _search(definition, world, rules)
     anatomy, passage, asked = search.anatomy, search.passage, effective.extent
     obstacles = Obstacles(passage)
-    blocks = [(region, search.block(region)) for region in anatomy.regions]
-    because = "; ".join(dict.fromkeys(word for _, block in blocks for word in lost(block, passage)))
+    blocks = ((region, search.block(region)) for region in anatomy.regions)
+    touched = [(region, block, gone) for region, block in blocks if (gone := lost(block, passage))]
+    because = "; ".join(dict.fromkeys(word for _, _, gone in touched for word in gone))
     options = []
-    for region, block in blocks:
-        gone = lost(block, passage)
-        if gone or definition.plain:
-            own = obstacles if definition.plain else Obstacles(passage, inside=inside(anatomy, region.path))
-            found = search.options(region, block, own) if gone else [Solution(region, as_it_stands(block))]
-            if not found:
-                return own.broken("; ".join(gone))
-            options.append(found)
+    for region, block, gone in touched:
+        own = Obstacles(passage, inside=inside(anatomy, region.path))
+        options.append(search.options(region, block, own, COMBINATIONS if len(touched) == 1 else DRAFTS))
+        if not options[-1]:
+            return own.broken("; ".join(gone))
     order = ranked(search.candidates(options, appending(effective, rules), because, obstacles))
     legal = [candidate for candidate in order if satisfies(candidate.moved.extent, asked)]
     if order and not legal:
@@ -137,13 +129,11 @@ class _Search:
     def block(self, region: Region) -> Block:
         return region_block(self.anatomy, self.standing, region)
 
-    def options(self, region: Region, block: Block, obstacles: Obstacles) -> list[Option]:
+    def options(self, region: Region, block: Block, obstacles: Obstacles, most: int) -> list[Option]:
         """What may become of a region that lost something."""
         found = drafts(block, self.passage, self.knowledge, self.joins, obstacles)
-        if self.anatomy.definition.plain:  # nothing to combine them with
-            return [Solution(region, draft) for draft in found]
-        best = sorted(enumerate(found), key=lambda pair: (len(pair[1].dropped), pair[1].cost, pair[0]))
-        options: list[Option] = [Solution(region, draft) for _, draft in best[:DRAFTS] if draft.occurrences]
+        best = sorted(found, key=lambda draft: (len(draft.dropped), draft.cost))
+        options: list[Option] = [Solution(region, draft) for draft in best[:most]]
         return [*options, *cuts(self.anatomy, self.standing, region, self.passage)]
 
     def candidates(
@@ -169,7 +159,7 @@ class _Search:
 
 
 def _with_own_aliases(solutions: Sequence[Solution]) -> list[Solution]:
-    """Regions are searched one by one; where two bring in the same alias, the later one takes another."""
+    """Regions are searched one by one; where two introduce the same alias, the later one gets another."""
     taken: set[str] = set()
     found = []
     for solution in solutions:

@@ -26,8 +26,7 @@ from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
 from vm import JoinBlock, flatten, plan_sweep, sweep
 from vm.arrival_order import ArrivalOrder, nested_sweep
-from vm.sweep import NEW, OLD
-from vm.worlds import Whole, Worlds
+from vm.worlds import NEW, OLD, Whole, Worlds
 
 __all__ = ["SHAPES", "SIZES", "Cost", "costs", "run"]
 

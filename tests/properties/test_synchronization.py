@@ -235,7 +235,7 @@ def test_rewritings_are_legal(seed: int) -> None:
 def _check_components(old: ViewDefinition, new: ViewDefinition, allowed: EffectivePreferences) -> None:
     items = {item.name: item.expression.sql for item in projection(new).items}
     for item in projection(old).items:
-        preference = allowed.of_item(item.name)
+        preference = dict(allowed.items)[item.name]
         if item.name not in items:
             assert preference.dispensable
         elif items[item.name] != item.expression.sql:
@@ -243,14 +243,14 @@ def _check_components(old: ViewDefinition, new: ViewDefinition, allowed: Effecti
             assert new.preferences.of_item(item.name) == old.preferences.of_item(item.name)
     aliases = {scan.alias: scan.relation.name for scan in scans(new.tree)}
     for scan in scans(old.tree):
-        preference = allowed.of_relation(scan.alias)
+        preference = dict(allowed.relations)[scan.alias]
         if scan.alias not in aliases:
             assert preference.dispensable or preference.replaceable
         else:
             assert aliases[scan.alias] == scan.relation.name
     conditions = {condition.sql for condition in conjuncts(new.tree)}
     for condition in conjuncts(old.tree):
-        preference = allowed.of_condition(condition.sql)
+        preference = dict(allowed.conditions)[condition.sql]
         assert condition.sql in conditions or preference.dispensable or preference.replaceable
 
 

@@ -3,6 +3,6 @@
 Always true here: sound, not complete; in doubt, unknown.
 
     extent       what a rewriting does to the extent, as far as the constraints prove it
-    propagation  what is proven of a region's rows, carried up to the view's
-    implication  when a condition says the same as another, or follows from others
+    propagation  what is proven of a region's rows, carried up to the view
+    implication  when a condition is equivalent to another, or follows from others
 """

@@ -12,13 +12,15 @@ monotone, so each step of a derivation moves the extent in one direction, and st
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
-from dyda.model.algebra.nodes import ColumnRef
+from dyda.model.algebra.nodes import ColumnRef, Expression
 from dyda.model.knowledge.constraints import FunctionConstraint, Knowledge
 from dyda.model.relation import RelationName
 from vs.proof.implication import follows, not_null
 from vs.schema_mapping import Passage
-from vs.search.covers import Oriented, oriented, placed
+from vs.search.covers import REVERSED, Oriented, oriented, placed
 from vs.search.draft import Departure, Draft, Provision
 from vs.search.join_paths import Hop
 from vs.view.block import Component
@@ -26,9 +28,6 @@ from vs.view.block import Component
 __all__ = ["combine", "keeps_multiplicities", "multiplied", "prove", "satisfies"]
 
 EQUIVALENT, SUPERSET, SUBSET, UNKNOWN = "equivalent", "superset", "subset", "unknown"
-
-_NEW_SIDE = {"subset": SUPERSET, "equivalent": EQUIVALENT, "superset": SUBSET}
-"""R is a subset of S: with S in R's place the view can only grow."""
 
 
 def satisfies(extent: str, asked: str) -> bool:
@@ -61,20 +60,19 @@ def multiplied(draft: Draft, passage: Passage) -> list[RelationName]:
     for departure in draft.departures:
         if departure.cover is not None:
             unless_key(departure.cover.relation, [other for _, other in departure.cover.columns])
-    hops = [hop for provision in draft.provisions for hop in provision.hops] + list(draft.bridges)
-    for hop in hops:
+    for hop in draft.hops:
         if hop.fresh:
             unless_key(names[hop.end], [other for _, other in _equated(hop, names[hop.start]) or ()])
     return list(found)
 
 
 def keeps_multiplicities(draft: Draft, passage: Passage) -> bool:
-    """Whether each row is there as often as its extent says: new joins find one row at the most, and where a relation
-    stands in for another, keys of both are among the columns that the containment speaks of (V4)."""
+    """Whether multiplicities change only as the extent says: new joins find at most one row, and where a relation
+    replaces another, the containment's columns include keys of both (V4)."""
     for departure in draft.departures:
         if departure.cover is None:
             return False  # how many rows of it met each of the others is not known
-        promise, old = departure.cover.promise, passage.before(departure.relation)
+        promise, old = departure.cover.promise, passage.relations[departure.relation]
         sides = [
             (promise.own, old.keys),
             (promise.other, [tuple(key) for key in passage.keys(departure.cover.relation)]),
@@ -87,22 +85,23 @@ def keeps_multiplicities(draft: Draft, passage: Passage) -> bool:
     return not multiplied(draft, passage)
 
 
+@dataclass(frozen=True)
 class _Proof:
-    def __init__(self, draft: Draft, passage: Passage, knowledge: Knowledge) -> None:
-        self.draft = draft
-        self.passage = passage
-        self.knowledge = knowledge
-        absorbed = {component for departure in draft.departures for component in departure.absorbed}
-        self.dropped = [c for c in draft.dropped if c.kind == "condition" and not self._selected(c)]
-        self.kept = [
-            component.expression
-            for component in draft.block.conditions
-            if component in absorbed or component not in self.dropped
-        ]
-        """Conditions of the old view that the new one keeps, or whose place a containment's selection takes."""
+    draft: Draft
+    passage: Passage
+    knowledge: Knowledge
+
+    @cached_property
+    def dropped(self) -> list[Component]:
+        return [c for c in self.draft.dropped if c.kind == "condition" and not self._selected(c)]
+
+    @cached_property
+    def kept(self) -> list[Expression]:
+        """Conditions of the old view that the new one keeps, or that a containment's selection replaces."""
+        return [component.expression for component in self.draft.block.conditions if component not in self.dropped]
 
     def _selected(self, component: Component) -> bool:
-        """Whether a dropped condition is one that a containment in use selects by: its new side stands for it."""
+        """Whether a dropped condition is one that a containment in use selects by: its new side implies it."""
         for departure in self.draft.departures:
             if departure.cover is not None and component.expression.aliases == {departure.alias}:
                 own = [placed(condition, departure.alias) for condition in departure.cover.promise.own.where]
@@ -129,7 +128,8 @@ class _Proof:
         if provisions:
             return UNKNOWN  # V2: one containment must cover all columns, jointly
         promise = departure.cover.promise
-        return _NEW_SIDE[promise.is_] if self._lies_inside(promise, departure.alias) else UNKNOWN
+        # If R is a subset of S, then with S in R's place the view can only grow.
+        return REVERSED[promise.is_] if self._lies_inside(promise, departure.alias) else UNKNOWN
 
     def _promised(self, provision: Provision) -> bool:
         return provision.met and all(isinstance(cover.promise, FunctionConstraint) for _, cover in provision.covers)
@@ -143,13 +143,12 @@ class _Proof:
         if len(provision.hops) > 1:
             return UNKNOWN  # a promise is about rows that meet directly
         (hop,) = provision.hops
-        directions = []
-        for _, cover in provision.covers:
-            if isinstance(cover.promise, FunctionConstraint):
-                directions.append(self.hop(hop))
-            else:
-                directions.append(self._by_containment(hop, cover.promise, provision))
-        return combine(directions)
+        return combine(
+            self.hop(hop)
+            if isinstance(cover.promise, FunctionConstraint)
+            else self._by_containment(hop, cover.promise, provision)
+            for _, cover in provision.covers
+        )
 
     def _by_containment(self, hop: Hop, promise: Oriented, provision: Provision) -> str:
         """The row that is found has the covered column's value if a key says that there is only one."""
@@ -170,9 +169,7 @@ class _Proof:
         if not hop.fresh:
             # The view reads the other row already: it must be the right one, not just one among those that match.
             return EQUIVALENT if only_its_value else UNKNOWN
-        return combine(
-            ([] if every_row_found else [SUBSET]) + ([] if only_its_value else [SUPERSET]),
-        )
+        return combine(([] if every_row_found else [SUBSET]) + ([] if only_its_value else [SUPERSET]))
 
     def hop(self, hop: Hop) -> str:
         """One more join: it can only lose rows, and loses none if every row finds a match."""

@@ -1,6 +1,6 @@
-"""When a condition says the same as another, or follows from others. Sound, not complete: in doubt, no.
+"""When a condition is equivalent to another, or follows from others. Sound, not complete: in doubt, no.
 
-Only used to prove; no text is ever written from what is understood here.
+Used only for proofs; no view text is ever made from it.
 """
 
 from __future__ import annotations

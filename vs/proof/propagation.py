@@ -1,12 +1,12 @@
-"""What is proven of a region's rows, carried up to the view's (rules V1 and V4).
+"""What is proven of a region's rows, carried up to the view (rules V1 and V4).
 
     inner joins, selections, EXISTS, UNION, the left of EXCEPT, the preserved side of an outer join    keep a direction
-    NOT EXISTS, NOT IN, the right of EXCEPT                                                            turn it round
+    NOT EXISTS, NOT IN, the right of EXCEPT                                                            reverse it
     an aggregate, the side of an outer join that is padded with NULLs, its ON                          keep nothing
 
-Only "equivalent" gets through an aggregate, and for those that count rows only together with how often each row is
-there: a join that may repeat rows, or a relation that stands in for another without keys on both sides, changes sums
-(V4). DISTINCT, set operations without ALL and EXISTS do not mind how often.
+Only "equivalent" gets through an aggregate; one that counts rows also needs unchanged multiplicities: a join that may
+repeat rows, or a replacement without keys on both sides, changes sums (V4). DISTINCT, set operations without ALL and
+EXISTS do not depend on multiplicities.
 """
 
 from __future__ import annotations
@@ -14,19 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dyda.model.algebra.nodes import (
-    ColumnRef,
-    Derived,
-    Distinct,
-    Group,
-    OuterJoin,
-    Project,
-    Scan,
-    SetOperation,
-    scans,
-)
+from dyda.model.algebra.nodes import ColumnRef, Derived, Distinct, Group, OuterJoin, Project, Scan, SetOperation, scans
 from vs.proof.extent import EQUIVALENT, SUBSET, SUPERSET, UNKNOWN, combine
 from vs.rewrite.tree import Consequences
+from vs.search.covers import REVERSED
 from vs.view.regions import Path, Place
 
 __all__ = ["Moved", "carried"]
@@ -37,7 +28,7 @@ REPEATABLE = frozenset({"min", "max", "bool_and", "bool_or"})
 
 @dataclass(frozen=True)
 class Moved:
-    """How rows moved: as sets, and whether multiplicities moved only along with that."""
+    """How rows changed: as sets, and whether multiplicities changed only along with that."""
 
     extent: str = EQUIVALENT
     exact: bool = True
@@ -48,7 +39,7 @@ LARGER = Moved(SUPERSET)
 
 
 def carried(found: Consequences, regions: Mapping[Path, Moved]) -> Moved:
-    """How the view's rows moved, given how those of the regions did that lost something."""
+    """How the view's rows changed, given how those of the regions that lost something did."""
     return _Carrying(found, regions).query(())
 
 
@@ -63,13 +54,12 @@ class _Carrying:
             case Project():
                 return self.region((*path, 0))
             case Distinct():
-                return deduplicated(self.query((*path, 0)), narrower=self._narrower(path))
+                return Moved(self.query((*path, 0)).extent, exact=not self._narrower(path))
             case SetOperation(kind, all_):
                 left, right = (*path, 0), (*path, 1)
-                if left in self.found.cut:
-                    return joined([self.query(right), Moved(SUBSET if kind == "union" else SUPERSET)])
-                if right in self.found.cut:
-                    return joined([self.query(left), Moved(SUBSET if kind == "union" else SUPERSET)])
+                if left in self.found.cut or right in self.found.cut:
+                    kept = right if left in self.found.cut else left
+                    return joined([self.query(kept), Moved(SUBSET if kind == "union" else SUPERSET)])
                 narrower = self._narrower(path)
                 return set_operation(kind, self.query(left), self.query(right), all_=all_, narrower=narrower)
             case _:
@@ -84,12 +74,12 @@ class _Carrying:
             if condition in gone and (known is None or condition not in known.dropped):
                 moves.append(LARGER)
         moves += [self.leaf(leaf) for leaf, _ in region.leaves]
-        for place in region.filters:
-            if (*place, 1) in self.found.cut:
+        for path, node in region.filters:
+            if (*path, 1) in self.found.cut:
                 moves.append(LARGER)
                 continue
-            lost = [LARGER for one in anatomy.places if one.path == place and one in gone]
-            moves.append(matched([self.region((*place, 1)), *lost], anti=anatomy.is_anti(place)))
+            lost = [LARGER for one in anatomy.places if one.path == path and one in gone]
+            moves.append(matched([self.region((*path, 1)), *lost], anti=node.anti))
         return joined(moves)
 
     def leaf(self, path: Path) -> Moved:
@@ -143,27 +133,14 @@ def joined(moves: Iterable[Moved]) -> Moved:
     return Moved(combine(move.extent for move in found), all(move.exact for move in found))
 
 
-_FLIPPED = {SUPERSET: SUBSET, SUBSET: SUPERSET}
-
-
-def flipped(extent: str) -> str:
-    """Under NOT EXISTS, NOT IN and on the right of EXCEPT: fewer there is more here."""
-    return _FLIPPED.get(extent, extent)
-
-
 def matched(moves: Iterable[Moved], *, anti: bool) -> Moved:
-    """EXISTS and NOT EXISTS: what moved of the rows that match. How often something matches does not matter."""
+    """EXISTS and NOT EXISTS: how the rows that match changed. How often something matches does not matter."""
     extent = combine(move.extent for move in moves)
-    return Moved(flipped(extent) if anti else extent)
-
-
-def deduplicated(move: Moved, *, narrower: bool) -> Moved:
-    """DISTINCT. `narrower`: over fewer columns than before, rows that differed may be one now."""
-    return Moved(move.extent, exact=not narrower)
+    return Moved(REVERSED.get(extent, extent) if anti else extent)  # fewer there is more here
 
 
 def outer_joined(left: Moved, right: Moved, kind: str, *, conditions_lost: bool) -> Moved:
-    """A row of the padded side that comes or goes takes away or brings a row padded with NULLs."""
+    """A new row of the padded side removes a row padded with NULLs, and a lost one adds it."""
     padded = {"left": [right], "right": [left], "full": [left, right]}[kind]
     if conditions_lost or any(move.extent != EQUIVALENT for move in padded):
         return LOST
@@ -171,15 +148,15 @@ def outer_joined(left: Moved, right: Moved, kind: str, *, conditions_lost: bool)
 
 
 def set_operation(kind: str, left: Moved, right: Moved, *, all_: bool, narrower: bool) -> Moved:
-    """`narrower`: a column is gone on both sides. A − B loses what now meets a row of B that it differed from, and
-    A ∩ B gains it."""
+    """`narrower`: a column is gone on both sides, so that rows that differed may be one now: A − B loses those that now
+    meet a row of B, and A ∩ B gains them."""
     if kind == "union":
         both = joined([left, right])
-        return both if all_ else deduplicated(both, narrower=narrower)
+        return both if all_ else Moved(both.extent, exact=not narrower)
     if kind == "except":
         if all_ and not (left.exact and right.exact):
             return LOST  # a row is there if it is oftener on the left
-        steps = [left.extent, flipped(right.extent), *([SUBSET] if narrower else [])]
+        steps = [left.extent, REVERSED.get(right.extent, right.extent), *([SUBSET] if narrower else [])]
     else:
         steps = [left.extent, right.extent, *([SUPERSET] if narrower else [])]
     exact = not narrower and (not all_ or (left.exact and right.exact))

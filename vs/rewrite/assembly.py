@@ -1,4 +1,4 @@
-"""From the consequences of a choice to a definition: today's names, the preferences that stay, text, and that read."""
+"""From a tree to a definition: today's names, the preferences that stay, the text, and that text read again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dyda.model.relation import Relation, RelationName
 from dyda.model.sql.parse import LONGEST_NAME, RESERVED, Resolve, parse_view
 from dyda.model.sql.render import render_view
 from vs.rewrite.current_names import Words
-from vs.rewrite.tree import Consequences
+from vs.rewrite.tree import Consequences, some_of
 from vs.schema_mapping import Passage
 from vs.view.region_preferences import condition_text, item_name
 from vs.view.regions import Anatomy
@@ -21,7 +21,7 @@ __all__ = ["Assembly", "assemble", "resolver"]
 
 @dataclass(frozen=True)
 class Assembly:
-    """A view's text over today's relations; what was followed and what was appended, in words."""
+    """A view's text over today's relations; the renames and types it follows and the columns it appends, in words."""
 
     name: str
     sql: str
@@ -35,38 +35,38 @@ class Assembly:
 
 
 def assemble(found: Consequences, passage: Passage, append: Preference | None) -> Assembly:
-    """The rewritten tree written down in today's names. `append`: with the columns that are new, and what holds for
-    them."""
+    """The rewritten tree as text in today's names. `append`: the preference of appended columns; None to append
+    none."""
     definition = found.anatomy.definition
     tree = found.tree
     names = {scan.alias: scan.relation.name for scan in scans(tree)}
-    followed = _followed(tree, names, passage, in_order=definition.plain)
+    followed = _followed(tree, names, passage)
     words = Words(passage, names, followed)
     present = words.query(tree)
     appended = _appended(found, passage, present) if append is not None else []
     if isinstance(present, Project):
         new = (OutputColumn(name, Expression.of(ref)) for name, ref in appended)
-        present = Project(present.input, found.some_of((*present.items, *new)))
+        present = Project(present.input, some_of((*present.items, *new)))
     relations = tuple(scan.relation for scan in scans(present))
     sql = definition.sql
     if followed or appended or definition.star or found.is_different or _is_ambiguous(relations):
         own = {name: append for name, _ in appended if append is not None}
         sql = render_view(present, _preferences(found, present, words, own))
-    told = tuple(f"{ref.column} of {names[ref.alias]}" for _, ref in appended)
-    return Assembly(definition.name, sql, relations, tuple(followed), told)
+    new_columns = tuple(f"{ref.column} of {names[ref.alias]}" for _, ref in appended)
+    return Assembly(definition.name, sql, relations, tuple(followed), new_columns)
 
 
-def _followed(tree: Query, names: Mapping[str, RelationName], passage: Passage, *, in_order: bool) -> dict[str, None]:
-    """New names of relations and columns, in words; `in_order` of the relations in FROM, otherwise of the aliases."""
+def _followed(tree: Query, names: Mapping[str, RelationName], passage: Passage) -> dict[str, None]:
+    """New names of relations and columns, in the order of FROM."""
     used = sorted(ref for ref in ViewDefinition("", "", tree).columns if ref.alias in names)
     found: dict[str, None] = {}
-    for alias in [*(() if in_order else (ref.alias for ref in used)), *names]:
+    for alias in names:
         for ref in used:
             if ref.alias == alias:
                 found.update(dict.fromkeys(passage.said(names[alias], ref)))
         now = passage.after(names[alias])
         if now is not None and now.name != names[alias]:
-            found.setdefault(f"{names[alias]} is {now.name} now")
+            found.setdefault(f"{names[alias]} was renamed to {now.name}")
     return found
 
 
@@ -136,6 +136,6 @@ def resolver(relations: Iterable[Relation]) -> Resolve:
 
 
 def _is_ambiguous(relations: Iterable[Relation]) -> bool:
-    """Whether a name without its schema may mean several of the relations; then the text must be written anew."""
+    """Whether a name without its schema may mean several of the relations; then the text must be rewritten."""
     names = {relation.name for relation in relations}
     return len({(name.source, name.table) for name in names}) < len(names)

@@ -1,8 +1,7 @@
-"""Today's names: a tree of the names known before, over the relations as they are now.
+"""From the names known before to today's names: a tree over the relations as they are now.
 
-The view's own column names survive. Where a column's type is of another kind now, expressions that compute with it
-read it as the old one, so that they go on meaning what they meant; a column that is only passed on to the view's
-readers follows.
+The view's own column names stay. Where a column has a type of another kind now, expressions that compute with it cast
+it to the old type, so that they keep their meaning; a column that is only passed on to readers has the new type.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ class Words:
         if ref.alias not in self.names:
             return Expression.of(ref)
         name, now = self.names[ref.alias], self._column(ref)
-        before = self.passage.before(name).column(ref.column)
+        before = self.passage.relations[name].column(ref.column)
         was, is_ = before.type.computation(), now.type.computation()
         if was is None or comparable(before.type, now.type):
             return self._followed(ref)
         self.followed.setdefault(
-            f"column {ref.column} of {name} is {now.type.declared} now: it is read as {before.type.declared}"
+            f"column {ref.column} of {name} is now {now.type.declared}; expressions read it as {before.type.declared}"
         )
         through_text = () if is_ is not None or was.spark_type == "STRING" else ("STRING",)
         return cast(ColumnRef(ref.alias, now.name), (*through_text, was.spark_type))
@@ -59,7 +58,7 @@ class Words:
         return found
 
     def query(self, query: Query) -> Query:
-        """The whole view. Only what stands in its own select list follows its type: elsewhere something computes."""
+        """The whole view. Only columns of its own select list follow their types: elsewhere something computes."""
         if isinstance(query, Project):
             items = tuple(OutputColumn(item.name, self.item(item.expression)) for item in query.items)
             return Project(self._below(query.input), items)

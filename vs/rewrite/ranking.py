@@ -16,7 +16,7 @@ from dyda.model.relation import RelationName
 from vs.proof.extent import multiplied
 from vs.proof.propagation import Moved
 from vs.rewrite.assembly import Assembly
-from vs.rewrite.tree import Consequences
+from vs.rewrite.tree import Consequences, Solution
 from vs.schema_mapping import Passage
 from vs.search.draft import Draft
 from vs.search.obstacles import short
@@ -99,8 +99,9 @@ def reason(candidate: Candidate) -> str:
     words.append(f"extent {candidate.moved.extent}")
     before = sum(1 for node in candidate.found.anatomy.nodes.values() if not node.inputs)
     if more := candidate.cost - (before - 1):
-        count = "one relation" if abs(more) == 1 else f"{abs(more)} relations"
-        words.append(f"{count} {'more' if more > 0 else 'less'} to ask")
+        count = "one" if abs(more) == 1 else str(abs(more))
+        noun = "relation" if abs(more) == 1 else "relations"
+        words.append(f"{count} {'more' if more > 0 else 'fewer'} {noun} to query")
     return ", ".join(words)
 
 
@@ -109,12 +110,11 @@ def changes(candidate: Candidate, passage: Passage) -> tuple[str, ...]:
     found, words = candidate.found, list[str]()
     for solution in found.solutions:
         words += _replacements(solution.draft)
-    for path in sorted(found.cut):
-        words.append(f"{inside(found.anatomy, (*path, 0))} was dropped")
+    words += [f"{inside(found.anatomy, (*path, 0))} was dropped" for path in sorted(found.cut)]
     gone = sorted(found.gone, key=lambda place: (place.path, place.kind, place.number))
     words += [f"{said(found.anatomy, place)} was dropped" for place in gone]
     for solution in found.solutions:
-        words += _joins_added(solution.draft, passage)
+        words += _joins_added(solution, passage)
     words += [f"column {name} was appended" for name in candidate.assembly.appended]
     return tuple(dict.fromkeys(words))
 
@@ -124,26 +124,21 @@ def _replacements(draft: Draft) -> list[str]:
     words = []
     for departure in draft.departures:
         if departure.cover is None:
-            words.append(f"{departure.relation} {departure.alias} left the view")
+            words.append(f"{departure.relation} {departure.alias} was removed")
         else:
             words.append(
-                f"{departure.cover.relation} {departure.stand_in} took the place of"
-                f" {departure.relation} {departure.alias}"
+                f"{departure.cover.relation} {departure.stand_in} replaces {departure.relation} {departure.alias}"
             )
-    for component, relations in draft.replaced:
-        words.append(f"{component} comes from {', '.join(map(str, relations))}")
+    words += [f"{component} comes from {', '.join(map(str, relations))}" for component, relations in draft.replaced]
     absorbed = [component for departure in draft.departures for component in departure.absorbed]
-    words += [f"{component} is what the containment selects by" for component in absorbed]
+    words += [f"{component} is implied by the containment" for component in absorbed]
     return words
 
 
-def _joins_added(draft: Draft, passage: Passage) -> list[str]:
+def _joins_added(solution: Solution, passage: Passage) -> list[str]:
     """How what is new is joined, and whether rows may repeat because of it."""
-    words = []
-    hops = [hop for provision in draft.provisions for hop in provision.hops] + list(draft.bridges)
-    for hop in hops:
-        if hop.conditions:
-            on = " AND ".join(condition.sql for condition in hop.conditions)
-            words.append(f"joined on {on}")
-    words += [f"rows may repeat: no key says that {name} has only one match" for name in multiplied(draft, passage)]
+    draft = solution.draft
+    on = [" AND ".join(solution.over(one).sql for one in hop.conditions) for hop in draft.hops if hop.conditions]
+    words = [f"joined on {conditions}" for conditions in on]
+    words += [f"rows may repeat: no key limits {name} to one match" for name in multiplied(draft, passage)]
     return words

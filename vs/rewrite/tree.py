@@ -1,4 +1,4 @@
-"""What follows from what is done to the regions of a view: everything that must go along, and the new tree.
+"""Everything that must be dropped along with what the regions of a view lose, and the new tree.
 
     an inner item goes      ─▶ its column goes in every branch ─▶ all that reads it goes
     an aggregate, a key     ─▶ all that reads it goes
@@ -36,12 +36,13 @@ from dyda.model.algebra.nodes import (
 )
 from dyda.model.relation import Relation, RelationName
 from vs.search.draft import Draft, DraftCondition, DraftOccurrence
+from vs.search.join_paths import free_alias
 from vs.search.substitution import with_instead
 from vs.view.block import Component
 from vs.view.region_preferences import Standing
 from vs.view.regions import Anatomy, Path, Place, Region
 
-__all__ = ["Consequences", "Solution", "Unwritable"]
+__all__ = ["Consequences", "Solution", "Unwritable", "some_of"]
 
 
 class Unwritable(DydaError):
@@ -78,13 +79,14 @@ class Solution:
     def added(self) -> list[DraftCondition]:
         """Conditions that are new."""
         new = self.draft.conditions[len(self.kept) :]
-        return [DraftCondition(self._over(condition.expression), condition.preference) for condition in new]
+        return [DraftCondition(self.over(condition.expression), condition.preference) for condition in new]
 
     @property
     def substitution(self) -> dict[ColumnRef, Expression]:
-        return {ref: self._over(expression) for ref, expression in self.draft.substitution}
+        return {ref: self.over(expression) for ref, expression in self.draft.substitution}
 
-    def _over(self, expression: Expression) -> Expression:
+    def over(self, expression: Expression) -> Expression:
+        """An expression of the draft, under the aliases of this solution."""
         return expression.over(lambda ref: ColumnRef(self.names.get(ref.alias, ref.alias), ref.column))
 
     @property
@@ -95,15 +97,9 @@ class Solution:
 
     def apart_from(self, taken: Iterable[str]) -> Solution:
         """The same without these aliases for what is new."""
-        lower = {alias.casefold() for alias in (*taken, *self.draft.block.taken)}
-        names = {}
+        names: dict[str, str] = {}
         for alias in self.new:
-            free, number = alias, 1
-            while free.casefold() in lower:
-                number += 1
-                free = f"{alias}_{number}"
-            lower.add(free.casefold())
-            names[alias] = free
+            names[alias] = free_alias(alias, (*taken, *self.draft.block.taken, *names.values()))
         return replace(self, names=names)
 
 
@@ -183,8 +179,8 @@ class Consequences:
         match node:
             case Project(items=items):
                 kept = tuple(item for number, item in enumerate(items) if not self._is_gone(path, "item", number))
-                if not (self._plain and any(solution.occurrences for solution in self.solutions)):
-                    self.some_of(kept)  # columns that are appended count too for a plain view
+                if path:  # of the view itself, columns that are appended count too
+                    some_of(kept)
                 return rebuild(replace(node, items=kept), [self._region((*path, 0))], self.put)
             case Distinct():
                 return rebuild(node, [self._query((*path, 0))])
@@ -198,17 +194,6 @@ class Consequences:
                 return rest if all_ else Distinct(rest)
             case _:
                 raise AssertionError(f"{type(node).__name__} is not a query")
-
-    def some_of(self, items: tuple[OutputColumn, ...]) -> tuple[OutputColumn, ...]:
-        """The items, if there are any."""
-        if not items:
-            offer = " and add a [[function]] for it" if self._plain else ", or leave it out"
-            raise Unwritable("no column would be left", f"mark a column of the view replaceable{offer}")
-        return items
-
-    @cached_property
-    def _plain(self) -> bool:
-        return self.anatomy.definition.plain
 
     def _names(self, left: Path, right: Path) -> list[str]:
         """What the left branch, which is cut off, calls the columns that the right one keeps."""
@@ -224,32 +209,25 @@ class Consequences:
         return found
 
     def _rows(self, path: Path) -> Node | None:
-        """A region that lost nothing itself, node by node."""
+        """A leaf of a region, or a whole region that lost nothing itself, node by node."""
         if path in self.cut:
             return None
         node = self.anatomy.nodes[path]
         match node:
             case Select():
                 below = self._rows((*path, 0))
-                gone = below is None or self._is_gone(path, "condition", 0)
-                return below if gone or below is None else rebuild(node, [below], self.put)
+                if below is None or self._is_gone(path, "condition", 0):
+                    return below
+                return rebuild(node, [below], self.put)
             case Join():
                 left, right = self._rows((*path, 0)), self._rows((*path, 1))
                 if left is None or right is None:
                     return left or right
-                kept = replace(node, condition=None) if self._is_gone(path, "condition", 0) else node
-                return rebuild(kept, [left, right], self.put)
+                free = replace(node, condition=None) if self._is_gone(path, "condition", 0) else node
+                return rebuild(free, [left, right], self.put)
             case SemiJoin():
                 rows = self._rows((*path, 0))
-                return None if rows is None else self._filtered(path, rows)
-            case _:
-                return self._leaf(path)
-
-    def _leaf(self, path: Path) -> Node | None:
-        if path in self.cut:
-            return None
-        node = self.anatomy.nodes[path]
-        match node:
+                return None if rows is None else self._filtered(path, node, rows)
             case Scan():
                 return node
             case Derived():
@@ -270,11 +248,9 @@ class Consequences:
                 sides = [self._region((*path, 0)), self._region((*path, 1))]
                 return rebuild(replace(node, conditions=on), sides, self.put)
             case _:
-                raise AssertionError(f"{type(node).__name__} is not a leaf")
+                raise AssertionError(f"{type(node).__name__} is a query")
 
-    def _filtered(self, path: Path, rows: Node) -> Node:
-        node = self.anatomy.nodes[path]
-        assert isinstance(node, SemiJoin)
+    def _filtered(self, path: Path, node: SemiJoin, rows: Node) -> Node:
         if (*path, 1) in self.cut:
             return rows
         kept = tuple(c for number, c in enumerate(node.conditions) if not self._is_gone(path, "matching", number))
@@ -292,19 +268,15 @@ class Consequences:
                 leaves.append(Scan(occurrence.alias, self.relations[occurrence.relation]))
             elif path not in done:
                 done.add(path)
-                leaf = self._leaf(path)
+                leaf = self._rows(path)
                 leaves += [leaf] if leaf is not None else []
         if not leaves:
             return None
-        own = [
-            self.put(component.expression)
-            for component in solution.kept
-            if component.place is not None and component.place not in self.gone
-        ]
-        conditions = [*own, *(condition.expression for condition in solution.added)]
-        node = joined(leaves, conditions, early=not self._plain)
-        for path in region.filters:
-            node = self._filtered(path, node)
+        kept = [one for one in solution.kept if one.place is not None and one.place not in self.gone]
+        own = [self.put(component.expression) for component in kept]
+        node = joined(leaves, [*own, *(condition.expression for condition in solution.added)])
+        for at, semi_join in region.filters:
+            node = self._filtered(at, semi_join, node)
         return node
 
     def _is_gone(self, path: Path, kind: str, number: int) -> bool:
@@ -315,21 +287,28 @@ class Consequences:
         return frozenset((place.path, place.kind, place.number) for place in self.gone)
 
 
-def joined(leaves: Iterable[Node], conditions: Iterable[Expression], *, early: bool) -> Node:
-    """The leaves joined in order; the conditions after them, or each at the first join that has all it reads."""
+def some_of(items: tuple[OutputColumn, ...]) -> tuple[OutputColumn, ...]:
+    """The items, if there are any."""
+    if not items:
+        raise Unwritable(
+            "no column would be left", "mark a column of the view replaceable and add a [[function]] for it"
+        )
+    return items
+
+
+def joined(leaves: Iterable[Node], conditions: Iterable[Expression]) -> Node:
+    """The leaves joined in order, each condition at the first join that has all it reads."""
     waiting = list(conditions)
     node: Node | None = None
     for leaf in leaves:
-        there = {column.alias for column in (*(node.columns if node else ()), *leaf.columns)}
-        ready = [condition for condition in waiting if early and condition.aliases <= there]
-        waiting = [condition for condition in waiting if condition not in ready]
-        if node is None:
-            node = leaf
-        else:
-            node = Join(node, leaf, ready[0] if ready else None)
-            ready = ready[1:]
-        for condition in ready:
-            node = Select(node, condition)
+        node = leaf if node is None else Join(node, leaf)
+        aliases = {column.alias for column in node.columns}
+        for condition in [one for one in waiting if one.aliases <= aliases]:
+            waiting.remove(condition)
+            if isinstance(node, Join) and node.condition is None:
+                node = replace(node, condition=condition)
+            else:
+                node = Select(node, condition)
     assert node is not None
     for condition in waiting:
         node = Select(node, condition)

@@ -4,10 +4,10 @@ Always true here: every combination that the preferences and the knowledge allow
 the same order every time.
 
     choices       what may be done about what is gone
-    covers        where an attribute, or a whole relation, can be had instead
-    join_paths    ways over the join constraints
-    draft         a rewriting that is not written down yet
+    covers        what may replace an attribute, or a whole relation
+    join_paths    paths along the join constraints
+    draft         a rewriting before it is a tree
     drafts        for each combination of covers, the ways to join them with what is left of the view
-    substitution  expressions with some of their columns put differently
+    substitution  expressions with some of their columns replaced
     obstacles     why no legal rewriting was found
 """

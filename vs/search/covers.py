@@ -1,7 +1,7 @@
-"""Covers: where an attribute, or a whole relation, can be had instead.
+"""Covers: what may replace an attribute, or a whole relation.
 
-Read from the knowledge as it was before the change: a constraint over what is gone is exactly what says how to
-replace it. What it offers must be there now.
+From the knowledge as it was before the change: a constraint on what is gone says how to replace it. What it offers must
+exist now.
 """
 
 from __future__ import annotations
@@ -15,7 +15,19 @@ from dyda.model.relation import RelationName
 from vs.schema_mapping import Passage
 from vs.search.substitution import under
 
-__all__ = ["AttributeCover", "Oriented", "RelationCover", "attribute_covers", "oriented", "placed", "relation_covers"]
+__all__ = [
+    "REVERSED",
+    "AttributeCover",
+    "Oriented",
+    "RelationCover",
+    "attribute_covers",
+    "oriented",
+    "placed",
+    "relation_covers",
+]
+
+
+REVERSED = {"subset": "superset", "equivalent": "equivalent", "superset": "subset"}
 
 
 @dataclass(frozen=True)
@@ -54,7 +66,7 @@ class RelationCover:
 
 
 def attribute_covers(knowledge: Knowledge, passage: Passage, name: RelationName, column: str) -> list[AttributeCover]:
-    """What may stand for the attribute, in the order of the knowledge; function constraints first."""
+    """What may replace the attribute, in the order of the knowledge; function constraints first."""
     covers = [
         AttributeCover(function.over, function.equals, function)
         for function in knowledge.functions
@@ -69,7 +81,7 @@ def attribute_covers(knowledge: Knowledge, passage: Passage, name: RelationName,
 
 
 def relation_covers(knowledge: Knowledge, passage: Passage, name: RelationName) -> list[RelationCover]:
-    """What may stand for the relation, in the order of the knowledge."""
+    """What may replace the relation, in the order of the knowledge."""
     covers = []
     for containment in oriented(knowledge, name):
         other = containment.other
@@ -82,16 +94,13 @@ def relation_covers(knowledge: Knowledge, passage: Passage, name: RelationName) 
     return covers
 
 
-_REVERSED = {"subset": "superset", "equivalent": "equivalent", "superset": "subset"}
-
-
 def oriented(knowledge: Knowledge, name: RelationName) -> Iterator[Oriented]:
     """The containments of the relation, as seen from it."""
     for containment in knowledge.containments:
         if containment.of.relation == name:
             yield Oriented(containment.of, containment.is_, containment.within, containment)
         if containment.within.relation == name:
-            yield Oriented(containment.within, _REVERSED[containment.is_], containment.of, containment)
+            yield Oriented(containment.within, REVERSED[containment.is_], containment.of, containment)
 
 
 def placed(expression: Expression, alias: str) -> Expression:

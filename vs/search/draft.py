@@ -1,7 +1,5 @@
-"""A rewriting that is not written down yet: what it consists of, and how it came about.
-
-In the names known before. How it came about is what its extent is proven from, and what its reason is told from.
-"""
+"""A rewriting before it is a tree, in the names known before: what it consists of, and how it came about. Its extent is
+proven and its reason is given from the latter."""
 
 from __future__ import annotations
 
@@ -14,15 +12,13 @@ from vs.search.covers import AttributeCover, RelationCover
 from vs.search.join_paths import Hop
 from vs.view.block import Block, Component
 
-__all__ = ["Departure", "Draft", "DraftCondition", "DraftOccurrence", "Provision", "as_it_stands"]
+__all__ = ["Departure", "Draft", "DraftCondition", "DraftOccurrence", "Provision"]
 
 
 @dataclass(frozen=True)
 class Provision:
-    """Columns of the occurrence `of` that the occurrence `by` provides. `hops`: how the two meet, if `of` stays.
-
-    `met`: the old view itself joined the two as the knowledge says.
-    """
+    """Columns of the occurrence `of` that the occurrence `by` provides. `hops`: how the two are joined, if `of` stays;
+    `met`: the old view itself joined them as the knowledge says."""
 
     of: str
     by: str
@@ -41,7 +37,7 @@ class Departure:
     stand_in: str | None = None
     cover: RelationCover | None = None
     absorbed: tuple[Component, ...] = ()
-    """Conditions that the containment's own selections stand for."""
+    """Conditions that the containment's own selections imply."""
 
 
 @dataclass(frozen=True)
@@ -77,16 +73,11 @@ class Draft:
         return bool(self.dropped or self.replaced or self.departures or self.bridges)
 
     @property
+    def hops(self) -> list[Hop]:
+        """All joins that are new, or that the view made already."""
+        return [*(hop for provision in self.provisions for hop in provision.hops), *self.bridges]
+
+    @property
     def cost(self) -> int:
         """Maintenance queries for one update: every other occurrence is asked once."""
         return len(self.occurrences) - 1
-
-
-def as_it_stands(view: Block) -> Draft:
-    """The block itself."""
-    written = view.definition.preferences
-    return Draft(
-        view,
-        tuple(DraftOccurrence(alias, name, written.of_relation(alias)) for alias, name in view.occurrences),
-        tuple(DraftCondition(condition.expression, condition.written) for condition in view.conditions),
-    )

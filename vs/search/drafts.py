@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 
 from dyda.model.algebra.nodes import ColumnRef, Expression
@@ -27,7 +28,7 @@ from vs.search.draft import Departure, Draft, DraftCondition, DraftOccurrence, P
 from vs.search.join_paths import Hop, Joined, JoinGraph, instantiated
 from vs.search.obstacles import Obstacles
 from vs.search.substitution import with_instead
-from vs.view.block import Block, Component, connected
+from vs.view.block import Block, Component, connected, lost
 
 __all__ = ["drafts"]
 
@@ -42,6 +43,8 @@ PATHS = 4
 
 WAYS = 64
 """Ways to join all covers of one decision."""
+
+Covers = Sequence[tuple[ColumnRef, AttributeCover]]
 
 BRIDGE = Preference(dispensable=False, replaceable=True)
 
@@ -58,10 +61,53 @@ def drafts(block: Block, passage: Passage, knowledge: Knowledge, joins: JoinGrap
 class _Candidate:
     """A decision on its way to a draft. `stand_ins`: the alias that takes each leaving occurrence's place."""
 
+    decision: Decision
     joined: Joined
     stand_ins: dict[str, str] = field(default_factory=dict)
     provisions: tuple[Provision, ...] = ()
     bridges: tuple[Hop, ...] = ()
+
+    def provided(
+        self, joined: Joined, of: str, by: str, covers: Covers, hops: tuple[Hop, ...] = (), *, met: bool
+    ) -> _Candidate:
+        """With one more provision: the occurrence `by` provides columns of `of`."""
+        provision = Provision(of, by, dict(joined.occurrences)[by], tuple(covers), hops, met)
+        return replace(self, joined=joined, provisions=(*self.provisions, provision))
+
+    @cached_property
+    def substitution(self) -> dict[ColumnRef, Expression]:
+        """What each lost column is read as."""
+        found: dict[ColumnRef, Expression] = {}
+        for ref in self.decision.lost:
+            cover = self.decision.places[ref.alias].cover
+            column = cover.column(ref.column) if cover is not None else None
+            if column is not None:
+                found[ref] = Expression.of(ColumnRef(self.stand_ins[ref.alias], column))
+        for provision in self.provisions:
+            for ref, offered in provision.covers:
+                found[ref] = placed(offered.expression, provision.by)
+        return found
+
+    def sources(self, component: Component) -> tuple[RelationName, ...]:
+        """The relations that a substituted component's lost columns come from now."""
+        names = dict(self.joined.occurrences)
+        refs = [ref for ref in component.references if ref in self.decision.lost]
+        aliases = dict.fromkeys(alias for ref in refs for alias in sorted(self.substitution[ref].aliases))
+        return tuple(dict.fromkeys(names[alias] for alias in aliases))
+
+    @cached_property
+    def serving(self) -> dict[str, Preference]:
+        """Preferences of joins with a cover, by alias and by condition: they may go if all they serve may."""
+        found: dict[str, Preference] = {}
+        for provision in self.provisions:
+            refs = {ref for ref, _ in provision.covers}
+            served = [component for component in self.decision.substituted if component.expression.columns & refs]
+            dispensable = all(component.preference.dispensable for component in served)
+            for hop in provision.hops:
+                for key in (hop.end, *(condition.sql for condition in hop.conditions)):
+                    before = found.get(key, Preference(dispensable=True, replaceable=True))
+                    found[key] = Preference(dispensable and before.dispensable, replaceable=True)
+        return found
 
 
 @dataclass(frozen=True)
@@ -78,58 +124,37 @@ class _Search:
             (a, n) for a, n in self.block.occurrences if a not in decision.places or not decision.places[a].leaves
         )
         taken = frozenset(alias for alias, _ in self.block.occurrences) | self.block.taken
-        candidate = self._with_stand_ins(decision, _Candidate(Joined(staying, tuple(untouched), taken)))
-        for provided in self._with_provisions(decision, candidate):
-            complete = self._with_conditions(decision, provided)
-            for bridged in self._bridged(decision, complete):
-                yield self._draft(decision, bridged)
-
-    def _with_stand_ins(self, decision: Decision, candidate: _Candidate) -> _Candidate:
-        joined, stand_ins = candidate.joined, {}
+        joined, stand_ins = Joined(staying, tuple(untouched), taken), {}
         for alias, place in decision.places.items():
             if place.cover is not None:
                 joined, stand_ins[alias] = joined.with_occurrence(place.cover.relation)
-        return replace(candidate, joined=joined, stand_ins=stand_ins)
+        for provided in self._with_provisions(_Candidate(decision, joined, stand_ins)):
+            for bridged in self._bridged(self._with_conditions(provided)):
+                yield self._draft(bridged)
 
-    def _with_provisions(self, decision: Decision, candidate: _Candidate) -> Iterator[_Candidate]:
+    def _with_provisions(self, candidate: _Candidate) -> list[_Candidate]:
         """Every cover joined with what it covers, in every way; covers over one relation share its occurrence."""
         groups: dict[tuple[str, RelationName], list[tuple[ColumnRef, AttributeCover]]] = {}
-        for ref, cover in decision.covers:
+        for ref, cover in candidate.decision.covers:
             groups.setdefault((ref.alias, cover.relation), []).append((ref, cover))
         candidates = [candidate]
         for (alias, relation), covers in groups.items():
-            leaves = decision.places[alias].leaves
-            ways = (
-                provided
-                for before in candidates
-                for provided in (
-                    [self._for_leaving(before, alias, relation, covers)]
-                    if leaves
-                    else self._for_staying(before, alias, relation, covers)
-                )
-            )
+            join = self._for_leaving if candidate.decision.places[alias].leaves else self._for_staying
+            ways = (provided for before in candidates for provided in join(before, alias, relation, covers))
             candidates = list(islice(ways, WAYS))
-        yield from candidates
+        return candidates
 
     def _for_leaving(
-        self,
-        candidate: _Candidate,
-        alias: str,
-        relation: RelationName,
-        covers: Sequence[tuple[ColumnRef, AttributeCover]],
-    ) -> _Candidate:
+        self, candidate: _Candidate, alias: str, relation: RelationName, covers: Covers
+    ) -> Iterator[_Candidate]:
         """Its stand-in, an occurrence that the old view joined it with, or a new one that bridges will connect."""
-        joined, by, met = candidate.joined, None, False
-        stand_in = candidate.stand_ins.get(alias)
-        if stand_in is not None and dict(joined.occurrences)[stand_in] == relation:
-            by = stand_in
-        else:
-            by = self._met(joined, alias, relation)
-            met = by is not None
+        joined, by = candidate.joined, candidate.stand_ins.get(alias)
+        met = None
+        if by is None or dict(joined.occurrences)[by] != relation:
+            by = met = self._met(joined, alias, relation)
         if by is None:
             joined, by = joined.with_occurrence(relation)
-        provision = Provision(alias, by, relation, tuple(covers), met=met)
-        return replace(candidate, joined=joined, provisions=(*candidate.provisions, provision))
+        yield candidate.provided(joined, alias, by, covers, met=met is not None)
 
     def _met(self, joined: Joined, alias: str, relation: RelationName) -> str | None:
         """An occurrence that stays and that the old view joined with `alias` as a join constraint said."""
@@ -145,39 +170,30 @@ class _Search:
         return None
 
     def _for_staying(
-        self,
-        candidate: _Candidate,
-        alias: str,
-        relation: RelationName,
-        covers: Sequence[tuple[ColumnRef, AttributeCover]],
-    ) -> list[_Candidate]:
-        own = self.block.relation(alias)
-        paths = self.joins.paths(own, relation, PATHS)
+        self, candidate: _Candidate, alias: str, relation: RelationName, covers: Covers
+    ) -> Iterator[_Candidate]:
+        paths = self.joins.paths(self.block.relation(alias), relation, PATHS)
         if not paths:
             self.obstacles.no_path(self.block, covers[0][0], relation)
-        found = []
         for path in paths:
             joined, hops = candidate.joined.walk(alias, path)
             met = not any(hop.fresh or hop.conditions for hop in hops)
-            provision = Provision(alias, hops[-1].end, relation, tuple(covers), hops, met)
-            found.append(replace(candidate, joined=joined, provisions=(*candidate.provisions, provision)))
-        return found
+            yield candidate.provided(joined, alias, hops[-1].end, covers, hops, met=met)
 
-    def _with_conditions(self, decision: Decision, candidate: _Candidate) -> _Candidate:
+    def _with_conditions(self, candidate: _Candidate) -> _Candidate:
         """With the substituted conditions, and the selections of the containments used."""
-        substitution = _substitution(decision, candidate)
         conditions = [
-            with_instead(component.expression, substitution)
-            for component in decision.substituted
+            with_instead(component.expression, candidate.substitution)
+            for component in candidate.decision.substituted
             if component.kind == "condition"
         ]
         for alias, by in candidate.stand_ins.items():
-            cover = decision.places[alias].cover
+            cover = candidate.decision.places[alias].cover
             assert cover is not None
             conditions += [placed(condition, by) for condition in cover.promise.other.where]
         return replace(candidate, joined=candidate.joined.with_conditions(conditions))
 
-    def _bridged(self, decision: Decision, candidate: _Candidate) -> Iterator[_Candidate]:
+    def _bridged(self, candidate: _Candidate) -> Iterator[_Candidate]:
         """What the old view connected, connected again."""
         old = connected([alias for alias, _ in self.block.occurrences], [c.expression for c in self.block.conditions])
         joined = candidate.joined
@@ -188,13 +204,11 @@ class _Search:
             members |= {provision.by for provision in candidate.provisions if provision.of in component}
             parts = [piece for piece in pieces if piece & members]
             if len(parts) > 1:
-                yield from self._bridge(decision, candidate, parts)
+                yield from self._bridge(candidate, parts)
                 return
         yield candidate
 
-    def _bridge(
-        self, decision: Decision, candidate: _Candidate, parts: Sequence[frozenset[str]]
-    ) -> Iterator[_Candidate]:
+    def _bridge(self, candidate: _Candidate, parts: Sequence[frozenset[str]]) -> Iterator[_Candidate]:
         """The first part joined with any of the others, through the fewest relations first; then what is left."""
         joined = candidate.joined
         aliases = [alias for alias, _ in joined.occurrences]
@@ -208,36 +222,20 @@ class _Search:
         ]
         if not ways:
             start, end = min(parts[0], key=aliases.index), min(others, key=aliases.index)
-            because = "; ".join(self._causes(decision))
-            self.obstacles.disconnected(self.block, names[start], names[end], because)
+            because = "; ".join(lost(self.block, self.passage))
+            self.obstacles.disconnected(names[start], names[end], because)
         for _, start_at, end_at, _, path in sorted(ways, key=lambda way: way[:4])[:PATHS]:
             wider, hops = joined.walk(aliases[start_at], path, aliases[end_at])
-            yield from self._bridged(decision, replace(candidate, joined=wider, bridges=(*candidate.bridges, *hops)))
+            yield from self._bridged(replace(candidate, joined=wider, bridges=(*candidate.bridges, *hops)))
 
-    def _causes(self, decision: Decision) -> list[str]:
-        return list(
-            dict.fromkeys(
-                self.passage.why_gone(self.block.relation(alias), ref.column)
-                for alias in decision.places
-                for ref in self.block.references(alias)
-                if self.passage.column(self.block.relation(alias), ref.column) is None
-            )
-        )
-
-    def _draft(self, decision: Decision, candidate: _Candidate) -> Draft:
-        block, joined = self.block, candidate.joined
-        substitution = _substitution(decision, candidate)
+    def _draft(self, candidate: _Candidate) -> Draft:
+        block, decision = self.block, candidate.decision
         gone = set(decision.dropped) | {component for component, _ in decision.absorbed}
-
-        own = [
-            DraftCondition(with_instead(c.expression, substitution), c.written)
-            for c in block.conditions
-            if c not in gone
-        ]
-        serving = _preferences_of_hops(decision, candidate)
+        kept = [c for c in block.conditions if c not in gone]
+        own = [DraftCondition(with_instead(c.expression, candidate.substitution), c.written) for c in kept]
         added = [
-            DraftCondition(condition, serving.get(condition.sql, BRIDGE))
-            for condition in joined.conditions
+            DraftCondition(condition, candidate.serving.get(condition.sql, BRIDGE))
+            for condition in candidate.joined.conditions
             if not any(same(condition, kept.expression) for kept in own)
         ]
         departures = tuple(
@@ -253,18 +251,18 @@ class _Search:
         )
         return Draft(
             block,
-            self._occurrences(decision, candidate),
+            self._occurrences(candidate),
             (*own, *added),
             decision.dropped,
-            tuple((c, _read(c, decision, candidate)) for c in decision.substituted),
+            tuple((component, candidate.sources(component)) for component in decision.substituted),
             departures,
             candidate.provisions,
             candidate.bridges,
-            tuple(substitution.items()),
+            tuple(candidate.substitution.items()),
         )
 
-    def _occurrences(self, decision: Decision, candidate: _Candidate) -> tuple[DraftOccurrence, ...]:
-        """Those that stay and the stand-ins where they stood; the others after them."""
+    def _occurrences(self, candidate: _Candidate) -> tuple[DraftOccurrence, ...]:
+        """Those that stay, the stand-ins in the places of those that leave, then the others."""
         names = dict(candidate.joined.occurrences)
         written = self.block.definition.preferences
         found: list[DraftOccurrence] = []
@@ -272,46 +270,8 @@ class _Search:
             present = alias if alias in names else candidate.stand_ins.get(alias)
             if present is not None:
                 found.append(DraftOccurrence(present, names.pop(present), written.of_relation(alias)))
-        serving = _preferences_of_hops(decision, candidate)
         for alias, name in names.items():
             leaving = next((p.of for p in candidate.provisions if p.by == alias and not p.hops), None)
-            preference = written.of_relation(leaving) if leaving is not None else serving.get(alias, BRIDGE)
+            preference = written.of_relation(leaving) if leaving is not None else candidate.serving.get(alias, BRIDGE)
             found.append(DraftOccurrence(alias, name, preference))
         return tuple(found)
-
-
-def _substitution(decision: Decision, candidate: _Candidate) -> dict[ColumnRef, Expression]:
-    """What each lost column is read as."""
-    found: dict[ColumnRef, Expression] = {}
-    for ref in decision.lost:
-        cover = decision.places[ref.alias].cover
-        column = cover.column(ref.column) if cover is not None else None
-        if column is not None:
-            found[ref] = Expression.of(ColumnRef(candidate.stand_ins[ref.alias], column))
-    for provision in candidate.provisions:
-        for ref, offered in provision.covers:
-            found[ref] = placed(offered.expression, provision.by)
-    return found
-
-
-def _read(component: Component, decision: Decision, candidate: _Candidate) -> tuple[RelationName, ...]:
-    """The relations that a substituted component's lost columns come from now."""
-    names = dict(candidate.joined.occurrences)
-    substitution = _substitution(decision, candidate)
-    refs = [part for part in component.expression.parts if isinstance(part, ColumnRef) and part in decision.lost]
-    aliases = dict.fromkeys(alias for ref in refs for alias in sorted(substitution[ref].aliases))
-    return tuple(dict.fromkeys(names[alias] for alias in aliases))
-
-
-def _preferences_of_hops(decision: Decision, candidate: _Candidate) -> dict[str, Preference]:
-    """Preferences of joins that bring a cover, by alias and by condition: they may go if all they serve may."""
-    found: dict[str, Preference] = {}
-    for provision in candidate.provisions:
-        refs = {ref for ref, _ in provision.covers}
-        served = [component for component in decision.substituted if component.expression.columns & refs]
-        dispensable = all(component.preference.dispensable for component in served)
-        for hop in provision.hops:
-            for key in (hop.end, *(condition.sql for condition in hop.conditions)):
-                before = found.get(key, Preference(dispensable=True, replaceable=True))
-                found[key] = Preference(dispensable and before.dispensable, replaceable=True)
-    return found

@@ -3,7 +3,7 @@
     f ──flight_res.name = tour.tour_name──▶ tour ──tour.tour_id = guide.tour_id──▶ guide
 
 A path may pass through relations that are not in the view. Where the view already joins two occurrences as a
-constraint says, the path goes along them and adds nothing; elsewhere it brings occurrences of its own, so that nothing
+constraint says, the path goes along them and adds nothing; elsewhere it adds occurrences of its own, so that nothing
 that is in the view is restricted by a condition its author did not write.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise, product
+from itertools import chain, count, islice, pairwise, product
 
 import networkx
 
@@ -21,7 +21,7 @@ from dyda.model.relation import RelationName
 from vs.proof.implication import same
 from vs.search.substitution import under
 
-__all__ = ["Hop", "JoinGraph", "Joined", "Path", "instantiated"]
+__all__ = ["Hop", "JoinGraph", "Joined", "free_alias", "instantiated"]
 
 Path = tuple[tuple[JoinConstraint, RelationName], ...]
 """The join constraints to follow, each with the relation that it leads to."""
@@ -76,10 +76,7 @@ class Joined:
 
     def with_occurrence(self, relation: RelationName) -> tuple[Joined, str]:
         """One more occurrence, under an alias derived from the table's name."""
-        alias, number = relation.table, 1
-        while alias.casefold() in {name.casefold() for name in self.taken}:  # to Spark, T and t are one name
-            number += 1
-            alias = f"{relation.table}_{number}"
+        alias = free_alias(relation.table, self.taken)
         return replace(self, occurrences=(*self.occurrences, (alias, relation)), taken=self.taken | {alias}), alias
 
     def with_conditions(self, conditions: Iterable[Expression]) -> Joined:
@@ -112,6 +109,13 @@ class Joined:
 
     def has(self, conditions: Sequence[Expression]) -> bool:
         return all(any(same(condition, other) for other in self.conditions) for condition in conditions)
+
+
+def free_alias(wanted: str, taken: Iterable[str]) -> str:
+    """The name itself, or with a number behind it. To Spark, T and t are one name."""
+    names = {name.casefold() for name in taken}
+    numbered = (f"{wanted}_{number}" for number in count(2))
+    return next(alias for alias in chain([wanted], numbered) if alias.casefold() not in names)
 
 
 def instantiated(join: JoinConstraint, start: str, relation: RelationName, end: str) -> list[Expression]:

@@ -1,4 +1,4 @@
-"""Why no legal rewriting was found: the component in the way, and what would have saved the view."""
+"""Why no legal rewriting was found: the component that prevents it, and what would have saved the view."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Obstacles"]
 
 @dataclass(frozen=True)
 class _Obstacle:
-    """`stage`: how far the search had come; the furthest one is told."""
+    """`stage`: how far the search had come; the furthest one is reported."""
 
     stage: int
     reason: str
@@ -31,7 +31,7 @@ class Obstacles:
     passage: Passage
     natural: bool = True
     inside: str = ""
-    """The part of the view that is searched, if not all of it: told with a relation that is in the way."""
+    """The part of the view that is searched, if not all of it; reported with the relation."""
     found: list[_Obstacle] = field(default_factory=list)
 
     def relation_must_stay(self, block: Block, alias: str) -> None:
@@ -71,7 +71,7 @@ class Obstacles:
         name = block.relation(alias)
         self._add(
             2,
-            f"{name} was dropped, and nothing in the knowledge takes its place",
+            f"{name} was dropped, and knowledge.toml has no replacement for it",
             f"{name} {alias}",
             f"add a [[containment]] of {self._projection(block, alias)}, or mark {alias} dispensable",
         )
@@ -89,7 +89,7 @@ class Obstacles:
         if component.preference.replaceable:
             self._add(
                 2,
-                f"{why}, and nothing in the knowledge offers {attribute} for {component}",
+                f"{why}, and knowledge.toml has no replacement for {attribute}, which {component} needs",
                 component.name,
                 f"{offer}, or mark {component.name} dispensable",
             )
@@ -107,13 +107,13 @@ class Obstacles:
         users = [component for component in block.components if lost in component.expression.columns]
         self._add(
             3,
-            f"{self.passage.why_gone(start, lost.column)}, and no join constraint leads from {start}"
-            f" to {end}, which offers it",
+            f"{self.passage.why_gone(start, lost.column)}, and no join constraint connects {start}"
+            f" with {end}, which offers it",
             users[0].name,
             f"add a [[join]] between {short(start)} and {short(end)}",
         )
 
-    def disconnected(self, block: Block, start: RelationName, end: RelationName, because: str) -> None:
+    def disconnected(self, start: RelationName, end: RelationName, because: str) -> None:
         """Two parts of the view would not be joined any more."""
         self._add(
             3,
@@ -128,7 +128,7 @@ class Obstacles:
             4,
             f"{because}; the best rewriting ({by}) has extent {found}, and the view asks for {asked}",
             "extent",
-            f"say `-- dyda: extent = {'any' if found == 'unknown' else found}` in the view's file, or add the"
+            f"write `-- dyda: extent = {'any' if found == 'unknown' else found}` in the view file, or add a"
             " [[containment]] that proves more",
         )
 

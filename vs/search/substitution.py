@@ -1,4 +1,4 @@
-"""Expressions with some of their columns put differently; what their author wrote in between is never touched."""
+"""Expressions with some of their columns replaced; what their author wrote in between is never touched."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from dyda.model.algebra.nodes import ColumnRef, Expression
 
-__all__ = ["Substitute", "cast", "substituted", "under", "with_instead"]
+__all__ = ["cast", "substituted", "under", "with_instead"]
 
 Substitute = Callable[[ColumnRef], Expression]
 

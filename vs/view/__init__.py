@@ -4,8 +4,8 @@ Always true here: every component has one effective preference, and an expressio
 
     block               a region's components with their effective preferences
     preferences         the strongest preferences that agree with each other
-    regions             a view taken apart: regions of inner joins, and the places where expressions stand
+    regions             a view taken apart: regions of inner joins, and the places of its expressions
     region_blocks       the regions as blocks, so that each is searched like a view of its own
     region_preferences  what its author allows for each expression, itself or by what reads it
-    descriptions        what a sentence calls the parts of a view
+    descriptions        what the parts of a view are called in sentences
 """

@@ -6,7 +6,7 @@ each of its regions (vs/view/regions.py); their items are what the rest of the v
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import networkx
@@ -22,10 +22,8 @@ __all__ = ["Block", "Component", "connected", "lost"]
 
 @dataclass(frozen=True)
 class Component:
-    """A select item (`name` is its output name) or a condition (its text).
-
-    `written` is what its file says, None if nothing; `preference` what is in force.
-    """
+    """A select item (`name` is its output name) or a condition (its text). `written`: what its file says, None if
+    nothing; `preference`: what is in force."""
 
     kind: str
     name: str
@@ -35,10 +33,15 @@ class Component:
     said: str = ""
     """How a sentence calls it."""
     place: Place | None = None
-    """Where it stands in the view; None for what only holds an outer join's relations together."""
+    """Its place in the view; None for what only holds an outer join's relations together."""
 
     def __str__(self) -> str:
         return self.said
+
+    @property
+    def references(self) -> list[ColumnRef]:
+        """The columns it reads, in order of first use."""
+        return list(dict.fromkeys(part for part in self.expression.parts if isinstance(part, ColumnRef)))
 
 
 @dataclass(frozen=True)
@@ -61,15 +64,10 @@ class Block:
     def relation(self, alias: str) -> RelationName:
         return dict(self.occurrences)[alias]
 
-    def references(self, alias: str) -> Iterator[ColumnRef]:
+    def references(self, alias: str) -> list[ColumnRef]:
         """The columns of the occurrence that the view uses, in order of first use."""
-        seen = dict.fromkeys(
-            part
-            for component in self.components
-            for part in component.expression.parts
-            if isinstance(part, ColumnRef) and part.alias == alias
-        )
-        return iter(seen)
+        used = (ref for component in self.components for ref in component.references)
+        return list(dict.fromkeys(ref for ref in used if ref.alias == alias))
 
 
 def lost(view: Block, passage: Passage) -> list[str]:

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from dyda.model.algebra.nodes import (
-    Aggregate,
-    ColumnRef,
-    Derived,
-    Expression,
-    Group,
-    OuterJoin,
-    SemiJoin,
-    SetOperation,
-)
+from dyda.model.algebra.nodes import Aggregate, ColumnRef, Derived, Expression, Group, OuterJoin, SemiJoin, SetOperation
 from vs.view.regions import Anatomy, Path, Place
 
-__all__ = ["inside", "mark", "said", "spelt", "subquery"]
+__all__ = ["inside", "mark", "said"]
 
 
 def said(anatomy: Anatomy, place: Place) -> str:

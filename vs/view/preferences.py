@@ -10,10 +10,10 @@ and replaced only if all that uses it may be replaced or dropped; where a file s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from dyda.model.algebra.nodes import Expression, ViewDefinition, scans
+from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.preferences import Preference
 from vs.view.descriptions import said
 from vs.view.region_preferences import Standing, condition_text, consistent, item_name
@@ -42,35 +42,9 @@ class EffectivePreferences:
     conditions: tuple[tuple[str, Preference], ...]
     warnings: tuple[str, ...] = ()
 
-    def of_item(self, name: str) -> Preference:
-        return dict(self.items)[name]
-
-    def of_relation(self, alias: str) -> Preference:
-        return dict(self.relations)[alias]
-
-    def of_condition(self, sql: str) -> Preference:
-        return dict(self.conditions)[sql]
-
-
-@dataclass(frozen=True)
-class _User:
-    """A select item or a condition that uses a relation."""
-
-    what: str
-    expression: Expression
-    preference: Preference
-
-    @property
-    def must_stay(self) -> bool:
-        return not self.preference.dispensable
-
-    @property
-    def must_stay_as_it_is(self) -> bool:
-        return self.must_stay and not self.preference.replaceable
-
 
 def appending(effective: EffectivePreferences, defaults: Defaults) -> Preference | None:
-    """What holds for a column that the view appends by itself: it may go by itself, too. None if it appends none."""
+    """The preference of columns that the view appends: they may be dropped again. None if it appends none."""
     return replace(defaults.component, dispensable=True) if effective.new_columns == "append" else None
 
 
@@ -82,22 +56,20 @@ def effective_preferences(definition: ViewDefinition, defaults: Defaults | None 
     standing = Standing(anatomy, defaults.component)
     items: dict[str, Preference] = {}
     conditions: dict[str, Preference] = {}
-    users = []
-    for place in sorted(anatomy.places, key=lambda place: place.kind != "item"):
-        preference = standing.of(place)
+    preferences = {place: standing.of(place) for place in sorted(anatomy.places, key=lambda p: p.kind != "item")}
+    for place, preference in preferences.items():
         if place.kind == "item":
             items[item_name(anatomy, place)] = preference
         elif place.filters:
             conditions[condition_text(anatomy, place).sql] = preference
-        users.append(_User(said(anatomy, place), place.expression, preference))
     relations: dict[str, Preference] = {}
     warnings: list[str] = []
     for scan in scans(definition.tree):
-        using = [user for user in users if scan.alias in user.expression.aliases]
+        using = {place: one for place, one in preferences.items() if scan.alias in place.expression.aliases}
         stated = written.of_relation(scan.alias)
-        relations[scan.alias] = consistent(stated or defaults.component, [user.preference for user in using])
+        relations[scan.alias] = consistent(stated or defaults.component, using.values())
         if stated is not None:
-            warnings += _contradictions(scan.alias, stated, using)
+            warnings += _contradictions(scan.alias, stated, {said(anatomy, place): using[place] for place in using})
     return EffectivePreferences(
         written.extent or defaults.extent,
         written.new_columns or defaults.new_columns,
@@ -108,27 +80,21 @@ def effective_preferences(definition: ViewDefinition, defaults: Defaults | None 
     )
 
 
-def _contradictions(alias: str, said: Preference, using: Iterable[_User]) -> list[str]:
-    users = list(using)
-    warnings = []
-    staying = [user.what for user in users if user.must_stay]
-    if said.dispensable and staying:
-        warnings.append(
-            f"{alias} is marked dispensable, but {_listed(staying)} must stay and {_needs(staying)} it:"
-            f" it will not be dropped. Mark {_listed(staying)} dispensable too."
+def _contradictions(alias: str, stated: Preference, using: Mapping[str, Preference]) -> Iterator[str]:
+    """`using`: what uses the relation, by its description."""
+    staying = [name for name, preference in using.items() if not preference.dispensable]
+    if stated.dispensable and staying:
+        yield (
+            f"{alias} is marked dispensable, but {' and '.join(staying)} must stay and {_needs(staying)} it:"
+            f" it will not be dropped. Mark {' and '.join(staying)} dispensable too."
         )
-    fixed = [user.what for user in users if user.must_stay_as_it_is]
-    if said.replaceable and fixed:
-        warnings.append(
-            f"{alias} is marked replaceable, but {_listed(fixed)} can be neither dropped nor replaced and"
-            f" {_needs(fixed)} it: it will not be replaced. Mark {_listed(fixed)} replaceable or dispensable too."
+    fixed = [name for name in staying if not using[name].replaceable]
+    if stated.replaceable and fixed:
+        yield (
+            f"{alias} is marked replaceable, but {' and '.join(fixed)} can be neither dropped nor replaced and"
+            f" {_needs(fixed)} it: it will not be replaced. Mark {' and '.join(fixed)} replaceable or dispensable too."
         )
-    return warnings
-
-
-def _listed(names: list[str]) -> str:
-    return " and ".join(dict.fromkeys(names))
 
 
 def _needs(names: list[str]) -> str:
-    return "needs" if len(set(names)) == 1 else "need"
+    return "needs" if len(names) == 1 else "need"

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dyda.model.algebra.nodes import (
-    ColumnRef,
     Derived,
     Expression,
     Group,
@@ -99,7 +98,8 @@ def cuts(anatomy: Anatomy, standing: Standing, region: Region, passage: Passage)
     touched = [
         scan.alias
         for scan in region.scans
-        if passage.after(scan.relation.name) is None or any(_lost(anatomy, passage, scan))
+        if passage.after(scan.relation.name) is None
+        or any(passage.column(scan.relation.name, r.column) is None for r in anatomy.users if r.alias == scan.alias)
     ]
     for length in range(len(region.path), 0, -1):
         path = region.path[:length]
@@ -123,12 +123,6 @@ def cuts(anatomy: Anatomy, standing: Standing, region: Region, passage: Passage)
             around = next((r for r in anatomy.regions if path in [leaf for leaf, _ in r.leaves]), None)
             if around is not None and _unread(anatomy, standing, path, []) and _stays_together(around, node.alias):
                 yield path
-
-
-def _lost(anatomy: Anatomy, passage: Passage, scan: Scan) -> Iterator[ColumnRef]:
-    for ref in anatomy.users:
-        if ref.alias == scan.alias and passage.column(scan.relation.name, ref.column) is None:
-            yield ref
 
 
 def _may_go(anatomy: Anatomy, standing: Standing, alias: str) -> bool:

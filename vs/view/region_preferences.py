@@ -5,7 +5,7 @@
     SELECT a.x … UNION SELECT b.x …                      the column may go if it may in every branch
 
 An expression that is read above can go only if all its readers can. Where its own text says nothing, it may be replaced
-if all its readers may; a key of GROUP BY that nobody reads has the project's default.
+if all its readers may; a key of GROUP BY that nothing reads has the project's default.
 """
 
 from __future__ import annotations

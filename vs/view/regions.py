@@ -1,4 +1,4 @@
-"""A view taken apart: regions of inner joins, and the places where its expressions stand.
+"""A view taken apart: regions of inner joins, and the places of its expressions.
 
     Project ─ Select ─ Group ─ Join ─ Scan f         two regions: what the select list and HAVING read of the group,
                                   └─ Scan c          and f, c with what the keys and aggregates read of them
@@ -33,7 +33,7 @@ from dyda.model.algebra.nodes import (
     ViewDefinition,
 )
 
-__all__ = ["Anatomy", "Path", "Place", "Region", "bundled"]
+__all__ = ["Anatomy", "Path", "Place", "Region"]
 
 Path: TypeAlias = tuple[int, ...]
 """Which way to go from the top of the tree: the number of the input, node by node."""
@@ -68,7 +68,7 @@ class Region:
     path: Path
     leaves: tuple[tuple[Path, Node], ...]
     conditions: tuple[Place, ...]
-    filters: tuple[Path, ...]
+    filters: tuple[tuple[Path, SemiJoin], ...]
 
     @property
     def scans(self) -> tuple[Scan, ...]:
@@ -115,7 +115,7 @@ class Anatomy:
     def _region(self, top: Path) -> Region:
         leaves: list[tuple[Path, Node]] = []
         conditions: list[Place] = []
-        filters: list[Path] = []
+        filters: list[tuple[Path, SemiJoin]] = []
 
         def gather(path: Path) -> None:
             node = self.nodes[path]
@@ -129,18 +129,12 @@ class Anatomy:
                     conditions.extend(_places(node, path))
                 case SemiJoin():
                     gather((*path, 0))
-                    filters.append(path)
+                    filters.append((path, node))
                 case _:
                     leaves.append((path, node))
 
         gather(top)
-        if self.definition.plain:  # the outermost first: its text has them in this order, and texts must not change
-            conditions.sort(key=lambda place: place.path)
         return Region(top, tuple(leaves), tuple(conditions), tuple(filters))
-
-    def is_anti(self, path: Path) -> bool:
-        node = self.nodes[path]
-        return isinstance(node, SemiJoin) and node.anti
 
     def readers(self, region: Region) -> list[Place]:
         """What reads the region's own relations from outside."""
@@ -163,7 +157,7 @@ class Anatomy:
                 yield from self.branches((*query, number))
 
     def together(self, place: Place) -> list[Place]:
-        """The items that stand for one column of one query: one in each branch."""
+        """The items of one column of a query: one in each branch."""
         query = self.query(place.path)
         return [_items(path, branch)[place.number] for path, branch in self.branches(query)]
 

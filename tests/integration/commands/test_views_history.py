@@ -39,8 +39,8 @@ def test_a_followed_rename_and_a_changed_file_are_versions_with_their_causes(crm
     assert [version["version"] for version in (first, second, third)] == [1, 2, 3]
     assert (first["cause"], first["evolved"], first["sql"]) == ("created", False, VIEW)
     assert second["evolved"]
-    assert second["cause"] == "column age of crm.public.customer is years now"
-    assert second["followed"] == ["column age of crm.public.customer is years now"]
+    assert second["cause"] == "column age of crm.public.customer was renamed to years"
+    assert second["followed"] == ["column age of crm.public.customer was renamed to years"]
     (change,) = second["changes"]
     assert (change["source"], change["relation"], change["command"]) == ("crm", "crm.public.customer", "ALTER TABLE")
     assert change["ddl"] == "ALTER TABLE customer RENAME age TO years"

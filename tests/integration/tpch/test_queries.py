@@ -98,7 +98,7 @@ def test_at_least_18_ask_for_nothing_but_what_changed(town: Town, refreshed: Sta
     scanning = {
         name
         for name in QUERIES
-        if any("whole" in step["how"] for step in commands.views_explain(town.folder, name)["steps"])
+        if any("scan" in step["how"] for step in commands.views_explain(town.folder, name)["steps"])
     }
     assert scanning <= {"q11", "q15", "q16", "q22"}
 

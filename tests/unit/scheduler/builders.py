@@ -60,24 +60,24 @@ def effect(change: Change) -> Effect | None:
     name = change.relation
     match change.command.split():
         case ["DROP", column]:
-            return Effect(name, frozenset({column}), "drops")
+            return Effect(name, frozenset({column}), f"drops column {column}")
         case ["ADD", column]:
-            return Effect(name, frozenset({column}), "adds", adds=True)
+            return Effect(name, frozenset({column}), f"adds column {column}", adds=True)
         case ["RENAME", "TO", table]:
             new = RelationName(name.source, name.schema, table)
-            return Effect(name, None, f"renames to {table}", metadata_only=True, renamed_to=new)
+            return Effect(name, None, f"renames it to {table}", metadata_only=True, renamed_to=new)
         case ["RENAME", old, new_column]:
             return Effect(
                 name,
                 frozenset({old, new_column}),
-                f"renames to {new_column}",
+                f"renames column {old} to {new_column}",
                 metadata_only=True,
                 renamed_column=(old, new_column),
             )
         case ["NOTHING"]:
-            return Effect(name, frozenset(), "leaves as it is", metadata_only=True)
+            return Effect(name, frozenset(), "leaves it as it is", metadata_only=True)
         case _:
-            return Effect(name, None, {"DROP": "drops", "REWRITE": "rewrites"}.get(change.command, "changes"))
+            return Effect(name, None, {"DROP": "drops it", "REWRITE": "rewrites it"}.get(change.command, "changes it"))
 
 
 def drained(schedule: Schedule, consistency: Consistency = Consistency.COMPLETE, batch_rows: int = 10) -> list[Unit]:

@@ -31,7 +31,7 @@ def test_figure_5a_a_drop_goes_before_the_insert_whose_query_it_would_break() ->
     assert order(units) == [(2,), (1,)]
     assert units[0].kind is UnitKind.SCHEMA
     assert units[0].reason == (
-        "message 2 before 1: processing 1 would query air.public.flight_res, whose column age message 2 drops"
+        "message 2 before 1: processing 1 would query air.public.flight_res, and message 2 drops column age"
     )
 
 
@@ -40,9 +40,9 @@ def test_figure_5b_and_section_4_4_two_drops_that_need_each_other_are_merged() -
     assert order(units) == [(1, 2)]
     assert units[0].kind is UnitKind.MERGED
     assert units[0].reason == (
-        "1 and 2 merged, they depend on each other: "
-        "processing 1 would query air.public.flight_res, whose column age message 2 drops; "
-        "processing 2 would query crm.public.customer, which message 1 drops"
+        "1 and 2 merged because they depend on each other: "
+        "processing 1 would query air.public.flight_res, and message 2 drops column age; "
+        "processing 2 would query crm.public.customer, and message 1 drops it"
     )
 
 
@@ -95,7 +95,9 @@ def test_what_must_precede_a_schema_change_goes_along() -> None:
     views = [view("v", "a.r(x)", "b.s(x)"), view("w", "b.t(x)")]
     units = plan(views, data(1, "a.r"), data(2, "b.t"), schema(3, "b.s", "RENAME x y"))
     assert order(units) == [(2,), (3,), (1,)]
-    assert units[0].reason.startswith("message 2 before 1: processing 1 would query b.public.s, whose columns x, y")
+    assert units[0].reason.startswith(
+        "message 2 before 1: processing 1 would query b.public.s, and message 3 renames column x to y"
+    )
     assert "message 3 comes after 2 from source b" in units[0].reason
 
 

@@ -24,7 +24,7 @@ def test_what_is_drawn() -> None:
     ]
     assert [node.concerned for node in drawing.nodes] == [True, True, True, True, False]
     assert drawing.edges == (
-        DrawnEdge(3, 1, EdgeKind.CONCURRENCY, "processing 1 would query b.public.s, whose column x message 3 drops"),
+        DrawnEdge(3, 1, EdgeKind.CONCURRENCY, "processing 1 would query b.public.s, and message 3 drops column x"),
         DrawnEdge(2, 3, EdgeKind.SEMANTIC, "3 came after 2 from source b"),
     )
     assert drawing.groups == ()
@@ -42,9 +42,9 @@ def test_merged_groups() -> None:
 def test_text_says_what_waits_for_what_and_why() -> None:
     assert text(pending().drawing()) == (
         "1  a  data  +1 −0 a.public.r\n"
-        "    <╌╌ 3  concurrency: processing 1 would query b.public.s, whose column x message 3 drops\n"
+        "    <╌╌ 3  concurrency: processing 1 would query b.public.s, and message 3 drops column x\n"
         "2  b  data  +1 −0 b.public.s\n"
-        "3  b  schema  drops b.public.s (x)\n"
+        "3  b  schema  b.public.s: drops column x\n"
         "    <── 2  semantic: 3 came after 2 from source b\n"
         "4  c  data [held]  +1 −0 c.public.t\n"
         "5  d  data  +1 −0 d.public.u (concerns no view)\n"

@@ -72,7 +72,7 @@ def test_S3_the_same_unit_breaks_for_ever_unless_the_observed_edge_is_added() ->
         assert schedule.broken((1,), {relation("b.s")})
         units = drained(schedule)
         assert [unit.numbers for unit in units] == [(2,), (1,)]
-        assert "processing 1 broke while it read b.public.s, which message 2 drops" in units[0].reason
+        assert "processing 1 broke while it read b.public.s, and message 2 drops column k" in units[0].reason
 
 
 def test_S3_only_the_message_that_broke_waits_for_what_broke_it() -> None:

@@ -102,7 +102,7 @@ def test_a_held_message_holds_what_depends_on_it_and_nothing_else(state: Message
     assert set(waiting) == {2, 3, 4}
     assert waiting[2].reason == f"message 2 is {state.value}"
     assert waiting[3].reason == "3 came after 2 from source b"
-    assert waiting[4].reason == "processing 4 would query b.public.s, whose columns x, y message 2 renames to y"
+    assert waiting[4].reason == "processing 4 would query b.public.s, and message 2 renames column x to y"
     schedule.mark(2, MessageState.WAITING)
     assert not schedule.waiting()
     assert len(drained(schedule)) == 6

@@ -12,7 +12,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from tests.unit.vm.builders import Row, Rows, entries
-from vm.sweep import Worlds
+from vm.worlds import Worlds
 
 OPERATORS = {"=": operator.eq, "<": operator.lt, "<>": operator.ne}
 Combination = Mapping[str, Mapping[str, str | None]]

@@ -155,7 +155,7 @@ def test_texts_are_not_added_up() -> None:
     def resolve(source: str, schema: str | None, table: str) -> Relation:
         return relation(f"{source}.{table}", {"k": "text"})
 
-    with pytest.raises(UnsupportedSql, match="is no number"):
+    with pytest.raises(UnsupportedSql, match="is not numeric"):
         compile_view(parse_view("v", "SELECT sum(r.k) AS s FROM a.r r", resolve), types)
 
 

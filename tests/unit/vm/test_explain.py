@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.vm.builders import relation, view
 from vm.explain import explain
 from vm.join_block import flatten
-from vm.sweep import plan_sweep
+from vm.join_tree import plan_sweep
 
 
 def test_every_relation_join_condition_output_and_cost_is_named() -> None:
@@ -30,9 +30,9 @@ def test_every_relation_join_condition_output_and_cost_is_named() -> None:
         ("cost", "t"),
     ]
     by_subject = {row.subject: row for row in rows}
-    assert "scanned whole" in by_subject["(r, s) with (t)"].how
-    assert by_subject["r"].how == "1 lookup and 1 whole relation"
-    assert by_subject["t"].how == "2 whole relations"
+    assert "the other side is scanned" in by_subject["(r, s) with (t)"].how
+    assert by_subject["r"].how == "1 lookup and 1 scan"
+    assert by_subject["t"].how == "2 scans"
     assert [row.queries for row in rows if row.step == "cost"] == [2, 2, 2]
     alone = explain(plan_sweep(flatten(view("v", {"r": r}, [], {"x": "r.x"}))))
     assert (alone[-1].how, alone[-1].queries) == ("no source query", 0)

@@ -8,7 +8,8 @@ from dyda.model.algebra.nodes import ViewDefinition
 from tests.unit.vm.builders import Memory, Row, Rows, entries, projected, relation, view
 from tests.unit.vm.judge import Condition, difference
 from vm.join_block import flatten
-from vm.sweep import plan_sweep, sweep
+from vm.join_tree import plan_sweep
+from vm.sweep import sweep
 
 CONDITIONS = (Condition("r1.b", "=", "r2.c"), Condition("r2.d", "=", "r3.e"))
 COLUMNS = {"r1": ["a", "b"], "r2": ["c", "d"], "r3": ["e", "f"]}

@@ -12,7 +12,9 @@ from dyda.model.relation import Relation, RelationName
 from tests.unit.vm.builders import Memory, Rows, entries, projected, relation, view
 from tests.unit.vm.judge import Condition, difference
 from vm.join_block import JoinBlock, flatten
-from vm.sweep import SweepLimits, Whole, Worlds, plan_sweep, sweep
+from vm.join_tree import plan_sweep
+from vm.sweep import SweepLimits, sweep
+from vm.worlds import Whole, Worlds
 
 
 def chain(n: int) -> tuple[list[tuple[int, int]], str]:

@@ -87,7 +87,7 @@ def test_equation_4() -> None:
     }
     assert judgement.extent == "subset", "the function constraint speaks of the rows that meet"
     assert judgement.cost == 2
-    assert judgement.reason == "keeps age (through tours.tour), extent subset, one relation more to ask"
+    assert judgement.reason == "keeps age (through tours.tour), extent subset, one more relation to query"
 
 
 def test_equation_6() -> None:
@@ -111,7 +111,7 @@ def test_equation_6() -> None:
     assert judgement.extent == "unknown", "one change can only add rows, the other can only lose some"
     assert judgement.reason == (
         "keeps name (through people.participant), keeps age (through tours.tour), extent unknown,"
-        " one relation more to ask"
+        " one more relation to query"
     )
 
 

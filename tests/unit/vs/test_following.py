@@ -57,8 +57,8 @@ def test_a_renamed_column_is_followed_everywhere_and_the_output_name_stays() -> 
     assert judgement.definition.preferences.of_item("town") is not None
     assert len(judgement.definition.preferences.conditions) == 1
     assert judgement.followed == (
-        "column city of crm.public.customer is town now",
-        "column name of crm.public.customer is full_name now",
+        "column city of crm.public.customer was renamed to town",
+        "column name of crm.public.customer was renamed to full_name",
     )
 
 
@@ -97,7 +97,7 @@ def test_a_dropped_relation_and_a_column_that_cannot_be_read_break() -> None:
     virtual = replace(CUSTOMER, columns=(CUSTOMER.columns[0], Column("city", TEXT, 2, generated="v")))
     judgement = follow(JOINED, {NAME: virtual})
     assert isinstance(judgement, Broken)
-    assert judgement.reason.startswith("column city of crm.public.customer is a virtual generated column now")
+    assert judgement.reason.startswith("column city of crm.public.customer is now a virtual generated column")
 
 
 def test_a_type_of_another_kind_is_read_as_the_old_one_where_it_computes() -> None:
@@ -106,7 +106,7 @@ def test_a_type_of_another_kind_is_read_as_the_old_one_where_it_computes() -> No
     assert isinstance(judgement, Holds)
     assert "upper(CAST(`c`.`city` AS STRING)) AS `town`" in judgement.definition.sql
     assert "CAST(`c`.`city` AS STRING) <> 'c.city'" in judgement.definition.sql
-    assert judgement.followed == ("column city of crm.public.customer is json now: it is read as text",)
+    assert judgement.followed == ("column city of crm.public.customer is now json; expressions read it as text",)
 
 
 def test_an_unused_column_may_go() -> None:

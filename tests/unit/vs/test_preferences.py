@@ -36,9 +36,9 @@ def test_what_says_nothing_takes_the_default_and_what_says_something_does_not() 
         Defaults(DISPENSABLE, extent="any", new_columns="append"),
     )
     assert (found.extent, found.new_columns) == ("any", "append")
-    assert found.of_item("name") == DISPENSABLE
-    assert found.of_item("phone") == REPLACEABLE
-    assert found.of_relation("c") == NEITHER, "phone must stay, so its relation must"
+    assert dict(found.items)["name"] == DISPENSABLE
+    assert dict(found.items)["phone"] == REPLACEABLE
+    assert dict(found.relations)["c"] == NEITHER, "phone must stay, so its relation must"
     assert found.warnings == (), "nothing that the file says is contradicted"
 
 
@@ -47,9 +47,9 @@ def test_a_relation_can_go_only_if_all_that_uses_it_can() -> None:
         "SELECT c.phone /* dispensable */, f.dest FROM crm.customer c /* dispensable */"
         " JOIN booking.flight_res f ON c.name = f.name {}"
     )
-    assert effective(text.format("/* dispensable */")).of_relation("c") == DISPENSABLE
+    assert dict(effective(text.format("/* dispensable */")).relations)["c"] == DISPENSABLE
     found = effective(text.format(""))
-    assert found.of_relation("c") == NEITHER
+    assert dict(found.relations)["c"] == NEITHER
     assert found.warnings == (
         f"c is marked dispensable, but condition {JOIN} must stay and needs it: it will not be dropped."
         f" Mark condition {JOIN} dispensable too.",
@@ -58,9 +58,9 @@ def test_a_relation_can_go_only_if_all_that_uses_it_can() -> None:
 
 def test_a_relation_can_be_replaced_only_if_all_that_uses_it_can_be_or_can_go() -> None:
     text = "SELECT c.name {}, c.phone {} FROM crm.customer c /* replaceable */"
-    assert effective(text.format("/* replaceable */", "/* dispensable */")).of_relation("c") == REPLACEABLE
+    assert dict(effective(text.format("/* replaceable */", "/* dispensable */")).relations)["c"] == REPLACEABLE
     found = effective(text.format("", ""))
-    assert found.of_relation("c") == NEITHER
+    assert dict(found.relations)["c"] == NEITHER
     assert found.warnings == (
         "c is marked replaceable, but column name and column phone can be neither dropped nor replaced and need it:"
         " it will not be replaced. Mark column name and column phone replaceable or dispensable too.",
@@ -72,12 +72,12 @@ def test_inside_a_nested_view_what_is_read_may_go_if_its_readers_may() -> None:
         "SELECT d.name, d.total /* dispensable */ FROM (SELECT f.name, sum(f.age) AS total, max(f.dest) AS last"
         " FROM booking.flight_res f /* dispensable */ WHERE f.age > 3 /* dispensable */ GROUP BY f.name) d"
     )
-    assert found.of_item("name") == NEITHER
-    assert found.of_item("total") == found.of_item("d.total") == DISPENSABLE
-    assert found.of_item("d.name") == NEITHER, "d.name is read by a column that must stay"
-    assert found.of_item("d.last").dispensable, "nobody reads it"
-    assert found.of_condition("`f`.`age` > 3") == DISPENSABLE
-    assert found.of_relation("f") == NEITHER
+    assert dict(found.items)["name"] == NEITHER
+    assert dict(found.items)["total"] == dict(found.items)["d.total"] == DISPENSABLE
+    assert dict(found.items)["d.name"] == NEITHER, "d.name is read by a column that must stay"
+    assert dict(found.items)["d.last"].dispensable, "nobody reads it"
+    assert dict(found.conditions)["`f`.`age` > 3"] == DISPENSABLE
+    assert dict(found.relations)["f"] == NEITHER
     assert found.warnings == (
         "f is marked dispensable, but the grouping key `f`.`name` of column name must stay and needs it:"
         " it will not be dropped. Mark the grouping key `f`.`name` of column name dispensable too.",
@@ -100,4 +100,4 @@ def test_a_view_below_brings_the_preferences_of_its_file() -> None:
     assert dict(upper.preferences.items) == {"l.phone": REPLACEABLE}
     assert dict(upper.preferences.relations) == {"c_2": REPLACEABLE}
     assert dict(upper.preferences.conditions) == {"`c_2`.`name` NOT IN `f`.`name`": DISPENSABLE}
-    assert effective_preferences(upper).of_condition("`c_2`.`name` NOT IN `f`.`name`") == DISPENSABLE
+    assert dict(effective_preferences(upper).conditions)["`c_2`.`name` NOT IN `f`.`name`"] == DISPENSABLE
