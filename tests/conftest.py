@@ -57,6 +57,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
+def memory() -> str:
+    """A folder in memory, where the machine has one with room. On a disk, most of a test is databases that are made."""
+    place = Path("/dev/shm")
+    return str(place) if place.is_dir() and shutil.disk_usage(place).free > 4 * 2**30 else "/tmp"
+
+
 class Server:
     """A PostgreSQL server process of the test's own: a child, so that it can be killed and reaped."""
 
@@ -65,8 +71,9 @@ class Server:
         settings: dict[str, str] | None = None,
         version: int = VERSION,
         environment: dict[str, str] | None = None,
+        place: str = "/tmp",
     ) -> None:
-        self.folder = embedded.prepare(Path(tempfile.mkdtemp(prefix="dyda-t-", dir="/tmp")))
+        self.folder = embedded.prepare(Path(tempfile.mkdtemp(prefix="dyda-t-", dir=place)))
         self.version = version
         self.environment = environment or {}
         self.process: subprocess.Popen[bytes] | None = None
@@ -180,7 +187,8 @@ def _alive(pid: int) -> bool:
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     """The PostgreSQL server that this pytest process shares among its tests. Do not stop or crash it."""
-    own = Server({"fsync": "off", "full_page_writes": "off", "wal_level": "logical", "max_prepared_transactions": "10"})
+    settings = {"fsync": "off", "full_page_writes": "off", "wal_level": "logical", "max_prepared_transactions": "10"}
+    own = Server({**settings, "max_wal_size": "256MB"}, place=memory())
     try:
         yield own.start()
     finally:
@@ -239,7 +247,7 @@ def new_server() -> Iterator[Callable[..., Server]]:
     servers: list[Server] = []
 
     def create(*, version: int = VERSION, **settings: str) -> Server:
-        servers.append(Server(settings, version))
+        servers.append(Server(settings, version, place=memory()))
         return servers[-1].start()
 
     yield create

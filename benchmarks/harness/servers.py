@@ -55,10 +55,12 @@ class Server:
 
     _named: Counter[str]
 
-    def __init__(self, binaries: Path | None = None, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, binaries: Path | None = None, settings: dict[str, str] | None = None, place: str = "/tmp"
+    ) -> None:
         self._named = Counter()
         self.binaries = binaries or embedded.binaries()
-        self.folder = embedded.prepare(Path(tempfile.mkdtemp(prefix="dyda-b-", dir="/tmp")))
+        self.folder = embedded.prepare(Path(tempfile.mkdtemp(prefix="dyda-b-", dir=place)))
         options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
         call = self._call("initdb", [*options, "-D", str(self.folder / "data")])
         subprocess.run(**call, check=True, capture_output=True)  # type: ignore[call-overload]

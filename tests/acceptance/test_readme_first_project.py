@@ -15,6 +15,7 @@ import psycopg2
 import pytest
 
 from dyda.embedded import EmbeddedServer
+from tests.conftest import memory
 
 pytestmark = pytest.mark.long
 
@@ -23,7 +24,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "first-project.md").read
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="dyda-t-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="dyda-t-", dir=memory()))
     yield folder
     dyda(folder / "shop", "stop")
     shutil.rmtree(folder, ignore_errors=True)

@@ -18,11 +18,12 @@ import psycopg2
 import pytest
 
 from dyda.embedded import EmbeddedServer, EmbeddedServerFailed, socket_folder
+from tests.conftest import memory
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    top = Path(tempfile.mkdtemp(prefix="dyda-t-", dir="/tmp"))
+    top = Path(tempfile.mkdtemp(prefix="dyda-t-", dir=memory()))
     yield top / "pg" / "crm"
     for version in top.rglob("PG_VERSION"):
         if version.parent.name == "data":

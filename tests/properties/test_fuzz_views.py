@@ -300,18 +300,27 @@ def folder(tmp_path: Path) -> Path:
         (b"\xff\xfeS\x00", "is not UTF-8"),
         (b"a\x80", "is not UTF-8"),
         (b" " * (2**20 + 1), "1048577 bytes"),
-        (None, "is not a file"),
     ],
-    ids=["UTF-16", "half a character", "large", "folder"],
+    ids=["UTF-16", "half a character", "large"],
 )
-def test_files_that_hold_no_text(folder: Path, name: str, content: bytes | None, said: str) -> None:
-    file = folder / name
-    if content is None:
-        file.unlink(missing_ok=True)
-        file.mkdir()
-        said = "is not a DyDa project" if name == "dyda.toml" else said
-    else:
-        file.write_bytes(content)
+def test_files_that_hold_no_text(folder: Path, name: str, content: bytes, said: str) -> None:
+    (folder / name).write_bytes(content)
+    found = answer_or_refusal(lambda: Project.load(folder))
+    assert isinstance(found, DydaError)
+    assert said in str(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("dyda.toml", "is not a DyDa project"),
+        ("views/v.sql", "is not a file"),
+        ("knowledge.toml", "is not a file"),
+    ],
+)
+def test_folders_in_the_place_of_files(folder: Path, name: str, said: str) -> None:
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).mkdir()
     found = answer_or_refusal(lambda: Project.load(folder))
     assert isinstance(found, DydaError)
     assert said in str(found)

@@ -20,7 +20,7 @@ from typing import Any
 import psycopg2
 
 from dyda import embedded
-from tests.conftest import Server, _children
+from tests.conftest import Server, _children, memory
 from tests.torture.daemon import Daemon, TortureFailed
 from tests.torture.proxy import Proxy
 from tests.torture.recording import lost_is_operational
@@ -33,6 +33,7 @@ SERVER = {
     "max_connections": "60",
     "deadlock_timeout": "300ms",
     "max_prepared_transactions": "5",
+    "max_wal_size": "256MB",  # they are in memory
 }
 WRAP = 2**32
 CLOCK = Path(__file__).parent / "clock"
@@ -112,7 +113,7 @@ class Place:
 
     def __init__(self, name: str, seed: int, environment: Mapping[str, str] | None = None) -> None:
         self.name = name
-        self.server = Server(SERVER, environment=dict(environment or {}))
+        self.server = Server(SERVER, environment=dict(environment or {}), place=memory())
         self.proxy = Proxy(embedded.socket_folder(self.server.folder) / embedded.SOCKET, seed)
 
     def start(self) -> None:

@@ -21,7 +21,8 @@ from tests.town import Town
 
 pytestmark = pytest.mark.long
 
-FILES = sorted((Path(__file__).parents[3] / "fixtures" / "va").glob("*.sql"))
+FOLDER = Path(__file__).parents[3] / "fixtures" / "va"
+FILES = sorted(FOLDER.glob("*.sql"))
 
 
 @dataclass

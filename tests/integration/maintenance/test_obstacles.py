@@ -18,7 +18,7 @@ from dyda.engine import Engine
 from dyda.maintenance import Outcome
 from dyda.maintenance.observe import missing_rights
 from dyda.sources import grants
-from tests.conftest import Server
+from tests.conftest import Server, memory
 from tests.integration.sources.conftest import as_role
 from tests.recompute_oracle import printed
 from tests.town import Town
@@ -73,7 +73,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Server]:
-    found = Server({"fsync": "off", "wal_level": "logical"})
+    found = Server({"fsync": "off", "wal_level": "logical"}, place=memory())
     try:
         yield found.start()
     finally:

@@ -5,15 +5,16 @@
     knowledge: join = [{…}]                       a line of knowledge.toml
     set: consistency = "complete"                 a line of [maintenance]
     transaction t1 crm: INSERT …                  a transaction at a source; DDL is one too
-    at start: t1 t2                               committed before the first cycle, in this order
-    at sweep.before-hop: t3                       committed when this fault point is first passed
-    at sweep.before-hop 2: t4                     … when it is passed for the second time
+
+    permutation: t1 t2 [sweep.before-hop] t3      one test: t1 and t2 commit before the first cycle, t3 when this fault
+                                                  point is first passed; [sweep.before-hop 2]: for the second time
     order: t3 t1+t2                               the installations, in order; + joins what one installation took
-    aborts: 1                                     units that had to be abandoned
+    aborts: 1                                     units that had to be abandoned; default: 0
     state v: broken                               default: fresh
     reason v: dropped                             a word in the reason
 
-At the end every view that is not broken equals PostgreSQL's own recomputation, and a broken one its last rows.
+The last four lines belong to the permutation above them. At the end every view that is not broken equals PostgreSQL's
+own recomputation, and a broken one its last rows.
 """
 
 from __future__ import annotations
@@ -34,7 +35,30 @@ from tests.town import Town
 
 pytestmark = pytest.mark.long
 
-SPECS = sorted((Path(__file__).parents[3] / "fixtures" / "schedules").glob("*.spec"))
+FOLDER = Path(__file__).parents[3] / "fixtures" / "schedules"
+
+
+@dataclass
+class Permutation:
+    """What commits when, by moment (`start`, `unit.evaluated`), and what must come of it."""
+
+    text: str
+    moments: dict[str, list[str]]
+    order: list[list[str]] | None = None
+    aborts: int = 0
+    states: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, text: str) -> Permutation:
+        moments: dict[str, list[str]] = {}
+        moment = "start"
+        for point, transaction in re.findall(r"\[(.*?)\]|(\S+)", text):
+            moment = point or moment
+            moments.setdefault(moment, [])
+            if transaction:
+                moments[moment].append(transaction)
+        return cls(text, moments)
 
 
 @dataclass
@@ -44,11 +68,7 @@ class Spec:
     settings: list[str] = field(default_factory=list)
     knowledge: list[str] = field(default_factory=list)
     transactions: dict[str, tuple[str, str]] = field(default_factory=dict)
-    moments: dict[str, list[str]] = field(default_factory=dict)
-    order: list[list[str]] | None = None
-    aborts: int = 0
-    states: dict[str, str] = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
+    permutations: list[Permutation] = field(default_factory=list)
 
     @classmethod
     def read(cls, text: str) -> Spec:
@@ -68,26 +88,38 @@ class Spec:
                     spec.settings.append(rest)
                 case ["transaction", name, source]:
                     spec.transactions[name] = (source, rest)
-                case ["at", *moment]:
-                    spec.moments[" ".join(moment)] = rest.split()
+                case ["permutation"]:
+                    spec.permutations.append(Permutation.read(rest))
                 case ["order"]:
-                    spec.order = [sorted(unit.split("+")) for unit in rest.split()]
+                    spec.permutations[-1].order = [sorted(unit.split("+")) for unit in rest.split()]
                 case ["aborts"]:
-                    spec.aborts = int(rest)
+                    spec.permutations[-1].aborts = int(rest)
                 case ["state", view]:
-                    spec.states[view] = rest
+                    spec.permutations[-1].states[view] = rest
                 case ["reason", view]:
-                    spec.reasons[view] = rest
+                    spec.permutations[-1].reasons[view] = rest
                 case _:
                     raise ValueError(f"no such line in a schedule: {line}")
         return spec
 
 
-class Play:
-    """One spec, played against real databases."""
+def cases() -> list[object]:
+    found: list[object] = []
+    for path in sorted(FOLDER.glob("*.spec")):
+        spec = Spec.read(path.read_text())
+        used = {name for one in spec.permutations for names in one.moments.values() for name in names}
+        assert used == spec.transactions.keys(), f"{path.name}: {used ^ spec.transactions.keys()}"
+        found += [pytest.param(spec, one, id=f"{path.stem}: {one.text}") for one in spec.permutations]
+    assert len(found) >= 98
+    return found
 
-    def __init__(self, spec: Spec, town: Town) -> None:
+
+class Play:
+    """One permutation of a spec, played against real databases."""
+
+    def __init__(self, spec: Spec, moments: dict[str, list[str]], town: Town) -> None:
         self.spec, self.town = spec, town
+        self.moments = dict(moments)
         self.xids: dict[str, int] = {}
         self.passed: Counter[str] = Counter()
         self.installed: list[list[str]] = []
@@ -102,7 +134,7 @@ class Play:
         def hook() -> None:
             self.passed[point] += 1
             number = self.passed[point]
-            self.commit(self.spec.moments.pop(f"{point} {number}" if number > 1 else point, []))
+            self.commit(self.moments.pop(f"{point} {number}" if number > 1 else point, []))
             if point == "install.committed":
                 self.note()
 
@@ -128,8 +160,8 @@ class Play:
 
     def run(self) -> int:
         """Play until nothing is left; the number of abandoned units."""
-        self.commit(self.spec.moments.pop("start", []))
-        points = {moment.split()[0] for moment in self.spec.moments} | {"install.committed"}
+        self.commit(self.moments.pop("start", []))
+        points = {moment.split()[0] for moment in self.moments} | {"install.committed"}
         with ExitStack() as stack:
             for point in points:
                 stack.enter_context(faults.on(point, self.at(point)))
@@ -140,9 +172,8 @@ class Play:
         raise AssertionError("not idle after 50 cycles")
 
 
-@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
-def test_schedule(path: Path, new_town: Callable[..., Town]) -> None:
-    spec = Spec.read(path.read_text())
+@pytest.mark.parametrize(("spec", "permutation"), cases())
+def test_schedule(spec: Spec, permutation: Permutation, new_town: Callable[..., Town]) -> None:
     town = new_town("\n".join(spec.settings))
     for name, statements in spec.sources.items():
         town.source(name, *re.split(r";\s*", statements))
@@ -150,22 +181,18 @@ def test_schedule(path: Path, new_town: Callable[..., Town]) -> None:
         town.view(name, text)
     (town.folder / "knowledge.toml").write_text("\n".join(spec.knowledge))
     town.apply()
-    play = Play(spec, town)
+    play = Play(spec, permutation.moments, town)
     play.extents = {view: town.extent(view) for view in spec.views}
     aborts = play.run()
-    assert not spec.moments, f"never reached: {spec.moments}"
-    assert aborts == spec.aborts
-    if spec.order is not None:
-        assert play.installed == spec.order
+    assert not play.moments, f"never reached: {play.moments}"
+    assert aborts == permutation.aborts
+    if permutation.order is not None:
+        assert play.installed == permutation.order
     for view in spec.views:
         state = town.state(view)
-        assert state["state"] == spec.states.get(view, "fresh"), state["reason"]
-        assert spec.reasons.get(view, "") in (state["reason"] or "")
+        assert state["state"] == permutation.states.get(view, "fresh"), state["reason"]
+        assert permutation.reasons.get(view, "") in (state["reason"] or "")
         if state["state"] == "broken":
             assert town.extent(view) == play.extents[view], "a broken view keeps its last correct rows"
-    alive = [view for view in spec.views if spec.states.get(view, "fresh") == "fresh"]
+    alive = [view for view in spec.views if permutation.states.get(view, "fresh") == "fresh"]
     town.check_definitions(*alive)
-
-
-def test_there_are_enough_of_them() -> None:
-    assert len(SPECS) >= 40

@@ -1,89 +1,110 @@
-"""What synchronization writes, Spark reads: casts, appended columns, covers and stand-ins over real databases."""
+"""Views that follow their sources, as data: fixtures/synchronization/*.sql, on real databases and Spark.
+
+A file begins with what it shows, in `--` lines. Then come
+
+    --@ source NAME             a source and how it begins: the statements below
+    --@ view NAME               a view file
+    --@ knowledge               knowledge.toml; absent: nothing is known
+    --# title                   a round: its transactions, and then what is true when nothing is left to do
+    --~ source: statements      a transaction at a source
+    --> view: broken            its state; default: fresh, and no reason
+    --| view: a|b               its rows, all of them if there are any, \\N for NULL
+    --= view …                  the views also are what their own files say
+    --? nothing                 no message is pending
+
+After each round a view that is not broken equals PostgreSQL's own recomputation of its current definition, and a broken
+one has the rows that it had before.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from dyda import commands
 from tests.town import Town
 
-
-@pytest.fixture
-def flights(town: Town) -> Town:
-    town.source(
-        "booking",
-        "CREATE TABLE flight (name text NOT NULL, age int, seat text)",
-        "INSERT INTO flight VALUES ('Ann', 30, '1A'), ('Bob', 17, '2B'), ('Cid', NULL, NULL)",
-    )
-    town.source(
-        "tours",
-        "CREATE TABLE tour (title text PRIMARY KEY, years int)",
-        "INSERT INTO tour VALUES ('Ann', 30), ('Bob', 17)",
-    )
-    return town
+FILES = sorted((Path(__file__).parents[3] / "fixtures" / "synchronization").glob("*.sql"))
 
 
-def test_a_type_of_another_kind_is_read_as_the_old_one(flights: Town) -> None:
-    flights.view(
-        "adults", "SELECT f.name, f.age, f.age + 1 AS next, upper(f.seat) AS seat FROM booking.flight f WHERE f.age > 9"
-    )
-    flights.apply()
-    flights.execute("booking", "ALTER TABLE flight ALTER COLUMN age TYPE text")
-    flights.settle()
-    assert flights.extent("adults") == Counter({"Ann\t30\t31\t1A": 1, "Bob\t17\t18\t2B": 1})
-    flights.execute("booking", "ALTER TABLE flight ALTER COLUMN seat TYPE json USING to_json(seat)")
-    flights.execute("booking", "INSERT INTO flight VALUES ('Dan', '41', '\"3c\"'), ('Eve', '8', '\"4d\"')")
-    flights.settle()
-    assert flights.extent("adults") == Counter({'Ann\t30\t31\t"1A"': 1, 'Bob\t17\t18\t"2B"': 1, 'Dan\t41\t42\t"3C"': 1})
+@dataclass
+class Round:
+    title: str
+    transactions: list[tuple[str, str]] = field(default_factory=list)
+    states: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    as_written: list[str] = field(default_factory=list)
+    nothing_pending: bool = False
+
+    @classmethod
+    def read(cls, text: str) -> Round:
+        title, *lines = text.strip().splitlines()
+        told = cls(title)
+        for line in lines:
+            name, _, rest = line[4:].partition(": ")
+            match line[:3]:
+                case "--~":
+                    told.transactions.append((name, rest))
+                case "-->":
+                    told.states[name] = rest
+                case "--|":
+                    told.rows[name][rest.replace("|", "\t")] += 1
+                case "--=":
+                    told.as_written = name.split()
+                case "--?" if name == "nothing":
+                    told.nothing_pending = True
+                case _:
+                    raise ValueError(f"no such line in a round: {line}")
+        return told
 
 
-def test_a_new_column_is_appended(flights: Town) -> None:
-    flights.view("all_flights", "-- dyda: new_columns = append\nSELECT * FROM booking.flight f")
-    flights.apply()
-    flights.execute("booking", "ALTER TABLE flight ADD COLUMN meal text DEFAULT 'soup'")
-    flights.execute("booking", "INSERT INTO flight VALUES ('Dan', 41, '3C', 'rice')")
-    flights.settle()
-    assert flights.extent("all_flights")["Ann\t30\t1A\tsoup"] == 1
-    assert flights.extent("all_flights")["Dan\t41\t3C\trice"] == 1
-    flights.check()
-    flights.execute("booking", "ALTER TABLE flight DROP COLUMN meal")
-    flights.settle()
-    assert flights.state("all_flights")["reason"] is None, "what was appended by itself goes by itself"
-    flights.check()
-    flights.execute("booking", "ALTER TABLE flight DROP COLUMN seat")
-    flights.settle()
-    assert flights.state("all_flights")["state"] == "broken", "what its file asks for does not"
+def read(path: Path) -> tuple[list[tuple[str, str]], list[Round]]:
+    """What there is at the beginning, by its heading; the rounds."""
+    head, *rounds = re.split(r"^--# ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    title, *parts = re.split(r"^--@ ", head, flags=re.MULTILINE)
+    assert title.startswith("-- "), "a case begins with what it shows"
+    assert rounds
+    return [(heading, body) for heading, _, body in (part.partition("\n") for part in parts)], [
+        *map(Round.read, rounds)
+    ]
 
 
-def test_a_dropped_column_comes_from_another_database(flights: Town) -> None:
-    (flights.folder / "knowledge.toml").write_text(
-        '[[join]]\nbetween = ["booking.flight", "tours.tour"]\non = "flight.name = tour.title"\n'
-        '[[function]]\nattribute = "booking.flight.age"\nequals = "tours.tour.years"\n'
-    )
-    flights.view("ages", "-- dyda: extent = subset\nSELECT f.name, f.age /* replaceable */ FROM booking.flight f")
-    flights.apply()
-    flights.execute("booking", "ALTER TABLE flight DROP COLUMN age")
-    flights.execute("tours", "INSERT INTO tour VALUES ('Cid', 5)")
-    flights.settle()
-    assert flights.extent("ages") == Counter({"Ann\t30": 1, "Bob\t17": 1, "Cid\t5": 1})
-    flights.check_definitions()
-    flights.execute("booking", "INSERT INTO flight (name) VALUES ('Ann')")
-    flights.settle()
-    assert flights.extent("ages")["Ann\t30"] == 2
-    flights.check_definitions()
-
-
-def test_nothing_is_pending_at_a_source_that_the_view_has_left(flights: Town) -> None:
-    (flights.folder / "knowledge.toml").write_text(
-        '[[containment]]\nof = "booking.flight(name)"\nis = "subset"\nin = "tours.tour(title)"\n'
-    )
-    flights.view(
-        "names", "-- dyda: extent = any\nSELECT f.name /* replaceable */ FROM booking.flight f /* replaceable */"
-    )
-    flights.apply()
-    flights.execute("booking", "DROP TABLE flight")
-    flights.settle()
-    assert flights.extent("names") == Counter({"Ann": 1, "Bob": 1})
-    assert commands.pending(flights.folder) == []
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_case(path: Path, town: Town) -> None:
+    beginning, rounds = read(path)
+    views: list[str] = []
+    for heading, body in beginning:
+        match heading.split():
+            case ["source", name]:
+                town.source(name, body)
+            case ["view", name]:
+                town.view(name, body)
+                views.append(name)
+            case ["knowledge"]:
+                (town.folder / "knowledge.toml").write_text(body)
+            case _:
+                raise ValueError(f"no such heading: {heading}")
+    town.apply()
+    for told in rounds:
+        before = town.extents(views)
+        for source, statements in told.transactions:
+            town.execute(source, statements)
+        town.settle()
+        states = {view: town.state(view) for view in views}
+        for view, state in states.items():
+            assert state["state"] == told.states.get(view, "fresh"), (told.title, state["reason"])
+            assert (state["reason"] is None) == (state["state"] == "fresh"), (told.title, state["reason"])
+        after = town.extents(views)
+        for view, rows in told.rows.items():
+            assert after[view] == rows, f"{told.title}: {view}"
+        for view in [view for view in views if states[view]["state"] == "broken"]:
+            assert after[view] == before[view], f"{told.title}: {view} keeps its last rows"
+        town.check_definitions(*(view for view in views if states[view]["state"] == "fresh"))
+        if told.as_written:
+            town.check(*told.as_written)
+        if told.nothing_pending:
+            assert commands.pending(town.folder) == []

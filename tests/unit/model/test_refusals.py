@@ -1,6 +1,7 @@
 """What a view cannot have is refused by name, with its line and what to write instead.
 
 The cases are data: fixtures/refusals/*.sql. A case is `--# title`, the view, and the whole message after `--> `.
+`--: from here on columns decide` parts the cases of a file that need no source from those that do.
 """
 
 from __future__ import annotations
@@ -39,10 +40,7 @@ def test_refused_with_construct_line_and_alternative(view: str, message: str, re
 @pytest.mark.parametrize("name", ["clauses", "joins", "statements"])
 def test_the_outline_alone_refuses_constructs_without_asking_a_source(name: str) -> None:
     text = (FOLDER / f"{name}.sql").read_text(encoding="utf-8")
-    if name == "joins":
-        text = text.partition("--# ON sees only")[0]  # from there on columns decide
-    if name == "statements":
-        text = text.partition("--# no operand")[0]
+    text = text.partition("--: from here on columns decide")[0]
     for case in re.split(r"^--# .*\n", text, flags=re.MULTILINE)[1:]:
         view, message = re.split(r"^--> ", case, maxsplit=1, flags=re.MULTILINE)
         with pytest.raises(DydaError) as refused:

@@ -16,12 +16,11 @@ from dyda.model.ddl.schemas import Schemas
 from dyda.model.ddl.statements import apply_ddl
 from dyda.model.relation import Relation, RelationName
 from dyda.model.sql.parse import parse_view
-from tests.integration.maintenance.test_adaptation import FILES, Case, read
+from tests.integration.maintenance.test_adaptation import FOLDER, Case, read
 from va import MetadataOnly, Reaggregate, adapt
 from vs import Broken, World, synchronize
 
-(OPERATORS,) = (path for path in FILES if path.stem == "operators")
-SOURCES, CASES = read(OPERATORS)
+SOURCES, CASES = read(FOLDER / "operators.sql")
 
 
 def relations() -> dict[RelationName, Relation]:

@@ -31,11 +31,11 @@ from pathlib import Path
 
 import pytest
 
-from dyda.model.algebra.nodes import Expression, ViewDefinition, conjuncts, expressions, scans
+from dyda.model.algebra.nodes import ViewDefinition, conjuncts, expressions, scans
 from dyda.model.preferences import Preference
 from dyda.model.sql.render import render_view
 from tests.unit.vs.case import TRAVEL, Schemas, judge, view
-from va.canonical_form import Shapes
+from tests.unit.vs.shape import shape, spelling
 from vs import Broken, Defaults, Holds, Rewritten
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "vs"
@@ -117,12 +117,12 @@ def _defaults(text: str) -> Defaults:
 def said(definition: ViewDefinition) -> dict[str, object]:
     """What a definition says, spelling aside."""
     preferences = definition.preferences
-    spelt = {expression.sql: _spelt(expression) for expression in expressions(definition.tree)}
+    spelt = {expression.sql: spelling(expression) for expression in expressions(definition.tree)}
     found: dict[str, object] = {
         "extent": preferences.extent,
         "new_columns": preferences.new_columns,
         "names": definition.names,
-        "tree": Shapes(definition.tree).query(definition.tree),
+        "tree": shape(definition.tree),
         "items": dict(preferences.items),
         "relations": [
             (scan.alias, str(scan.relation.name), preferences.of_relation(scan.alias))
@@ -132,13 +132,6 @@ def said(definition: ViewDefinition) -> dict[str, object]:
     }
     if definition.plain:
         found["conditions"] = {
-            (_spelt(condition), preferences.of_condition(condition.sql)) for condition in conjuncts(definition.tree)
+            (spelling(condition), preferences.of_condition(condition.sql)) for condition in conjuncts(definition.tree)
         }
     return found
-
-
-def _spelt(expression: Expression) -> object:
-    if expression.equality is not None:
-        return frozenset(expression.equality)
-    text = expression.sql
-    return text[1:-1] if re.fullmatch(r"\([^()]*\)", text) else text
