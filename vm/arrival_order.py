@@ -4,8 +4,8 @@
                  in it              not in it       what arrives after it is not
 
 `ArrivalOrder.ask` corrects every answer to the state after the messages that are ours, so that `sweep` has nothing left
-to compensate (`pending` is empty). This is right only as long as the picture is: a source that locks and reads without a
-snapshot breaks it even under perfect FIFO (paper 000, Figure 1). Sources with snapshots are never read this way.
+to compensate (`pending` is empty). This is right only as long as the picture is: a source that locks and reads without
+a snapshot breaks it even under perfect FIFO (paper 000, Figure 1). Sources with snapshots are never read this way.
 
 Nested SWEEP (paper 003, Section 6) absorbs what arrives while keys travel into the change that is computed, round by
 round; a round asks only for new keys. Updates that keep interfering would never let it end, so after `rounds` it is

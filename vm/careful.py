@@ -42,8 +42,8 @@ def may_fail(expression: Expression) -> bool:
 
 
 def helps(evaluations: Collection[Evaluation]) -> bool:
-    """Whether terms may have rows that the view has not: they are subtracted by another term or by what is pending, or a
-    condition is asked of them before they are joined."""
+    """Whether terms may have rows that the view has not: they are subtracted by another term or by what is pending,
+    or a condition is checked before they are joined."""
     return any(
         one.sign < 0
         or any(frame.partitions and frame.table.num_rows for frame in one.frames)
