@@ -234,7 +234,7 @@ CASES: dict[str, tuple[str, Expected]] = {
         "ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'",
         step(Rewrite("renames the value sad of type shop.mood to blue")),
     ),
-    "add value": ("ALTER TYPE mood ADD VALUE 'calm'", step(Harmless("type shop.mood has another value, calm"))),
+    "add value": ("ALTER TYPE mood ADD VALUE 'calm'", step(Harmless("type shop.mood gets the value calm"))),
     "rename type": (
         "ALTER TYPE mood RENAME TO feeling",
         step(ChangeType("m", PgType("shop.mood", "shop.mood", False), PgType("shop.feeling", "shop.feeling", False))),
@@ -484,13 +484,13 @@ CASES: dict[str, tuple[str, Expected]] = {
     "capture disabled": (
         "ALTER TABLE t DISABLE TRIGGER ALL; ALTER TABLE t ENABLE TRIGGER ALL",
         [
-            ("t", [Rewrite("disables its capture, so that rows may have moved unseen")]),
-            ("t", [Rewrite("disables its capture, so that rows may have moved unseen")]),
+            ("t", [Rewrite("disables its capture, so that rows may have changed uncaptured")]),
+            ("t", [Rewrite("disables its capture, so that rows may have changed uncaptured")]),
         ],
     ),
     "capture dropped": (
         "DROP TRIGGER dyda_insert ON t",
-        step(Rewrite("disables its capture, so that rows may have moved unseen")),
+        step(Rewrite("disables its capture, so that rows may have changed uncaptured")),
     ),
 }  # fmt: skip
 
