@@ -90,9 +90,9 @@ class SchemaEntry:
             steps.append(Rewrite(f"makes it a part of {', '.join(after['parents']) or 'nothing else'}"))
         steps += _rewriting(entry["rewritten"], any(isinstance(step, ChangeType) for step in steps))
         if entry["repaired"]:
-            steps.append(Rewrite("disables its capture, so that rows may have moved unseen"))
+            steps.append(Rewrite("disables its capture, so that rows may have changed uncaptured"))
         if entry["command"].endswith(" SUBSCRIPTION"):
-            steps.append(Rewrite("makes it the target of a subscription or ends that, which moves rows unseen"))
+            steps.append(Rewrite("makes it the target of a subscription or ends that, which changes rows uncaptured"))
         if entry["unseen"]:
             steps.append(Rewrite("comes after a change that was not logged"))
         rest = [what for what in after["rest"] if before["rest"].get(what) != after["rest"][what]]
@@ -133,7 +133,7 @@ def _types(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Step
             if old[label] != new[label]:
                 yield Rewrite(f"renames the value {old[label]} of type {shown} to {new[label]}")
         for label in sorted(new.keys() - old.keys(), key=int):
-            yield Harmless(f"type {shown} has another value, {new[label]}")
+            yield Harmless(f"type {shown} gets the value {new[label]}")
         fields, others = was["fields"] or {}, now["fields"] or {}
         if fields != others:
             renamed = {number: field[1:] for number, field in fields.items()} == {

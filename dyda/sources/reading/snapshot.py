@@ -383,7 +383,7 @@ class SourceSnapshot:
         moved = {str(name) for name in names if now[name].passing != self._before[name].passing}
         same = {str(name) for name in names if now[name].lasting == self._before[name].lasting}
         if moved & same:
-            raise BrokenUnit(self.source, frozenset(moved & same), "tables were rewritten while they were read")
+            raise BrokenUnit(self.source, frozenset(moved & same), "tables changed while they were being read")
         return {name: self._lasting(now[name]) for name in names}
 
     def make_durable(self, known: str | None = None) -> None:

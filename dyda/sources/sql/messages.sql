@@ -1,6 +1,6 @@
 -- messages: per transaction what it did to each watched relation. Parameter: after (pg_snapshot as text, or null).
 -- Reads dyda.entries under the caller's snapshot. One row per transaction, relation and run of row images between two
--- entries of another kind (schema changes and truncations stand singly), in log order.
+-- entries of another kind (each schema change and truncation is a row of its own), in log order.
 SELECT e.xid::text::bigint, e.root, e.kind::text,
        count(*) FILTER (WHERE e.op = 'I'), count(*) FILTER (WHERE e.op = 'D'),
        e.image, e.last,

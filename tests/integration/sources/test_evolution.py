@@ -21,7 +21,7 @@ from dyda.sources.reading.copy import read_partition
 from tests.integration.sources.conftest import Ground, bag
 
 UNSEEN = Rewrite("comes after a change that was not logged")
-REPAIRED = Rewrite("disables its capture, so that rows may have moved unseen")
+REPAIRED = Rewrite("disables its capture, so that rows may have changed uncaptured")
 
 
 def known(*relations: Relation) -> dict[RelationName, int]:

@@ -28,7 +28,7 @@ def test_C3_a_temporary_child_is_a_gap_and_refused_while_it_lives(ground: Ground
     assert ground.run(TRIGGERS) == [("p", ALL), ("q", ALL)]
     with pytest.raises(RelationRefused, match=r"mine is a temporary table.*\n?.*") as refused:
         ground.source.describe([("public", "p")])
-    assert "once that session drops the temporary table or ends" in refused.value.remedy
+    assert "once that session ends or drops the temporary table" in refused.value.remedy
     with ground.open() as snapshot:
         assert snapshot.fingerprints[relation.name].startswith("uncaptured"), "nothing read from it may be installed"
     ground.run("INSERT INTO mine VALUES (1)", "UPDATE p SET a = 2", connection=other)
