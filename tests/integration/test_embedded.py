@@ -102,7 +102,7 @@ def test_a_stranger_s_socket_folder_is_refused(folder: Path) -> None:
     home = socket_folder(long.resolve())
     try:
         home.chmod(0o777)
-        with pytest.raises(EmbeddedServerFailed, match="not ours"):
+        with pytest.raises(EmbeddedServerFailed, match="belongs to somebody else"):
             EmbeddedServer.ensure(long)
     finally:
         shutil.rmtree(home)

@@ -132,7 +132,7 @@ def typed(words: list[str], given: str = "") -> tuple[int, str, str]:
 def require_sane(words: list[str], code: int, out: str, err: str) -> None:
     assert code in (0, 1, 2, 3), (words, code, err)
     assert "Traceback" not in out + err, (words, err)
-    assert "fault in DyDa" not in err, (words, err)
+    assert "bug in DyDa" not in err, (words, err)
     if code in (1, 2):
         assert err.strip(), f"{words} failed without a word"
         assert len(err) < 20_000, (words, len(err))
@@ -194,7 +194,7 @@ def test_terminals_and_pipes_of_every_kind(project: Path) -> None:
         read = "LANG" not in environment
         assert (done.returncode, done.stdout) == (1 if read else 2, b""), (environment, done)
         assert (b"there is no view" if read else b"use UTF-8") in done.stderr
-        assert b"fault in DyDa" not in done.stderr
+        assert b"bug in DyDa" not in done.stderr
         done = process(project, "sources", "--json", env=environment)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)[0]["name"] == "crm"
@@ -214,9 +214,9 @@ def test_an_output_that_nobody_reads(project: Path) -> None:
             ["sh", "-c", command, "sh", "-C", str(project), *words], stderr=subprocess.PIPE, timeout=120, check=False
         )
         assert b"Traceback" not in done.stderr, done.stderr.decode()
-        assert b"fault in DyDa" not in done.stderr, done.stderr.decode()
+        assert b"bug in DyDa" not in done.stderr, done.stderr.decode()
     with open("/dev/full", "wb") as full:
         done = process(project, "sources", stdout=full)
     assert done.returncode == 1
     assert b"No space left" in done.stderr
-    assert b"fault in DyDa" not in done.stderr
+    assert b"bug in DyDa" not in done.stderr

@@ -106,7 +106,7 @@ def test_a_first_version_has_nothing_before_it(crm: Town) -> None:
     assert commands.views_diff(crm.folder, "v")["diff"] == []
     done = crm.run("views", "diff", "v")
     assert done.stdout == ""
-    assert "say the same" in done.stderr
+    assert "have the same definition" in done.stderr
 
 
 def test_what_is_not_there_is_a_clear_error(crm: Town) -> None:

@@ -74,8 +74,8 @@ def test_a_message_that_is_not_in_the_queue_is_a_clear_error(project: Project) -
 @pytest.mark.parametrize(
     ("state", "verb", "remedy"),
     [
-        ("waiting", "release", "its turn comes"),
-        ("waiting", "retry", "its turn comes"),
+        ("waiting", "release", "in its turn"),
+        ("waiting", "retry", "in its turn"),
         ("quarantined", "hold", "dyda pending retry"),
         ("quarantined", "release", "dyda pending retry"),
         ("held", "retry", "dyda pending release"),
@@ -256,7 +256,7 @@ class TestWhileADaemonRuns:
         with project.daemon():
             with pytest.raises(DydaError, match=f"message {number} is waiting: it cannot be released") as raised:
                 commands.pending_release(project.folder, number)
-            assert "its turn comes" in raised.value.remedy
+            assert "in its turn" in raised.value.remedy
             assert commands.pending_hold(project.folder, number)["state"] == "held"
 
     def test_another_command_that_works_is_waited_for_and_named(

@@ -216,8 +216,8 @@ def test_a_password_is_found_nowhere(life: Life) -> None:
         for wrong, said in (
             (text.replace("shop@127", f"shop:{CORE}wrong@127"), "password authentication failed"),
             (text.replace(f":{life.gate.port}/shop", ":1/shop"), "cannot be reached"),
-            (text.replace("crm@127", f"crm%zz{CORE}@127"), "libpq can read"),
-            (text.replace("//dw:${DW_PASSWORD}@", f"//dw:{CORE}@x@"), "libpq can read"),
+            (text.replace("crm@127", f"crm%zz{CORE}@127"), "not valid for PostgreSQL's libpq"),
+            (text.replace("//dw:${DW_PASSWORD}@", f"//dw:{CORE}@x@"), "not valid for PostgreSQL's libpq"),
             (text.replace("//dw:${DW_PASSWORD}@", f"//dw:{CORE}@"), "password authentication failed"),
         ):
             life.write("dyda.toml", wrong, 0o600)
