@@ -21,6 +21,7 @@ __all__ = [
     "InstallBlocked",
     "InvariantViolated",
     "MissingRights",
+    "NotAvailable",
     "NotComputable",
     "NotInstallable",
     "PositionMoved",
@@ -32,6 +33,7 @@ __all__ = [
     "SchemaTaken",
     "SourceBusy",
     "SourceInUse",
+    "SourceNotAvailable",
     "SourceUnreachable",
     "SourceUnreadable",
     "StoodOn",
@@ -141,15 +143,27 @@ class RelationRefused(DydaError):
     """A relation whose changes cannot be captured exactly (CORRECTNESS C3, C1): refused by name."""
 
 
-class SourceUnreachable(DydaError):
+class NotAvailable(DydaError):
+    """Something that maintenance needs is not available now. Nothing is lost; trying again is right."""
+
+
+class SourceNotAvailable(NotAvailable):
+    """A source is not available now. Views that do not need it go on."""
+
+    def __init__(self, what: str, remedy: str = "", source: str = "") -> None:
+        super().__init__(what, remedy)
+        self.source = source
+
+
+class SourceUnreachable(SourceNotAvailable):
     """A source does not answer. Views that do not need it go on."""
 
     def __init__(self, source: str, why: str) -> None:
         super().__init__(
             f"source {source} cannot be reached: {why}",
             f"Check [sources.{source}] url in dyda.toml and that the server accepts connections.",
+            source,
         )
-        self.source = source
 
 
 class SameDatabase(SourceUnreachable):
@@ -158,32 +172,31 @@ class SameDatabase(SourceUnreachable):
     def __init__(self, source: str, other: str, *, attached: bool = True) -> None:
         """`attached`: as the other, and not as both of them."""
         first, second = (other, source) if attached else sorted((source, other))
-        DydaError.__init__(
+        SourceNotAvailable.__init__(
             self,
             f"sources {first} and {second} are one database, which is attached as {other if attached else 'both'}",
             f"Remove [sources.{second}] from dyda.toml and let its views read {first}.schema.table instead.",
+            source,
         )
-        self.source = source
 
 
 class SourceUnreadable(SourceUnreachable):
     """A source answers, but holds a text that cannot be converted to UTF8. Views that do not need it go on."""
 
     def __init__(self, source: str, why: str) -> None:
-        DydaError.__init__(
+        SourceNotAvailable.__init__(
             self,
             f"source {source} has a text that cannot be read: {why}",
             "Correct it at the source; maintenance then resumes.",
+            source,
         )
-        self.source = source
 
 
-class SourceBusy(DydaError):
+class SourceBusy(SourceNotAvailable):
     """A source answers, but a lock or a time limit stood in the way. Trying again is right."""
 
     def __init__(self, source: str, why: str) -> None:
-        super().__init__(f"source {source} is busy: {why}", "Nothing is lost; it is tried again.")
-        self.source = source
+        super().__init__(f"source {source} is busy: {why}", "Nothing is lost; it is tried again.", source)
         self.why = why
 
 
@@ -223,14 +236,14 @@ class CaptureBlocked(SourceBusy):
         who = f"{blockers[0]}{more}" if blockers else "a transaction that has just ended"
         self.waiting = f"waiting for {who}, on table {relation}"
         """How far it is, for whoever looks on."""
-        DydaError.__init__(
+        SourceNotAvailable.__init__(
             self,
             f"{undone}capture on {relation} cannot be changed while it is in use by {who}: {why}",
             f"Wait until that transaction has ended, or end it (at the source: {blockers[0].ended_by})"
             if blockers
             else "It has ended by now",
+            source,
         )
-        self.source = source
 
     def costing(self, undone: str) -> CaptureBlocked:
         """The same for whoever has given up: what was not done, and that nobody tries it again."""
@@ -239,15 +252,14 @@ class CaptureBlocked(SourceBusy):
         return found
 
 
-class MissingRights(DydaError):
+class MissingRights(SourceNotAvailable):
     """The role that reads a source may not do what is needed; the remedy is the statement that allows it.
 
     `relations` are those that it may not read or capture; none: it concerns the whole source.
     """
 
     def __init__(self, what: str, remedy: str = "", source: str = "", relations: frozenset[str] = frozenset()) -> None:
-        super().__init__(what, remedy)
-        self.source = source
+        super().__init__(what, remedy, source)
         self.relations = relations
 
 
@@ -259,15 +271,15 @@ class SchemaTaken(SourceInUse, SourceUnreachable):
     """Schema dyda of a source is somebody's who may have laid traps in it. Views that do not need the source go on."""
 
     def __init__(self, source: str, owners: Iterable[str]) -> None:
-        DydaError.__init__(
+        SourceNotAvailable.__init__(
             self,
             f"source {source}: schema dyda is there already and belongs to {', '.join(owners)}",
             "Ask whose it is. If nobody needs it: DROP SCHEMA dyda CASCADE",
+            source,
         )
-        self.source = source
 
 
-class WarehouseUnreachable(DydaError):
+class WarehouseUnreachable(NotAvailable):
     """The warehouse does not answer."""
 
 
@@ -279,7 +291,7 @@ class Fenced(DydaError):
     """A newer process has taken over the project; this one must stop without installing anything."""
 
 
-class InstallBlocked(DydaError):
+class InstallBlocked(NotAvailable):
     """A reader's open transaction keeps a view from being replaced or dropped; nothing was installed."""
 
     def __init__(self, reader: str, sessions: list[int], view: str = "") -> None:
@@ -365,7 +377,7 @@ class ValueTooLarge(ValueDoesNotFit):
         self.column = column
 
 
-class EngineFailed(DydaError):
+class EngineFailed(NotAvailable):
     """Spark itself failed (a lost executor, no memory, no JVM): no row is to blame, nothing was installed."""
 
     def __init__(self, why: str) -> None:

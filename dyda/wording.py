@@ -50,7 +50,7 @@ def sentence(cause: Cause) -> str:
             return _schema_changed(cause)
         case kinds.NotBuilt(to_be_built, detail):
             return f"{sentence(to_be_built)}: {detail}"
-        case kinds.SourceAway(_, detail):
+        case kinds.SourceAway(_, detail) | kinds.Unavailable(detail):
             return detail
         case kinds.Behind(detail, away):
             return "; ".join([detail or "a schema change was followed", *map(sentence, away), rows_follow()])

@@ -5,12 +5,24 @@ from __future__ import annotations
 from dyda.errors import (
     DydaError,
     EvaluationFailed,
+    InstallBlocked,
     InvariantViolated,
-    SourceUnreachable,
+    NotAvailable,
+    NotInstallable,
+    SourceNotAvailable,
     StoodOn,
     ValueDoesNotFit,
 )
-from dyda.model.cause import Cause, DependentObjects, InstallRefused, NegativeCount, SourceAway, Uncomputable
+from dyda.model.cause import (
+    Cause,
+    DependentObjects,
+    InstallRefused,
+    NegativeCount,
+    SourceAway,
+    Text,
+    Unavailable,
+    Uncomputable,
+)
 
 __all__ = ["cause_of", "uncomputable"]
 
@@ -22,12 +34,18 @@ def cause_of(error: DydaError) -> Cause:
             return DependentObjects(error.what, tuple(error.dependents))
         case InvariantViolated():
             return NegativeCount(error.what)
-        case SourceUnreachable():
+        case SourceNotAvailable():
             return SourceAway(error.source, error.what)
+        case InstallBlocked():
+            return Unavailable(error.what, error.view, tuple(error.sessions))
+        case NotAvailable():
+            return Unavailable(error.what)
+        case NotInstallable():
+            return InstallRefused(error.what)
         case ValueDoesNotFit() | EvaluationFailed():
             return uncomputable(error)
         case _:
-            return InstallRefused(error.what)
+            return Text(error.what)
 
 
 def uncomputable(error: ValueDoesNotFit | EvaluationFailed, row: str | None = None, view: str = "") -> Uncomputable:

@@ -17,14 +17,13 @@ from dataclasses import replace
 from dyda.errors import (
     BrokenUnit,
     DydaError,
-    EngineFailed,
-    InstallBlocked,
     InvariantViolated,
     MissingRights,
+    NotAvailable,
     NotInstallable,
     PositionMoved,
-    SourceBusy,
-    SourceUnreachable,
+    SourceNotAvailable,
+    WarehouseUnreachable,
 )
 from dyda.maintenance.catalog_state import BuildRequest, Catalog, CatalogState
 from dyda.maintenance.cycle import Cycle, Due, Outcome
@@ -58,12 +57,12 @@ class Maintainer:
         self.obstacle: DydaError | None = None
         """What stood in the way of the last cycle that was blocked."""
         self.waiting = ALL_WAIT
-        self.planner = Planner(opened, log)
+        self.planner = Planner(opened, self._say)
         self.recovery = Recovery(opened)
         self.approval = Approval(opened, writer)
         self.catalog = Catalog(opened, writer)
         self._resting = Resting(opened)
-        self._barred = Barred(opened, writer, lambda text: self.log(text))
+        self._barred = Barred(opened, writer, self._say)
         self.units = Units(
             opened, writer, self.catalog, self.planner, self.approval, self.recovery, self._resting, self._say
         )
@@ -111,16 +110,11 @@ class Maintainer:
             case MissingRights() if self._barred.add(error, self.known):
                 self.recovery.forget(cycle.returning)
                 return Outcome.BROKEN
-            case SourceUnreachable() | SourceBusy() | MissingRights():
+            case WarehouseUnreachable():
+                raise error  # whoever opened the warehouse opens it again
+            case NotAvailable():
                 self.recovery.forget(cycle.returning)
-                self._resting.add(error)
-                return self.blocked(error, [error.source])
-            case InstallBlocked():
-                positions = self.known.views[error.view].positions if error.view in self.known.views else {}
-                self._resting.add_readers(positions, error)
-                return self.blocked(error, positions)
-            case EngineFailed():
-                return self.blocked(error)
+                return self.blocked(error, self._resting.add(error, self.known.views))
             case InvariantViolated():
                 return self._put_aside(error.view, ViewState.RESYNC, error, cycle)
             case NotInstallable():
@@ -152,7 +146,8 @@ class Maintainer:
             return outcome
         read = {source for view in self.known.views.values() for source in view.record.sources}
         if away := sorted(read.intersection(polled.unreachable)):
-            return self.blocked(DydaError(polled.unreachable[away[0]], "It is tried again."), away)
+            error = SourceNotAvailable(polled.unreachable[away[0]], "DyDa tries again.", away[0])
+            return self.blocked(error, away)
         self.obstacle = None
         return outcome
 
@@ -191,7 +186,7 @@ class Maintainer:
             self.writer.note_source(name, reachable=False, error=why)
         self._resting.reached(polled.snapshots)
         for error in polled.errors:
-            self._resting.add(error)
+            self._resting.add(error, self.known.views)
 
     def _to_attach(self, polled: Poll, again: Iterable[str]) -> set[RelationName]:
         """What these views read; all that was captured where nothing is captured any more."""
@@ -218,7 +213,7 @@ class Maintainer:
     def blocked(self, error: DydaError, sources: Collection[str] = ()) -> Outcome:
         """Something stands in the way of these sources' views, or of all; it is said once, and tried again."""
         waiting = who_waits(self.known.views.values(), sources) if sources else ALL_WAIT
-        if self.obstacle is None or self.obstacle.what != error.what:
+        if self.obstacle is None or cause_of(self.obstacle) != cause_of(error):
             self.log(f"{error.in_one_line} ({waiting})")
         self.obstacle, self.waiting = error, waiting
         return Outcome.BLOCKED

@@ -42,6 +42,7 @@ __all__ = [
     "SourceDrifted",
     "Text",
     "ToBeBuilt",
+    "Unavailable",
     "Uncomputable",
     "Unshown",
     "WaitsWith",
@@ -203,6 +204,16 @@ class SourceAway:
     kind: ClassVar[str] = "source_away"
     source: str
     detail: str
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """Spark is not available now, or a view that these sessions of the warehouse read."""
+
+    kind: ClassVar[str] = "unavailable"
+    detail: str
+    view: str | None = None
+    sessions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -372,6 +383,7 @@ Cause = (
     | SchemaChanged
     | NotBuilt
     | SourceAway
+    | Unavailable
     | Behind
     | SourceDrifted
     | RelationDrifted

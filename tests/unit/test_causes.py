@@ -43,6 +43,7 @@ from dyda.model.cause import (
     SourceDrifted,
     Text,
     ToBeBuilt,
+    Unavailable,
     Uncomputable,
     Unshown,
     WaitsWith,
@@ -86,6 +87,8 @@ CASES: list[tuple[Cause, str]] = [
     ),
     (NotBuilt(ToBeBuilt(BuildReason.RETURNED, "b is dropped"), "no"), "what it reads is back; b is dropped: no"),
     (SourceAway("crm", "source crm cannot be reached"), "source crm cannot be reached"),
+    (Unavailable("Spark failed: no memory"), "Spark failed: no memory"),
+    (Unavailable("public.v is being read", "v", (17,)), "public.v is being read"),
     (Behind(), "a schema change was followed; its rows follow when it can be built"),
     (Behind("a is b now", (SourceAway("crm", "gone"),)), "a is b now; gone; its rows follow when it can be built"),
     *(

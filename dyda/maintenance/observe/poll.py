@@ -15,10 +15,8 @@ from dyda import faults
 from dyda.errors import (
     EvaluationFailed,
     InvariantViolated,
-    MissingRights,
     SameDatabase,
-    SourceBusy,
-    SourceUnreachable,
+    SourceNotAvailable,
     ValueDoesNotFit,
 )
 from dyda.maintenance.catalog_state import CatalogState
@@ -63,7 +61,7 @@ class Poll:
     snapshots: dict[str, SourceSnapshot] = field(default_factory=dict)
     unreachable: dict[str, str] = field(default_factory=dict)
     """Sources that are out of reach or left alone, and why."""
-    errors: list[SourceUnreachable | SourceBusy | MissingRights] = field(default_factory=list)
+    errors: list[SourceNotAvailable] = field(default_factory=list)
     """What this poll itself has met."""
     queue: list[Queued] = field(default_factory=list)
     after: dict[str, Position | None] = field(default_factory=dict)
@@ -160,11 +158,11 @@ def poll(
         captured = known.captured
         asked = [name for name in sorted(captured) if name in opened.sources and name not in found.unreachable]
 
-        def open_source(name: str) -> SourceSnapshot | SourceUnreachable | SourceBusy | MissingRights:
+        def open_source(name: str) -> SourceSnapshot | SourceNotAvailable:
             locks = [relation for relation in locked if relation.source == name]
             try:
                 return stack.enter_context(opened.source(name).open(captured[name], lock=locks, lock_limit=lock_limit))
-            except (SourceUnreachable, SourceBusy, MissingRights) as error:
+            except SourceNotAvailable as error:
                 return error
 
         for name, outcome in zip(asked, in_parallel(open_source, asked), strict=True):
