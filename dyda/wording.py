@@ -48,9 +48,15 @@ def sentence(cause: Cause) -> str:
             )
         case kinds.SchemaChanged():
             return _schema_changed(cause)
+        case kinds.Followed(changes, detail):
+            return "; ".join(changes) or detail or "a schema change was followed"
+        case kinds.Unforeseen(detail):
+            return detail
+        case kinds.NotMaintained(state, because):
+            return f"it is {state} already" + (f": {sentence(because)}" if because is not None else "")
         case kinds.NotBuilt(to_be_built, detail):
             return f"{sentence(to_be_built)}: {detail}"
-        case kinds.SourceAway(_, detail) | kinds.Unavailable(detail):
+        case kinds.SourceAway(_, detail):
             return detail
         case kinds.Behind(detail, away):
             return "; ".join([detail or "a schema change was followed", *map(sentence, away), rows_follow()])

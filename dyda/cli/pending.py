@@ -80,7 +80,10 @@ def _show_plan(plan: list[dict[str, Any]] | None) -> None:
 
 @pending_group.command("plan")
 def pending_plan() -> None:
-    """Show the order of processing: which messages together, which merged, what waits, and why."""
+    """Show the order of processing: which messages together, which merged, what waits, and why.
+
+    Of the next unit it also shows how each view that it changes will follow.
+    """
     from dyda import commands
 
     answer = commands.pending_plan(common().folder)
@@ -90,6 +93,11 @@ def pending_plan() -> None:
     columns = ["unit", "kind", "messages", "reason"]
     nothing = "Nothing can be processed now." if answer["waiting"] else "Nothing is pending."
     table([(name, name.upper()) for name in columns], _alike_units(answer["units"]), nothing)
+    views = [view for unit in answer["units"] for view in unit.get("views") or ()]
+    if views:
+        say("\nunit 1, by view:")
+        columns = ["name", "plan", "effect", "extent", "cost", "reason"]
+        table([(name, "VIEW" if name == "name" else name.upper()) for name in columns], views, "")
     if answer["waiting"]:
         say("\nnot processed now:")
         waiting = _alike_waiting(answer["waiting"])

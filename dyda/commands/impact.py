@@ -10,7 +10,7 @@ from dyda.commands.migrations import Migration, read_migrations
 from dyda.engine import Engine
 from dyda.errors import ConfigurationError, DydaError
 from dyda.maintenance.catalog_state import load
-from dyda.maintenance.plan.impact import foresee
+from dyda.maintenance.plan.impact import impact_of_changes
 from dyda.model.ddl.schemas import Schemas
 from dyda.model.relation import RelationName
 from dyda.open_project import OpenProject
@@ -48,7 +48,7 @@ def impact(
         if waiting:
             told = ", ".join(map(str, waiting))
             notes.append(f"schema changes are pending (message {told}): the views are judged as they were before them")
-        return {"views": foresee(opened, known, schemas), "notes": notes}
+        return {"views": [view.as_dict() for view in impact_of_changes(opened, known, schemas)], "notes": notes}
 
 
 class _Names:

@@ -7,7 +7,6 @@ from dyda.errors import (
     EvaluationFailed,
     InstallBlocked,
     InvariantViolated,
-    NotAvailable,
     NotInstallable,
     SourceNotAvailable,
     StoodOn,
@@ -20,7 +19,6 @@ from dyda.model.cause import (
     NegativeCount,
     SourceAway,
     Text,
-    Unavailable,
     Uncomputable,
 )
 
@@ -36,11 +34,7 @@ def cause_of(error: DydaError) -> Cause:
             return NegativeCount(error.what)
         case SourceNotAvailable():
             return SourceAway(error.source, error.what)
-        case InstallBlocked():
-            return Unavailable(error.what, error.view, tuple(error.sessions))
-        case NotAvailable():
-            return Unavailable(error.what)
-        case NotInstallable():
+        case InstallBlocked() | NotInstallable():
             return InstallRefused(error.what)
         case ValueDoesNotFit() | EvaluationFailed():
             return uncomputable(error)

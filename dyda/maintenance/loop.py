@@ -59,7 +59,7 @@ class Maintainer:
         self.waiting = ALL_WAIT
         self.planner = Planner(opened, self._say)
         self.recovery = Recovery(opened)
-        self.approval = Approval(opened, writer)
+        self.approval = Approval(opened)
         self.catalog = Catalog(opened, writer)
         self._resting = Resting(opened)
         self._barred = Barred(opened, writer, self._say)
@@ -155,7 +155,8 @@ class Maintainer:
         """None if something was written down that the next poll must know."""
         barred = self._barred.waiting(self.known, polled.snapshots, self.forget)
         phases.done("capture")
-        if self.approval.mark(polled, self.known):
+        for mark in self.approval.marks(polled, self.known):
+            self.writer.mark_messages([mark.number], mark.state, mark.cause)
             self.planner.forget()
         movement = find_movement(polled, self.known)
         listen_again(self.opened, self.writer, movement.deaf, self.log)

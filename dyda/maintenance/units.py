@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dyda import faults
-from dyda.errors import BrokenUnit, EvaluationFailed, ValueDoesNotFit
+from dyda.errors import BrokenUnit, DydaError, EvaluationFailed, SourceUnreachable, ValueDoesNotFit
 from dyda.maintenance.catalog_state import BuildRequest, Catalog, MaintainedView
 from dyda.maintenance.cycle import Cycle, Due, Outcome
 from dyda.maintenance.error_causes import uncomputable
@@ -19,8 +19,15 @@ from dyda.maintenance.execute.execution import Execution
 from dyda.maintenance.execute.poisoned_row import culprit
 from dyda.maintenance.execute.unit import execute, execute_run
 from dyda.maintenance.install.acknowledge import acknowledge, covered
-from dyda.maintenance.install.installation import Installing, installation, moved_on, positions_after
+from dyda.maintenance.install.installation import (
+    Installing,
+    installation,
+    knowledge_installation,
+    moved_on,
+    positions_after,
+)
 from dyda.maintenance.install.phases import Phases
+from dyda.maintenance.observe.knowledge_watch import KnowledgeWatch, uncaptured
 from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.observe.recovery import Recovery
 from dyda.maintenance.observe.round import Round
@@ -28,17 +35,9 @@ from dyda.maintenance.observe.source_backoff import Resting
 from dyda.maintenance.observe.tables import look_at
 from dyda.maintenance.plan.analysis import SparkAnalysis
 from dyda.maintenance.plan.approval import Approval
-from dyda.maintenance.plan.knowledge_after import KnowledgeWatch
+from dyda.maintenance.plan.builds import Builds, Reading, plan_builds, reachable_relations
 from dyda.maintenance.plan.next_unit import Planner
-from dyda.maintenance.plan.planner import (
-    Builds,
-    Reading,
-    plan_builds,
-    plan_run,
-    plan_unit,
-    reachable_relations,
-    relations_to_look_at,
-)
+from dyda.maintenance.plan.planner import plan_knowledge, plan_run, plan_unit, relations_to_look_at
 from dyda.maintenance.plan.unit_plan import UnitPlan
 from dyda.model.cause import Quarantined
 from dyda.model.message import MessageState
@@ -71,17 +70,13 @@ class Units:
 
     def __post_init__(self) -> None:
         self._analysis = SparkAnalysis(self.opened.engine)
-        self._watch = KnowledgeWatch(self.opened)
+        self._watch = KnowledgeWatch()
 
     # --- units of the schedule
 
     def work(self, polled: Poll, due: Due, cycle: Cycle, phases: Phases) -> Outcome:
-        noticed = self._watch.notice(polled, self.catalog.state)
-        if noticed is not None:
-            self.writer.install(noticed)
-            self._tidy = None
-            self.catalog.forget()
-            self.planner.forget()
+        if changed := self._watch.changed(polled, self.catalog.state):
+            self._follow_knowledge(polled, changed)
             return Outcome.WORKED
         refresh = Refresh(self.opened, polled, self.writer, self.planner.early_check(polled))
         outcome = Outcome.IDLE
@@ -98,6 +93,24 @@ class Units:
                 return outcome
             phases = Phases(self.opened.engine.jobs, polled.queries)
         return self._idle(polled) if outcome is Outcome.IDLE else outcome
+
+    def _follow_knowledge(self, polled: Poll, names: Sequence[RelationName]) -> None:
+        """Relations that only the knowledge names have changed: the catalog and the knowledge follow."""
+        known = self.catalog.state
+        relations = [known.relations[name].relation for name in names]
+        plan = plan_knowledge(self._looking_at(self._round(polled), relations), relations, uncaptured(polled, names))
+        for relation in plan.captures:
+            try:
+                self.opened.source(relation.name.source).attach([relation])
+            except SourceUnreachable:
+                raise
+            except DydaError:
+                continue  # a rewriting that needs it will say so
+        self.writer.install(knowledge_installation(plan, known, polled))
+        self._watch.seen(polled, names)
+        self._tidy = None
+        self.catalog.forget()
+        self.planner.forget()
 
     def _idle(self, polled: Poll) -> Outcome:
         """Nothing is left to do under this poll."""

@@ -11,15 +11,19 @@ import enum
 from dataclasses import dataclass
 from typing import ClassVar, get_args
 
+from dyda.model.view_state import ViewState
+
 __all__ = [
     "KINDS",
     "Behind",
     "BuildReason",
     "Cause",
+    "Clause",
     "CommittedChange",
     "DependentObjects",
     "Detached",
     "Effect",
+    "Followed",
     "Following",
     "HeldByOperator",
     "InstallRefused",
@@ -27,6 +31,7 @@ __all__ = [
     "NeedsApproval",
     "NegativeCount",
     "NotBuilt",
+    "NotMaintained",
     "Obstacle",
     "Quarantined",
     "Rejected",
@@ -42,8 +47,8 @@ __all__ = [
     "SourceDrifted",
     "Text",
     "ToBeBuilt",
-    "Unavailable",
     "Uncomputable",
+    "Unforeseen",
     "Unshown",
     "WaitsWith",
 ]
@@ -178,14 +183,53 @@ class CommittedChange:
 
 
 @dataclass(frozen=True)
+class Clause:
+    """What the view's owner allows: for a relation, a column or a condition by its name, or (`view`) for the extent."""
+
+    part: str
+    name: str | None = None
+    dispensable: bool | None = None
+    replaceable: bool | None = None
+    extent: str | None = None
+
+
+@dataclass(frozen=True)
 class SchemaChanged:
-    """These changes leave no legal form of the view. `component` is what cannot be kept, `remedy` what would help."""
+    """These changes leave no legal form of the view. `component` is what cannot be kept, `remedy` what would help,
+    `preference` what rules the rewritings out."""
 
     kind: ClassVar[str] = "schema_changed"
     detail: str
     component: str | None = None
     remedy: str | None = None
     changes: tuple[CommittedChange, ...] = ()
+    preference: Clause | None = None
+
+
+@dataclass(frozen=True)
+class Followed:
+    """The definition has followed these changes, in words; `detail` is how its rows did."""
+
+    kind: ClassVar[str] = "followed"
+    changes: tuple[str, ...] = ()
+    detail: str | None = None
+
+
+@dataclass(frozen=True)
+class Unforeseen:
+    """What a schema change does to the view cannot be foreseen."""
+
+    kind: ClassVar[str] = "unforeseen"
+    detail: str
+
+
+@dataclass(frozen=True)
+class NotMaintained:
+    """The view is broken or held already, for this reason: a schema change does nothing to it."""
+
+    kind: ClassVar[str] = "not_maintained"
+    state: ViewState
+    because: Cause | None = None
 
 
 @dataclass(frozen=True)
@@ -204,16 +248,6 @@ class SourceAway:
     kind: ClassVar[str] = "source_away"
     source: str
     detail: str
-
-
-@dataclass(frozen=True)
-class Unavailable:
-    """Spark is not available now, or a view that these sessions of the warehouse read."""
-
-    kind: ClassVar[str] = "unavailable"
-    detail: str
-    view: str | None = None
-    sessions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -381,9 +415,11 @@ Cause = (
     | Quarantined
     | RowsInTheWay
     | SchemaChanged
+    | Followed
+    | Unforeseen
+    | NotMaintained
     | NotBuilt
     | SourceAway
-    | Unavailable
     | Behind
     | SourceDrifted
     | RelationDrifted

@@ -17,10 +17,12 @@ from dyda.model.cause import (
     Behind,
     BuildReason,
     Cause,
+    Clause,
     CommittedChange,
     DependentObjects,
     Detached,
     Effect,
+    Followed,
     Following,
     HeldByOperator,
     InstallRefused,
@@ -28,6 +30,7 @@ from dyda.model.cause import (
     NeedsApproval,
     NegativeCount,
     NotBuilt,
+    NotMaintained,
     Obstacle,
     Quarantined,
     Rejected,
@@ -43,12 +46,13 @@ from dyda.model.cause import (
     SourceDrifted,
     Text,
     ToBeBuilt,
-    Unavailable,
     Uncomputable,
+    Unforeseen,
     Unshown,
     WaitsWith,
 )
 from dyda.model.message import MessageState
+from dyda.model.view_state import ViewState
 from dyda.warehouse.catalog.cause_codec import cause_from_json, cause_to_json
 from dyda.wording import message_sentence, sentence, what_happened
 
@@ -85,10 +89,17 @@ CASES: list[tuple[Cause, str]] = [
         SchemaChanged("column a is gone", "column a", None, (CommittedChange("crm", "crm.t", "DROP TABLE", ""),)),
         "column a is gone (crm: DROP TABLE crm.t)",
     ),
+    (
+        SchemaChanged("a was dropped", preference=Clause("column", "a", dispensable=False, replaceable=True)),
+        "a was dropped",
+    ),
+    (Followed(("a is b now", "c is d now"), "only names change"), "a is b now; c is d now"),
+    (Followed(detail="only names change"), "only names change"),
+    (Unforeseen("what it did was not logged in steps"), "what it did was not logged in steps"),
+    (NotMaintained(ViewState.HELD), "it is held already"),
+    (NotMaintained(ViewState.BROKEN, Detached("crm")), "it is broken already: detached"),
     (NotBuilt(ToBeBuilt(BuildReason.RETURNED, "b is dropped"), "no"), "what it reads is back; b is dropped: no"),
     (SourceAway("crm", "source crm cannot be reached"), "source crm cannot be reached"),
-    (Unavailable("Spark failed: no memory"), "Spark failed: no memory"),
-    (Unavailable("public.v is being read", "v", (17,)), "public.v is being read"),
     (Behind(), "a schema change was followed; its rows follow when it can be built"),
     (Behind("a is b now", (SourceAway("crm", "gone"),)), "a is b now; gone; its rows follow when it can be built"),
     *(

@@ -59,7 +59,7 @@ class Execution:
             sql=sql,
             columns=columns,
             relations=tuple(sorted(definition.relations)),
-            cause=request.reason,
+            cause=request.cause,
             file_text=request.file_text,
             details={"evolved": evolved, **details},
             states=states,

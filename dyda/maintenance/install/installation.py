@@ -17,7 +17,7 @@ from dyda.model.view_state import ViewState
 from dyda.warehouse import Installation, RelationState, SourceState, UnitRecord, ViewChange
 from scheduler import Queued
 
-__all__ = ["Installing", "installation", "moved_on", "positions_after"]
+__all__ = ["Installing", "installation", "knowledge_installation", "moved_on", "positions_after"]
 
 UNSETTLED = -1
 """No gap has this number: views built while one was unsettled are built again when it has settled."""
@@ -110,6 +110,19 @@ def installation(done: Installing, mode: str, jobs: int, *, with_sources: bool =
             jobs=jobs - phases.jobs,
             phases=phases.spent,
         ),
+    )
+
+
+def knowledge_installation(plan: UnitPlan, catalog: CatalogState, polled: Poll) -> Installation:
+    """What a plan without a unit says of relations that only the knowledge names."""
+    described = plan.facts.described
+    return Installation(
+        relations=tuple(
+            RelationState(relation, polled.snapshots[name.source].kept(name)) for name, relation in described.items()
+        ),
+        forgotten=tuple(sorted(plan.facts.forgotten - set(described) - _read_after(catalog, ()))),
+        knowledge=plan.knowledge.document,
+        retired=plan.knowledge.retired,
     )
 
 

@@ -18,7 +18,7 @@ from dyda.maintenance.observe.round import Round
 from dyda.maintenance.plan.unit_plan import Freeze, LeaveBehind
 from dyda.maintenance.plan.version_details import Moved, because, story
 from dyda.model.algebra.nodes import ViewDefinition, scans
-from dyda.model.cause import Behind, SourceAway
+from dyda.model.cause import Behind, Followed, SourceAway
 from dyda.model.message import DataUpdate
 from dyda.model.relation import Relation, RelationName
 from dyda.model.view_state import ViewState
@@ -109,7 +109,7 @@ def _followed(
         sql=definition.sql,
         columns=record.columns,
         relations=tuple(sorted(definition.relations)),
-        cause=followed or rows_follow(),
+        cause=Behind(followed) if behind else Followed(tuple(judgement.followed)),
         details={"evolved": True, "behind": behind, **story(judgement, moved, Recompute(definition, rows_follow()))},
     )
     positions = {

@@ -101,4 +101,10 @@ def because(judgement: Broken, moved: Sequence[Moved], refused: str | None = Non
         for one in moved
         if isinstance(one.change, SchemaChange)
     )
-    return SchemaChanged(refused or judgement.reason, judgement.component or None, judgement.remedy or None, changes)
+    return SchemaChanged(
+        refused or judgement.reason,
+        judgement.component or None,
+        judgement.remedy or None,
+        changes,
+        None if refused else judgement.preference,
+    )
