@@ -224,7 +224,7 @@ def catalog_resolver(project: Project, relations: Mapping[RelationName, Relation
     def resolve(source: str, schema: str | None, table: str) -> Relation:
         name = project.relation_name(source, schema, table)
         if name not in relations:
-            raise UnknownRelation(f"the catalog knows no relation {name}", "Run: dyda apply")
+            raise UnknownRelation(f"relation {name} is not in the catalog", "Run: dyda apply")
         return relations[name].relation
 
     return resolve

@@ -281,7 +281,7 @@ class Units:
             if record is None or record.relation.oid == relation.oid:
                 self.writer.save_relations([RelationState(relation)])
         names = frozenset(str(relation.name) for relation in plan.captures)
-        raise BrokenUnit(plan.captures[0].name.source, names, "capture of it begins only now")
+        raise BrokenUnit(plan.captures[0].name.source, names, "its capture starts only now")
 
     def _builds(self, due: Due, cycle: Cycle) -> Builds:
         """What is to be built, and what the texts of files mean over the tables as they are now."""

@@ -63,7 +63,7 @@ CASES: list[tuple[Cause, str]] = [
     (HeldByOperator(5), "message 5 is held by an operator"),
     (
         NeedsApproval(5, (Effect("v", "broken"), Effect("w", "unknown"))),
-        "message 5 waits for approval: it breaks v; nobody can tell what it does to w",
+        "message 5 waits for approval: it breaks v; its effect on w is unknown",
     ),
     (WaitsWith(5, 6), "message 5 waits with message 6, which changes the same table"),
     (Rejected(5, "crm", "DROP TABLE t"), "rejected by an operator: message 5 of crm: DROP TABLE t"),
@@ -77,8 +77,8 @@ CASES: list[tuple[Cause, str]] = [
     (Quarantined((5, 6), Uncomputable("no")), "messages 5, 6 are quarantined: no"),
     (
         RowsInTheWay(ToBeBuilt(BuildReason.REQUESTED), Uncomputable("division by zero.")),
-        "resync was asked for; it cannot be built over the rows that its sources have now: division by zero; correct or"
-        " delete the row at the source, and it is built by itself; or change the view's file: dyda apply",
+        "resync requested; it cannot be built from the rows that its sources have now: division by zero; correct or"
+        " delete the row at the source, and DyDa builds it; or change the view's file and run: dyda apply",
     ),
     (SchemaChanged("a was dropped"), "a was dropped"),
     (
@@ -98,17 +98,20 @@ CASES: list[tuple[Cause, str]] = [
     (Unforeseen("what it did was not logged in steps"), "what it did was not logged in steps"),
     (NotMaintained(ViewState.HELD), "it is held already"),
     (NotMaintained(ViewState.BROKEN, Detached("crm")), "it is broken already: detached"),
-    (NotBuilt(ToBeBuilt(BuildReason.RETURNED, "b is dropped"), "no"), "what it reads is back; b is dropped: no"),
+    (NotBuilt(ToBeBuilt(BuildReason.RETURNED, "b is dropped"), "no"), "its relations are back; b is dropped: no"),
     (SourceAway("crm", "source crm cannot be reached"), "source crm cannot be reached"),
     (Behind(), "a schema change was followed; its rows follow when it can be built"),
     (Behind("a is b now", (SourceAway("crm", "gone"),)), "a is b now; gone; its rows follow when it can be built"),
     *(
-        (SourceDrifted("crm", drift, unsettled), what_happened(SourceDrifted("crm", drift)) + "; it is read again ")
+        (SourceDrifted("crm", drift, unsettled), what_happened(SourceDrifted("crm", drift)) + "; re-reading it")
         for drift in SourceDrift
         for unsettled in (False, True)
     ),
     *(
-        (RelationDrifted("crm", "crm.t", drift), what_happened(RelationDrifted("crm", "crm.t", drift)) + "; it is read")
+        (
+            RelationDrifted("crm", "crm.t", drift),
+            what_happened(RelationDrifted("crm", "crm.t", drift)) + "; re-reading it",
+        )
         for drift in RelationDrift
     ),
     (

@@ -196,7 +196,7 @@ class Refresh:
     @property
     def _kept(self) -> States:
         if self.states is None:
-            raise ValueError("who only compares views does not read their states")
+            raise ValueError("a comparison of views does not read their states")
         return self.states
 
     def _running(
@@ -412,7 +412,7 @@ class Refresh:
         if needed:
             name = occurrence.relation.name
             relations = frozenset({str(self.known_as.get(name, name))})
-            raise BrokenUnit(name.source, relations, f"a logged row does not have {', '.join(needed)}")
+            raise BrokenUnit(name.source, relations, f"a logged row lacks {', '.join(needed)}")
 
     def _transactions(self, relation: Relation) -> list[int]:
         """Whose images of the relation were read; asked for by every view."""

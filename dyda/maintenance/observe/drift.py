@@ -42,7 +42,7 @@ def account_for(
     for drift in movement.drifts:
         log(what_happened(drift))
     for name, cause in owing.items():
-        log(f"view {name} is read again: {sentence(cause)}")
+        log(f"view {name} needs a rebuild: {sentence(cause)}")
     writer.account_for(owing, held, states, void)
     return True
 

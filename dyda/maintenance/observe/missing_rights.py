@@ -62,7 +62,7 @@ class Barred:
             cause = self._obstacles(name)
             if cause is None:
                 del self._bars[name]
-                self._log(f"views over {name} go on: the right is back")
+                self._log(f"views over {name} resume: the right is back")
             else:
                 self._bars[name] = _Bar(cause, time.monotonic() + PAUSE)
         records = [*(view.record for view in known.views.values()), *known.frozen.values()]

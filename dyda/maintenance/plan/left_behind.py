@@ -85,9 +85,9 @@ def _other_rows(definition: ViewDefinition, now: Mapping[RelationName, Relation 
             continue
         types = {column.number: column.type for column in after.columns}
         if after.oid != before.oid:
-            return f"another table has taken the place of {before.name}"
+            return f"{before.name} was replaced by another table"
         if any(types.get(column.number, column.type) != column.type for column in before.columns):
-            return f"columns of {before.name} are of other types"
+            return f"columns of {before.name} changed their types"
     return None
 
 

@@ -132,7 +132,7 @@ class Planner:
 
     def _lock_next(self, times: int, relations: Collection[RelationName]) -> None:
         self._lock = frozenset(relations)
-        self.log(f"broken {times} times: the next attempt locks {', '.join(sorted(map(str, self._lock)))}")
+        self.log(f"abandoned {times} times: the next attempt locks {', '.join(sorted(map(str, self._lock)))}")
 
     def built(self) -> None:
         self._broken_builds = 0

@@ -227,7 +227,7 @@ class UnitPlanner:
                 if queued.message.source == source and not position.includes(queued.message.xid):
                     left = {n for n in queued.message.moved_without_rows if captured.get(n) == relation.oid}
                     if left:
-                        raise BrokenUnit(source, frozenset(map(str, left)), "a schema change of it waits")
+                        raise BrokenUnit(source, frozenset(map(str, left)), "a schema change is pending")
         return True
 
     def _followed(

@@ -62,7 +62,7 @@ class RelationsAfter:
             return self._usable(known.name, replace(now, succeeds=after.succeeds))
         if any(step.moves_rows or step.is_destructive for change in changes for step in change.steps):
             raise BrokenUnit(
-                known.name.source, frozenset({str(known.name)}), f"later changes of {known.name} show already"
+                known.name.source, frozenset({str(known.name)}), f"later changes of {known.name} are visible already"
             )
         return after
 
