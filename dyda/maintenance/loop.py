@@ -165,9 +165,9 @@ class Maintainer:
             return None
         owing = {**self.known.unreadable, **movement.again}
         again = {
-            name: BuildRequest(name, self.known.served(name).sql or "", None, cause)
+            name: BuildRequest(name, self.known.records[name].sql or "", None, cause)
             for name, cause in owing.items()
-            if name not in barred and not self.known.served(name).sources & set(polled.unreachable)
+            if name not in barred and not self.known.records[name].sources & set(polled.unreachable)
         }
         cycle.returning |= self.recovery.returning(polled, self.known, barred)
         again |= cycle.returning
@@ -192,7 +192,7 @@ class Maintainer:
     def _to_attach(self, polled: Poll, again: Iterable[str]) -> set[RelationName]:
         """What these views read; all that was captured where nothing is captured any more."""
         bare = [source for source, snapshot in polled.snapshots.items() if not snapshot.attached]
-        mine = {relation for name in again for relation in self.known.served(name).relations}
+        mine = {relation for name in again for relation in self.known.records[name].relations}
         return mine | {relation for source in bare for relation in self.known.captured.get(source, {})}
 
     # --- what cannot be done now

@@ -239,7 +239,7 @@ class Units:
     def _read_for(self, builds: Iterable[str], error: BrokenUnit) -> set[RelationName]:
         """What these views read as far as the catalog knows them, and what moved."""
         captured = {str(name): name for relations in self.catalog.state.captured.values() for name in relations}
-        records = [record for name in builds if (record := self.catalog.state.record(name)) is not None]
+        records = [record for name in builds if (record := self.catalog.state.records.get(name)) is not None]
         read = {name for record in records for name in record.relations if str(name) in captured}
         return read | {captured[text] for text in error.relations if text in captured}
 
@@ -364,9 +364,7 @@ class Units:
             return
         self._tidy = numbers
         waiting = numbers - {queued.number for queued in covered(polled.queue, positions_after(self.catalog.state, ()))}
-        held = {
-            name: dict(r.positions) for name, r in self.catalog.state.frozen.items() if r.stored_state == ViewState.HELD
-        }
+        held = {name: dict(record.positions) for name, record in self.catalog.state.held.items()}
         stored = [
             Queued(record.id, record.message)
             for record in self.opened.warehouse.messages()

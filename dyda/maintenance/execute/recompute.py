@@ -45,7 +45,7 @@ def _recomputed(execution: Execution, plan: Rebuild) -> ViewChange:
         lambda done, total: execution.progress(f"building {plan.name}", done, total),
     )
     how = Recompute(plan.definition, plan.reason or plan.request.reason)
-    record = execution.catalog.record(plan.name)
+    record = execution.catalog.records.get(plan.name)
     told = spending.details(plan, how, written) if record is not None and record.version else {}
     version = execution.version(build, told)
     unchanged = (

@@ -26,9 +26,7 @@ UNSETTLED = -1
 def positions_after(known: CatalogState, changes: Iterable[ViewChange]) -> Positions:
     """Where each view stands once `changes` are installed, those included that are held and go on from there later."""
     positions = {view.name: dict(view.positions) for view in known.views.values()}
-    positions |= {
-        name: dict(record.positions) for name, record in known.frozen.items() if record.stored_state == ViewState.HELD
-    }
+    positions |= {name: dict(record.positions) for name, record in known.held.items()}
     for change in changes:
         if change.state == ViewState.BROKEN:
             positions.pop(change.view, None)
@@ -157,8 +155,7 @@ def _without_keys(known: CatalogState, polled: Poll, messages: Iterable[Queued])
 
 def _read_after(known: CatalogState, changes: Iterable[ViewChange]) -> set[RelationName]:
     """What the views name once `changes` are installed, broken and held ones included."""
-    read = {view.name: set(view.definition.relations) for view in known.views.values()}
-    read |= {name: set(record.relations) for name, record in known.frozen.items()}
+    read = {name: set(record.relations) for name, record in known.records.items()}
     read |= {change.view: set(change.version.relations) for change in changes if change.version is not None}
     return {name for names in read.values() for name in names}
 

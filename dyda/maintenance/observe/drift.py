@@ -30,10 +30,8 @@ def account_for(
     drifted = {drift.source for drift in movement.drifts}
     held = [
         name
-        for name, record in known.frozen.items()
-        if record.stored_state == ViewState.HELD
-        and not record.behind
-        and (name in movement.held or drifted & set(record.positions))
+        for name, record in known.held.items()
+        if not record.behind and (name in movement.held or drifted & set(record.positions))
     ]
     states = [state for source in sorted(drifted) if (state := _state(known, polled, source)) is not None]
     void = [drift.source for drift in movement.drifts if drift.drift in LOST]

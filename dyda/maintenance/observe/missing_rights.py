@@ -35,8 +35,8 @@ class Barred:
     """Which relations cannot be read now; made anew with the process, which soon finds out."""
 
     def __init__(self, opened: OpenProject, writer: Writer, log: Callable[[str], None]) -> None:
-        self._house = opened
-        self._worker = writer
+        self._opened = opened
+        self._writer = writer
         self._log = log
         self._bars: dict[RelationName, _Bar] = {}
 
@@ -65,10 +65,9 @@ class Barred:
                 self._log(f"views over {name} resume: the right is back")
             else:
                 self._bars[name] = _Bar(cause, time.monotonic() + PAUSE)
-        records = [*(view.record for view in known.views.values()), *known.frozen.values()]
         found: dict[str, Cause] = {
             record.name: next(self._bars[name].cause for name in record.relations if name in self._bars)
-            for record in records
+            for record in known.records.values()
             if self._bars.keys() & set(record.relations)
         }
         if self._tell(known, found):
@@ -83,10 +82,10 @@ class Barred:
             and (view.name in waiting or view.record.stored_state == ViewState.LIVE)
         }
         for name, cause in news.items():
-            self._worker.set_state(name, known.views[name].record.stored_state, cause)
+            self._writer.set_state(name, known.views[name].record.stored_state, cause)
         return bool(news)
 
     def _obstacles(self, name: RelationName) -> RightsMissing | None:
         """With the statements that help; None if there is nothing in the way."""
-        found = tuple(Obstacle(one.what, one.remedy) for one in self._house.source(name.source).obstacles(name))
+        found = tuple(Obstacle(one.what, one.remedy) for one in self._opened.source(name.source).obstacles(name))
         return RightsMissing(name.source, str(name), found) if found else None

@@ -30,6 +30,8 @@ from scheduler import Queued
 
 __all__ = ["Arrivals", "Poll", "poll"]
 
+Names = Collection[RelationName]
+
 
 @dataclass(frozen=True)
 class Arrivals:
@@ -79,13 +81,7 @@ class Poll:
     def xids(self, source: str) -> Sequence[int]:
         return self.arrivals.xids(source)
 
-    def compare(
-        self,
-        others: Collection[RelationName] = (),
-        looked_at: Collection[RelationName] = (),
-        *,
-        scanned: bool = False,
-    ) -> None:
+    def compare(self, others: Names = (), looked_at: Names = (), *, scanned: bool = False) -> None:
         """R2: the schemas of all that was read since the last comparison are what they were before the snapshots; with
         `scanned`, also of what Spark's tasks have read."""
         read = {
@@ -110,14 +106,8 @@ class Poll:
         passing = [source for source, snapshot in self.snapshots.items() if not snapshot.durable]
         in_parallel(lambda source: self.snapshots[source].make_durable(self.marks.get(source)), passing)
 
-    def settle(
-        self,
-        others: Collection[RelationName] = (),
-        looked_at: Collection[RelationName] = (),
-        *,
-        scanned: bool = False,
-    ) -> None:
-        """All that the sources have to say about what was read so far: it is what it seems (`compare`), and stays."""
+    def settle(self, others: Names = (), looked_at: Names = (), *, scanned: bool = False) -> None:
+        """What was read so far is what it seems (`compare`), and stays."""
         self.compare(others, looked_at, scanned=scanned)
         self.make_durable()
 

@@ -97,11 +97,7 @@ class Recovery:
 
     def release(self, writer: Writer, known: CatalogState) -> bool:
         """Let views go on that only waited until nothing of a user's stands on them; whether there are any."""
-        waiting = [
-            name
-            for name, record in known.frozen.items()
-            if record.stored_state == ViewState.HELD and isinstance(record.cause, DependentObjects)
-        ]
+        waiting = [name for name, record in known.held.items() if isinstance(record.cause, DependentObjects)]
         free = [name for name in waiting if not writer.dependents(name)]
         for name in free:
             writer.set_state(name, ViewState.RESYNC if known.frozen[name].behind else ViewState.LIVE)

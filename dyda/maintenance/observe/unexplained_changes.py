@@ -87,9 +87,8 @@ def find_movement(poll: Poll, known: CatalogState) -> Movement:
     again = {name: cause for name, cause in again.items() if name not in waiting}
     held = frozenset(
         name
-        for name, record in known.frozen.items()
-        if record.stored_state == ViewState.HELD
-        and any(
+        for name, record in known.held.items()
+        if any(
             relation.source in poll.snapshots and _unexplained(poll, known, relation) for relation in record.relations
         )
     )

@@ -108,8 +108,7 @@ class Approval:
         they are built when that is done. Who asked for one of them is told at once."""
         found: dict[str, Cause] = {}
         for name, target in {**again, **requested}.items():
-            view = known.views.get(name)
-            record = known.frozen.get(name) if view is None else view.record
+            record = known.records.get(name)
             if record is None or target.file_text is not None:
                 continue  # a text from a file is judged by what it reads from now on: `permit`
             relations = [known.relations[read].relation for read in record.relations if read in known.relations]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from dyda.maintenance.catalog_state import held_definition
+from dyda.maintenance.catalog_state import last_definition
 from dyda.maintenance.observe.round import Round
 from dyda.maintenance.plan.unit_plan import Freeze, LeaveBehind
 from dyda.maintenance.plan.version_details import Moved, because, story
@@ -58,9 +58,8 @@ def _others(round: Round, taken: Collection[str]) -> Iterator[tuple[ViewRecord, 
     for name, view in round.catalog.views.items():
         if name not in taken:
             yield view.record, view.definition
-    for name, record in round.catalog.frozen.items():
-        held = record.stored_state == ViewState.HELD and name not in taken
-        definition = held_definition(round.project, round.catalog, record) if held else None
+    for name, record in round.catalog.held.items():
+        definition = None if name in taken else last_definition(round.project, round.catalog, record)
         if definition is not None:
             yield record, definition
 

@@ -81,20 +81,14 @@ def plan_changes(round: Round, unit: Unit, now: Mapping[RelationName, Relation |
 
 def plan_knowledge(round: Round, relations: Sequence[Relation], uncaptured: Collection[RelationName]) -> UnitPlan:
     """What the catalog says from now on of relations that only the knowledge names, without a unit."""
-    described: dict[RelationName, Relation] = {}
-    forgotten: set[RelationName] = set()
-    captures = []
-    for name, relation in RelationsAfter(round, ()).of(relations).items():
-        if relation is None:
-            forgotten.add(name)
-            continue
-        described[relation.name] = relation
-        if relation.name != name:
-            forgotten.add(name)
-        if relation.name != name or name in uncaptured:
-            captures.append(relation)
+    now = RelationsAfter(round, ()).of(relations)
+    described = {relation.name: relation for relation in now.values() if relation is not None}
+    forgotten = frozenset(name for name, relation in now.items() if relation is None or relation.name != name)
+    captures = tuple(
+        relation for name, relation in now.items() if relation is not None and name in {*uncaptured, *forgotten}
+    )
     evolved = evolved_knowledge(round.catalog, described, forgotten)
-    return UnitPlan(None, (), RelationFacts(described, frozenset(forgotten)), evolved, tuple(captures))
+    return UnitPlan(None, (), RelationFacts(described, forgotten), evolved, captures)
 
 
 def relations_to_look_at(round: Round, unit: Unit) -> list[Relation]:

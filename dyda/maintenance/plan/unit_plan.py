@@ -64,10 +64,8 @@ class RelationFacts:
 
 
 @dataclass(frozen=True)
-class Maintain:
-    kind: ClassVar[str] = "maintain"
+class _OfView:
     view: MaintainedView
-    moves: Moves
 
     @property
     def name(self) -> str:
@@ -75,36 +73,29 @@ class Maintain:
 
 
 @dataclass(frozen=True)
-class FollowText:
+class Maintain(_OfView):
+    kind: ClassVar[str] = "maintain"
+    moves: Moves
+
+
+@dataclass(frozen=True)
+class FollowText(_OfView):
+    """`view` has its definition as it is from now on."""
+
     kind: ClassVar[str] = "follow_text"
-    view: MaintainedView
-    """With its definition as it is from now on."""
     version: ViewVersion
     judgement: Holds | Rewritten
     moves: Moves
 
-    @property
-    def name(self) -> str:
-        return self.view.name
-
 
 @dataclass(frozen=True)
-class Adapt:
+class Adapt(_OfView):
     kind: ClassVar[str] = "adapt"
-    view: MaintainedView
     how: FromExtent | Reaggregate
     request: BuildRequest
     judgement: Holds | Rewritten
     moved: tuple[Moved, ...]
     to: Mapping[str, Position]
-
-    @property
-    def name(self) -> str:
-        return self.view.name
-
-    @property
-    def definition(self) -> ViewDefinition:
-        return self.how.definition
 
 
 @dataclass(frozen=True)
