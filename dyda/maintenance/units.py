@@ -52,6 +52,16 @@ from vs import read
 __all__ = ["Units"]
 
 
+@dataclass(frozen=True)
+class _Work:
+    """What units under one poll are processed with: `views` are those that can be maintained now."""
+
+    polled: Poll
+    refresh: Refresh
+    cycle: Cycle
+    views: Sequence[MaintainedView] = ()
+
+
 @dataclass
 class Units:
     """Processes what is due under a poll, one unit after the other."""
@@ -78,18 +88,18 @@ class Units:
         if changed := self._watch.changed(polled, self.catalog.state):
             self._follow_knowledge(polled, changed)
             return Outcome.WORKED
-        refresh = Refresh(self.opened, polled, self.writer, self.planner.early_check(polled))
+        work = _Work(polled, Refresh(self.opened, polled, self.writer, self.planner.early_check(polled)), cycle)
         outcome = Outcome.IDLE
         while True:
             phases.done("plan")
-            current = self._current(polled, due.waiting)
+            work = replace(work, views=self._current(polled, due.waiting))
             phases.done("catalog")
-            unit = self.planner.next_unit(polled, current, self.catalog.state)
+            unit = self.planner.next_unit(polled, work.views, self.catalog.state)
             phases.done("plan")
             if unit is None:
                 break
             outcome = Outcome.WORKED
-            if not self._process(polled, unit, current, refresh, cycle, phases):
+            if not self._process(work, unit, phases):
                 return outcome
             phases = Phases(self.opened.engine.jobs, polled.queries)
         return self._idle(polled) if outcome is Outcome.IDLE else outcome
@@ -119,67 +129,43 @@ class Units:
         self.writer.write_phases()
         return Outcome.IDLE
 
-    def _process(
-        self,
-        polled: Poll,
-        unit: Unit,
-        current: Sequence[MaintainedView],
-        refresh: Refresh,
-        cycle: Cycle,
-        phases: Phases,
-    ) -> bool:
+    def _process(self, work: _Work, unit: Unit, phases: Phases) -> bool:
         """One unit or a run of them, from the sources to the warehouse; whether this poll may be used for another."""
         try:
             self.planner.foresee(unit)
-            run = self.planner.next_run(current)
+            run = self.planner.next_run(work.views)
             if len(run) > 1:
-                self._process_run(polled, run, current, refresh, cycle, phases)
+                self._process_run(work, run, phases)
                 return True
-            return self._process_unit(polled, unit, current, refresh, cycle, phases)
+            return self._process_unit(work, unit, phases)
         except BrokenUnit as error:
             relations = self.planner.broken(unit, error, self.catalog.state)
             self.writer.record_abort(unit.numbers, error.what, phases.total, relations)
             raise
 
-    def _process_unit(
-        self,
-        polled: Poll,
-        unit: Unit,
-        current: Sequence[MaintainedView],
-        refresh: Refresh,
-        cycle: Cycle,
-        phases: Phases,
-    ) -> bool:
-        plan = self._plan(polled, unit, current)
+    def _process_unit(self, work: _Work, unit: Unit, phases: Phases) -> bool:
+        plan = self._plan(work.polled, unit, work.views)
         try:
-            changes = self._execute(polled, plan, refresh, cycle, phases)
+            changes = self._execute(work, plan, phases)
         except (ValueDoesNotFit, EvaluationFailed):
-            self._poisoned(polled, unit, current, refresh, cycle)
+            self._poisoned(work, unit)
             return False
-        self._install(Installing(plan, changes, self.catalog.state, polled, phases))
+        self._install(Installing(plan, changes, self.catalog.state, work.polled, phases))
         if plan.facts.forgotten:
-            self.planner.forget()  # messages that wait are told by the new names from now on
+            self.planner.forget()  # messages that wait have the new names from now on
         self.planner.installed(unit)
         return unit.kind in (UnitKind.DATA, UnitKind.IDLE)
 
-    def _process_run(
-        self,
-        polled: Poll,
-        units: Sequence[Unit],
-        current: Sequence[MaintainedView],
-        refresh: Refresh,
-        cycle: Cycle,
-        phases: Phases,
-    ) -> None:
+    def _process_run(self, work: _Work, units: Sequence[Unit], phases: Phases) -> None:
         """Units of data alone, computed together and installed one after the other: each is a state of its own (W6).
 
         What was read is checked once, before the first of them: what happens to a schema later is a later message.
         """
-        plans = plan_run(self._round(polled), units, current, self._analysis)
+        polled = work.polled
+        plans = plan_run(self._round(polled), units, work.views, self._analysis)
         try:
             with polled.blamed():
-                execution = self._execution(polled, plans[0], refresh, cycle)
-                computed = list(execute_run(execution, plans, phases.done))
+                computed = list(execute_run(self._execution(work, plans[0]), plans, phases.done))
         except (ValueDoesNotFit, EvaluationFailed):
             self.writer.discard_stagings()
             self.planner.narrow_run(units)
@@ -214,7 +200,7 @@ class Units:
             raise
 
     def _build_all(self, polled: Poll, due: Due, cycle: Cycle, phases: Phases) -> Outcome:
-        refresh = Refresh(self.opened, polled, self.writer)
+        work = _Work(polled, Refresh(self.opened, polled, self.writer), cycle)
         builds = self._builds(due, cycle)
         current = self._current(polled, [*due.builds, *due.waiting])
         plan = self._plan_builds(polled, builds, self.planner.everything(polled, current), current)
@@ -223,14 +209,14 @@ class Units:
             if set(plan.postponed) == set(due.builds):
                 return self.work(polled, replace(due, waiting={**due.waiting, **plan.postponed}), cycle, phases)
         try:
-            changes = self._execute(polled, plan, refresh, cycle, phases)
+            changes = self._execute(work, plan, phases)
         except (ValueDoesNotFit, EvaluationFailed):
             if plan.unit is None:
                 raise
             # The views that come along find their poisoned message in a unit of their own.
             self.writer.discard_stagings()
             plan = self._plan_builds(polled, builds, None, ())
-            changes = self._execute(polled, plan, refresh, cycle, phases)
+            changes = self._execute(work, plan, phases)
         self._install(Installing(plan, changes, self.catalog.state, polled, phases))
         self.recovery.tried(polled, self.catalog.state, changes)
         self.planner.built()
@@ -315,15 +301,13 @@ class Units:
 
     # --- execute
 
-    def _execution(self, polled: Poll, plan: UnitPlan, refresh: Refresh, cycle: Cycle) -> Execution:
-        following = refresh.following(plan.facts.known_as)
-        return Execution(self.opened, self.writer, polled, self.catalog.state, following, plan.facts, cycle.progress)
+    def _execution(self, work: _Work, plan: UnitPlan) -> Execution:
+        refresh, progress = work.refresh.following(plan.facts.known_as), work.cycle.progress
+        return Execution(self.opened, self.writer, work.polled, self.catalog.state, refresh, plan.facts, progress)
 
-    def _execute(
-        self, polled: Poll, plan: UnitPlan, refresh: Refresh, cycle: Cycle, phases: Phases
-    ) -> list[ViewChange]:
-        with polled.blamed():
-            return execute(self._execution(polled, plan, refresh, cycle), plan, phases.done)
+    def _execute(self, work: _Work, plan: UnitPlan, phases: Phases) -> list[ViewChange]:
+        with work.polled.blamed():
+            return execute(self._execution(work, plan), plan, phases.done)
 
     def _check(self, polled: Poll, plan: UnitPlan, phases: Phases) -> None:
         """What was read is what it seemed (R2), and cannot be lost any more (P2)."""
@@ -376,14 +360,7 @@ class Units:
 
     # --- what cannot be computed
 
-    def _poisoned(
-        self,
-        polled: Poll,
-        unit: Unit,
-        views: Sequence[MaintainedView],
-        refresh: Refresh,
-        cycle: Cycle,
-    ) -> None:
+    def _poisoned(self, work: _Work, unit: Unit) -> None:
         """A value that Spark cannot hold or compute: narrow the unit down to its message, then quarantine that.
 
         The views that need the message are held where they are, and say why; everything else goes on.
@@ -393,17 +370,18 @@ class Units:
             self.planner.narrow(unit)
             return
         numbers = [queued.number for queued in unit.messages]
-        for view in views:
+        for view in work.views:
 
             def compute(over: Refresh, view: MaintainedView = view) -> None:
-                plan = self._plan(polled, unit, [view])
-                execute(self._execution(polled, plan, over, cycle), plan, lambda phase: None)
+                plan = self._plan(work.polled, unit, [view])
+                execute(self._execution(replace(work, refresh=over), plan), plan, lambda phase: None)
 
             try:
-                with polled.blamed():
-                    compute(refresh)
+                with work.polled.blamed():
+                    compute(work.refresh)
             except (ValueDoesNotFit, EvaluationFailed) as own:
-                row = culprit(refresh, unit, view.definition.relations, compute) if unit.kind is UnitKind.DATA else None
+                read = view.definition.relations
+                row = culprit(work.refresh, unit, read, compute) if unit.kind is UnitKind.DATA else None
                 cause = uncomputable(own, row)
                 held = Quarantined(tuple(numbers), cause)
                 self.log(f"view {view.name} is held: {sentence(held)}")

@@ -1,4 +1,4 @@
-"""What carrying out a plan needs, and what every new version of a view is made of."""
+"""What carrying out a plan needs, and what the changes and new versions of views have in common."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from dyda.maintenance.catalog_state import BuildPlan, BuildRequest, CatalogState
 from dyda.maintenance.execute.deltas import Refresh
@@ -15,9 +17,10 @@ from dyda.maintenance.plan.version_details import story
 from dyda.maintenance.programs import fingerprint_of, state_tables
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.sql.render import render_view
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
-from dyda.warehouse import ViewColumn, ViewVersion, Writer
-from va import Adaptation, Reaggregate
+from dyda.warehouse import Staging, StateChange, ViewChange, ViewColumn, ViewVersion, Writer
+from va import Adaptation, FromExtent, Reaggregate
 
 __all__ = ["Execution", "Progress", "Spending", "shown_columns"]
 
@@ -64,6 +67,33 @@ class Execution:
             details={"evolved": evolved, **details},
             states=states,
             program=fingerprint_of(self.opened.project, definition, sql, states, columns),
+        )
+
+    def adapted(
+        self,
+        plan: Adapt,
+        build: BuildPlan,
+        details: Mapping[str, Any],
+        *,
+        delta: pa.Table | None = None,
+        staging: Staging | None = None,
+        states: tuple[StateChange, ...] = (),
+    ) -> ViewChange:
+        """The change that takes the view to the plan's definition and positions: these rows, and its extent's columns
+        where it is adapted from them."""
+        before, after = plan.view.record.columns, shown_columns(build)
+        projection = plan.how.columns if isinstance(plan.how, FromExtent) else None
+        same = projection == tuple(range(len(before))) and [c.type for c in after] == [c.type for c in before]
+        return ViewChange(
+            view=plan.name,
+            delta=delta,
+            staging=staging,
+            projection=None if same else projection,
+            mode="delta" if same else "replace",
+            version=self.version(build, details),
+            state=ViewState.LIVE,
+            positions={source: (plan.view.positions.get(source), at) for source, at in plan.to.items()},
+            states=states,
         )
 
 
