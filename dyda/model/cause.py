@@ -13,46 +13,6 @@ from typing import ClassVar, get_args
 
 from dyda.model.view_state import ViewState
 
-__all__ = [
-    "KINDS",
-    "Behind",
-    "BuildReason",
-    "Cause",
-    "Clause",
-    "CommittedChange",
-    "DependentObjects",
-    "Detached",
-    "Effect",
-    "Followed",
-    "Following",
-    "HeldByOperator",
-    "InstallRefused",
-    "MessageSkipped",
-    "NeedsApproval",
-    "NegativeCount",
-    "NotBuilt",
-    "NotMaintained",
-    "Obstacle",
-    "Quarantined",
-    "Rejected",
-    "RelationDrift",
-    "RelationDrifted",
-    "RightsMissing",
-    "RowsInTheWay",
-    "SchemaChanged",
-    "Several",
-    "Skipped",
-    "SourceAway",
-    "SourceDrift",
-    "SourceDrifted",
-    "Text",
-    "ToBeBuilt",
-    "Uncomputable",
-    "Unforeseen",
-    "Unshown",
-    "WaitsWith",
-]
-
 
 @dataclass(frozen=True)
 class Text:

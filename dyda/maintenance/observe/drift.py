@@ -26,7 +26,9 @@ def account_for(
     writer: Writer, known: CatalogState, polled: Poll, movement: Movement, log: Callable[[str], None]
 ) -> bool:
     """Write down what is new in `movement`; whether there was anything, so that the poll is to be made again."""
-    owing = {name: cause for name, cause in movement.again.items() if not _owes(known, name)}
+    owing = {
+        name: cause for name, cause in movement.again.items() if known.records[name].stored_state != ViewState.RESYNC
+    }
     drifted = {drift.source for drift in movement.drifts}
     held = [
         name
@@ -43,10 +45,6 @@ def account_for(
         log(f"view {name} needs a rebuild: {sentence(cause)}")
     writer.account_for(owing, held, states, void)
     return True
-
-
-def _owes(known: CatalogState, name: str) -> bool:
-    return known.views[name].record.stored_state == ViewState.RESYNC
 
 
 def _state(known: CatalogState, polled: Poll, source: str) -> SourceState | None:

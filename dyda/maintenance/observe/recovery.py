@@ -79,9 +79,13 @@ class Recovery:
                     self._judged[record.name] = seen
 
     def _look(self, polled: Poll, record: ViewRecord, uncomputable: bool) -> Look | None:
-        """What an attempt to build the view depends on: for one that waits for other rows these, too."""
-        seen = _look(polled, record)
-        if seen is None or not uncomputable:
+        """What an attempt to build the view depends on: the fingerprints of what it reads and, if it waits for other
+        rows, these. None while a source is out of reach."""
+        if any(name.source not in polled.snapshots for name in record.relations):
+            return None
+        names = sorted(record.relations)
+        seen = tuple(look(polled.snapshots[name.source].fingerprints.get(name)) for name in names)
+        if not uncomputable:
             return seen
         mine = (queued.number for queued in polled.queue if queued.message.relations.intersection(record.relations))
         self._heard[record.name] = max(self._heard.get(record.name, 0), *mine, 0)
@@ -128,13 +132,3 @@ class Recovery:
                 self.opened.source(source).attach(found)
             except MissingRights as error:
                 raise MissingRights(error.what, error.remedy, source, error.relations) from None
-
-
-def _look(polled: Poll, record: ViewRecord) -> Look | None:
-    """The fingerprints of what the view reads; None while a source is out of reach."""
-    seen: list[str | None] = []
-    for name in sorted(record.relations):
-        if name.source not in polled.snapshots:
-            return None
-        seen.append(look(polled.snapshots[name.source].fingerprints.get(name)))
-    return tuple(seen)

@@ -139,7 +139,8 @@ class UnitPlanner:
                 continue
             judgement = self._judged(view, world)
             if isinstance(judgement, Broken):
-                refused = next((why for name, why in refusals.items() if _concerns(moved, name)), None)
+                changed = {one.change.relation for one in moved}
+                refused = next((why for name, why in refusals.items() if name in changed), None)
                 plans.append(Freeze(view.name, judgement, because(judgement, moved, refused)))
                 continue
             if not self._readable(view, judgement.definition, world):
@@ -304,7 +305,3 @@ def _with_lasting_keys(before: Relation, now: Relation) -> Relation:
 
     then = {numbers(before, key) for key in before.keys} if before.oid == now.oid else set()
     return replace(now, keys=tuple(key for key in now.keys if numbers(now, key) in then))
-
-
-def _concerns(moved: Collection[Moved], name: RelationName) -> bool:
-    return any(one.change.relation == name for one in moved)
