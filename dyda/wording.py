@@ -17,8 +17,16 @@ __all__ = ["message_sentence", "rows_follow", "sentence", "what_happened"]
 def sentence(cause: Cause) -> str:
     """The cause as users see it."""
     match cause:
-        case kinds.Text(text):
-            return text
+        case (
+            kinds.Text(words)
+            | kinds.Skipped(words)
+            | kinds.Unforeseen(words)
+            | kinds.InstallRefused(words)
+            | kinds.DependentObjects(words)
+            | kinds.NegativeCount(words)
+            | kinds.SourceAway(detail=words)
+        ):
+            return words
         case kinds.HeldByOperator(message):
             return f"message {message} is held by an operator"
         case kinds.NeedsApproval(message, effects):
@@ -28,8 +36,6 @@ def sentence(cause: Cause) -> str:
             return f"message {message} waits with message {other}, which changes the same table"
         case kinds.Rejected(message, source, ddl):
             return f"rejected by an operator: message {message} of {source}: {ddl}"
-        case kinds.Skipped(note):
-            return note
         case kinds.MessageSkipped(message, note, row):
             return f"message {message} was skipped: {note}" + (f" ({row})" if row else "")
         case kinds.Detached():
@@ -50,14 +56,10 @@ def sentence(cause: Cause) -> str:
             return _schema_changed(cause)
         case kinds.Followed(changes, detail):
             return "; ".join(changes) or detail or "a schema change was followed"
-        case kinds.Unforeseen(detail):
-            return detail
         case kinds.NotMaintained(state, because):
             return f"it is {state} already" + (f": {sentence(because)}" if because is not None else "")
         case kinds.NotBuilt(to_be_built, detail):
             return f"{sentence(to_be_built)}: {detail}"
-        case kinds.SourceAway(_, detail):
-            return detail
         case kinds.Behind(detail, away):
             return "; ".join([detail or "a schema change was followed", *map(sentence, away), rows_follow()])
         case kinds.SourceDrifted(unsettled=True):
@@ -66,8 +68,6 @@ def sentence(cause: Cause) -> str:
             return f"{what_happened(cause)}; re-reading it"
         case kinds.RightsMissing(obstacles=obstacles):
             return " ".join(map(_advice, obstacles))
-        case kinds.InstallRefused(detail) | kinds.DependentObjects(detail) | kinds.NegativeCount(detail):
-            return detail
         case kinds.Unshown(view, reader, replaced):
             back = f"dyda views resync {view}"
             if replaced:

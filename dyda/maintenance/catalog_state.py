@@ -57,6 +57,11 @@ class MaintainedView:
     def positions(self) -> Mapping[str, Position]:
         return self.record.positions
 
+    def moved(self, moves: Mapping[str, tuple[Position | None, Position | None]]) -> MaintainedView:
+        """The view at the positions that these moves lead to."""
+        new = {source: to for source, (_, to) in moves.items() if to is not None}
+        return replace(self, record=replace(self.record, positions={**self.positions, **new}))
+
     def has(self, source: str, xid: int) -> bool:
         """Whether the transaction is in the extent already; true for sources the view does not read."""
         position = self.record.positions.get(source)
@@ -106,13 +111,13 @@ class CatalogState:
     frozen: Mapping[str, ViewRecord] = field(default_factory=dict)
     """Views that are broken or held: served, not maintained."""
     unreadable: Mapping[str, Cause] = field(default_factory=dict)
-    """Those of `frozen` whose text means nothing over the relations as the catalog knows them: to be built anew."""
+    """Those of `frozen` whose text means nothing over the relations as the catalog knows them: they need a rebuild."""
     defaults: Defaults = field(default_factory=Defaults)
     """What a view or a component prefers whose file says nothing."""
     knowledge: Knowledge = field(default_factory=Knowledge)
     """The constraints that mean something over the relations as the catalog knows them."""
     unread: tuple[Unread, ...] = ()
-    """Those that mean nothing now; whoever replaces the knowledge keeps them (`document_of`)."""
+    """Those that mean nothing now; a new document keeps them (`document_of`)."""
     knowledge_record: KnowledgeRecord = field(default_factory=KnowledgeRecord)
 
     def is_described_with(self, name: RelationName, xid: int) -> bool:
@@ -200,7 +205,7 @@ def load(opened: OpenProject, before: CatalogState | None = None) -> CatalogStat
             definition = parse_view(record.name, record.sql, resolve, plain_numeric=numeric)
             program, outdated = known_program(opened.project.settings.spark, definition, record)
         except DydaError as error:
-            # The catalog's relations have gone on without this view: it is judged anew, alone.
+            # The catalog's relations have changed without this view: it is judged again, alone.
             frozen[record.name] = record
             unreadable[record.name] = ToBeBuilt(BuildReason.UNREADABLE, error.what)
             continue

@@ -43,7 +43,7 @@ def cause_of(error: DydaError) -> Cause:
 
 
 def uncomputable(error: ValueDoesNotFit | EvaluationFailed, row: str | None = None, view: str = "") -> Uncomputable:
-    """The row in the way. Whoever is told of `view` anyway need not be told its name again."""
+    """The row that cannot be computed, without the name of `view` where that is clear anyway."""
     detail = error.what.removeprefix(f"view {view}: ")
     if isinstance(error, ValueDoesNotFit):
         return Uncomputable(detail, error.relation, error.column, row)

@@ -55,7 +55,7 @@ class Maintainer:
         self.writer = writer
         self.log = log
         self.obstacle: DydaError | None = None
-        """What stood in the way of the last cycle that was blocked."""
+        """Why the last cycle was blocked."""
         self.waiting = ALL_WAIT
         self.planner = Planner(opened, self._say)
         self.recovery = Recovery(opened)
@@ -80,7 +80,7 @@ class Maintainer:
         self.catalog.forget()
 
     def reload(self) -> None:
-        """Somebody decided something: read the catalog and plan anew."""
+        """An operator decided something: read the catalog and plan again."""
         self.forget()
         self.planner.forget()
 
@@ -96,7 +96,8 @@ class Maintainer:
             while (outcome := self._observe(cycle)) is None:
                 pass
         except BaseException as error:
-            self._abandon()
+            self.writer.discard_stagings()  # a unit that is not installed leaves no trace
+            self.forget()
             return self._outcome_of(error, cycle)
         return outcome
 
@@ -206,13 +207,8 @@ class Maintainer:
         self.reload()
         return Outcome.BROKEN
 
-    def _abandon(self) -> None:
-        """A unit that is not installed leaves no trace."""
-        self.writer.discard_stagings()
-        self.forget()
-
     def blocked(self, error: DydaError, sources: Collection[str] = ()) -> Outcome:
-        """Something stands in the way of these sources' views, or of all; it is said once, and tried again."""
+        """The views of these sources, or all, cannot go on now: log it once, and try again."""
         waiting = who_waits(self.known.views.values(), sources) if sources else ALL_WAIT
         if self.obstacle is None or cause_of(self.obstacle) != cause_of(error):
             self.log(f"{error.in_one_line} ({waiting})")

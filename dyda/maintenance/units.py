@@ -190,8 +190,8 @@ class Units:
     # --- views that are built whole
 
     def build(self, polled: Poll, due: Due, cycle: Cycle, phases: Phases) -> Outcome:
-        """Build what is due at the snapshots; in `strong` mode the others come along, so that all stand alike. One that
-        nobody asked for and that needs a source out of reach waits alone."""
+        """Build what is due at the snapshots; in `strong` mode the others come along, so that all have the same
+        positions. A view that was not requested and needs a source out of reach waits alone."""
         try:
             return self._build_all(polled, due, cycle, phases)
         except BrokenUnit as error:
@@ -257,8 +257,7 @@ class Units:
         return self._captured(plan_builds(round, builds, unit, views, self._analysis))
 
     def _captured(self, plan: UnitPlan) -> UnitPlan:
-        """What a plan brings in must be captured before it is read (C6). If it is not, it is from now on, and the next
-        poll finds it so."""
+        """New relations of a plan must be captured before they are read (C6): then another poll is needed."""
         if not plan.captures:
             return plan
         for relation in plan.captures:

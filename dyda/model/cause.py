@@ -1,8 +1,7 @@
 """Why a view or a message is in the state it is in: data, never a sentence. `dyda.wording` makes the sentences.
 
 A cause is a frozen value of one of the kinds below; `Cause` is all of them. Whatever is decided because of a cause is
-decided by its kind and its parts. `detail` is what somebody deeper down has said (Spark, PostgreSQL, `vs`): it is shown
-and never read.
+decided by its kind and its parts. `detail` is what Spark, PostgreSQL or `vs` said: it is shown and never read.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class HeldByOperator:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a message would do to a view: `rewritten`, `broken` or, where nobody can tell, `unknown`."""
+    """What a message would do to a view: `rewritten`, `broken` or `unknown`."""
 
     view: str
     effect: str
@@ -61,7 +60,7 @@ class WaitsWith:
 
 @dataclass(frozen=True)
 class Rejected:
-    """An operator did not want the view rewritten: it waits for its file, not for its relations."""
+    """An operator rejected the rewriting: the view waits for its file, not for its relations."""
 
     kind: ClassVar[str] = "rejected"
     message: int
@@ -132,7 +131,7 @@ class RowsInTheWay:
 
 @dataclass(frozen=True)
 class CommittedChange:
-    """A schema change of a source: the message that brought it, and when it was committed if the source can tell."""
+    """A schema change of a source: its message, and when it was committed if the source knows."""
 
     source: str
     relation: str
@@ -219,7 +218,7 @@ class Behind:
     away: tuple[SourceAway, ...] = ()
 
 
-# --- what nobody logged
+# --- what was not logged
 
 
 class SourceDrift(enum.StrEnum):
@@ -233,7 +232,7 @@ class SourceDrift(enum.StrEnum):
 
 @dataclass(frozen=True)
 class SourceDrifted:
-    """Something happened to a source that no message tells. `unsettled`: transactions behind it are still open."""
+    """Something happened to a source that no message shows. `unsettled`: transactions behind it are still open."""
 
     kind: ClassVar[str] = "source_drifted"
     source: str
@@ -251,7 +250,7 @@ class RelationDrift(enum.StrEnum):
 
 @dataclass(frozen=True)
 class RelationDrifted:
-    """A relation is not as it was, and no message tells why."""
+    """A relation has changed, and no message shows why."""
 
     kind: ClassVar[str] = "relation_drifted"
     source: str
@@ -264,7 +263,7 @@ class RelationDrifted:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """What stands in the way, and what to do about it: often a statement."""
+    """What is wrong, and what to do about it: often a statement."""
 
     what: str
     remedy: str = ""
@@ -299,7 +298,7 @@ class DependentObjects:
 
 @dataclass(frozen=True)
 class NegativeCount:
-    """A row would be there less than zero times: the extent is not what it should be."""
+    """A row would have a negative count: the extent is wrong."""
 
     kind: ClassVar[str] = "negative_count"
     detail: str

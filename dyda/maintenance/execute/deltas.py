@@ -110,7 +110,7 @@ class Refresh:
     def read_images(self, blocks: Iterable[JoinBlock]) -> None:
         """Fetch the row images of every relation these views read, with all the columns any of them needs.
 
-        An image may be older or younger than one of these columns: that matters once somebody computes from it."""
+        An image may be older or younger than one of these columns: that matters once it is computed with."""
         touched = set().union(*{queued.message.relations for queued in self.poll.queue})
         wanted: dict[str, dict[RelationName, dict[str, None]]] = {}
         meant: dict[RelationName, Relation] = {}
@@ -338,7 +338,7 @@ class Refresh:
     def _select(
         self, block: JoinBlock, chosen: Chosen, tags: Mapping[str, Mapping[int, int]] | None = None
     ) -> dict[str, Bag]:
-        """Per occurrence, the images of the chosen transactions, with their tags where a run tells them apart; a
+        """Per occurrence, the images of the chosen transactions, with their tags in a run; a
         self-joined relation changes in each of them."""
         bags = {}
         for occurrence in block.occurrences:
@@ -366,8 +366,8 @@ class Refresh:
         rows = kept.select([*occurrence.columns, COUNT])
         if tags is not None:
             each = pa.array([tags[xid] for xid in xids], pa.int64())
-            told = each.take(pc.index_in(kept.column(XID), value_set=values).combine_chunks())
-            return Bag(rows.add_column(len(occurrence.columns), TAG, told)).consolidate()
+            tagged = each.take(pc.index_in(kept.column(XID), value_set=values).combine_chunks())
+            return Bag(rows.add_column(len(occurrence.columns), TAG, tagged)).consolidate()
         selected = Bag(rows).consolidate()
         self._selected[key] = images, selected
         return selected

@@ -51,7 +51,7 @@ class Execution:
         """The definition to be installed; `details` is what the view's history says about it."""
         request, definition = build.target, build.definition
         record = self.catalog.records.get(request.name)
-        # A version's text must mean the same for ever; `*` would take in a column that is added later, and a column's
+        # A version's text must never change its meaning: `*` would take in a column that is added later, and a column's
         # name alone could mean that one.
         sql = render_view(definition.tree, definition.preferences) if definition.star else definition.sql
         evolved = request.file_text is None and (

@@ -5,7 +5,7 @@
     sources, where E stands ──▶ rows that were kept out ──────┘              ├──▶ one installation
     data updates of the unit, a relation's difference ──▶ sweep ──▶ ΔV' ─────┘
 
-E stands at the view's positions, what is new is read where the unit ends, and ΔV' leads from one state to the other:
+E is at the view's positions, what is new is read where the unit ends, and ΔV' leads from one state to the other:
 together they are the new definition at the unit's positions, exactly (paper 001, Equation 5).
 """
 
@@ -57,7 +57,7 @@ class _Moving:
         self._read_images([block for block in (self.build.block, self.query, self.complement) if block is not None])
 
     def _read_images(self, blocks: list[JoinBlock]) -> None:
-        """Only where something lies between the view and the snapshot: reading a log has its price."""
+        """Only if there are changes between the view and the snapshot: reading a log has its price."""
         refresh = self.execution.refresh
         read = {self.execution.facts.called(name) for block in blocks for name in block.relations}
         queue = self.execution.poll.queue

@@ -19,7 +19,7 @@ __all__ = ["adapt_from_states"]
 
 
 def adapt_from_states(execution: Execution, plan: Adapt) -> ViewChange:
-    """The change that brings the view to the plan's definition; nothing moved between its positions and the plan's."""
+    """The change that takes the view to the plan's definition; no row changed between its positions and the plan's."""
     spending, build = execution.spending(), execution.build_plan(plan.request, plan.how.definition)
     if isinstance(plan.how, FromExtent):
         return execution.adapted(plan, build, spending.details(plan, plan.how, 0))

@@ -24,7 +24,7 @@ UNSETTLED = -1
 
 
 def positions_after(known: CatalogState, changes: Iterable[ViewChange]) -> Positions:
-    """Where each view stands once `changes` are installed, those included that are held and go on from there later."""
+    """Each view's positions once `changes` are installed. Held views count: they resume from theirs."""
     positions = {view.name: dict(view.positions) for view in known.views.values()}
     positions |= {name: dict(record.positions) for name, record in known.held.items()}
     for change in changes:
@@ -41,10 +41,7 @@ def positions_after(known: CatalogState, changes: Iterable[ViewChange]) -> Posit
 def moved_on(known: CatalogState, changes: Iterable[ViewChange], polled: Poll) -> CatalogState:
     """The catalog after an installation that moves nothing but rows and positions."""
     views = dict(known.views)
-    for change in changes:
-        view = views[change.view]
-        at = {source: new for source, (_, new) in change.positions.items() if new is not None}
-        views[change.view] = replace(view, record=replace(view.record, positions={**view.positions, **at}))
+    views |= {change.view: views[change.view].moved(change.positions) for change in changes}
     sources = {
         name: replace(record, capture=snapshot.capture, order=snapshot.order, mark=snapshot.mark or record.mark)
         if (snapshot := polled.snapshots.get(name)) is not None
@@ -141,8 +138,8 @@ def _described_with(done: Installing, name: RelationName) -> Position:
 
 
 def _without_keys(known: CatalogState, polled: Poll, messages: Iterable[Queued]) -> Iterator[RelationState]:
-    """Relations whose rows the unit brought while their schema was already another: a key may have gone in between, by
-    a change that comes later or was never told. Until that is known, no key of theirs is trusted."""
+    """Relations with rows in the unit whose schema has changed since: a key may be gone, by a change that comes later
+    or was never logged. Until that is known, none of their keys is trusted."""
     for name in {
         change.relation for queued in messages for change in queued.message.changes if isinstance(change, DataUpdate)
     }:

@@ -1,9 +1,8 @@
-"""What drifted is written down before anything is done about it.
+"""A drift is recorded before anything is done about it.
 
-Whoever reads a source that drifted owes a build, and says so: views that are maintained as `resync` with the cause,
-held ones as `behind`, to be built when they are let go. In the same transaction the source counts as seen as it is. So
-what is owed is known by view: one whose other source is away does not make the others be built again and again, and
-a crash forgets nothing.
+Every view that reads the source needs a rebuild: maintained ones are marked `resync` with the cause, held ones `behind`
+until they are released. The same transaction records the source as it is now. So each view's debt is its own: one whose
+other source is away does not make the others rebuild again and again, and a crash loses nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ __all__ = ["account_for", "listen_again"]
 def account_for(
     writer: Writer, known: CatalogState, polled: Poll, movement: Movement, log: Callable[[str], None]
 ) -> bool:
-    """Write down what is new in `movement`; whether there was anything, so that the poll is to be made again."""
+    """Record what is new in `movement`; whether there was anything, so that a new poll is needed."""
     owing = {
         name: cause for name, cause in movement.again.items() if known.records[name].stored_state != ViewState.RESYNC
     }
@@ -48,7 +47,7 @@ def account_for(
 
 
 def _state(known: CatalogState, polled: Poll, source: str) -> SourceState | None:
-    """The source as it is now, if that is news. Where capture is not attached it is that first, and tells more then."""
+    """The source as it is now, if that is new. Without capture only that: it is attached first, and shows more then."""
     snapshot, record = polled.snapshots[source], known.sources[source]
     if not snapshot.attached:
         return None if record.capture == snapshot.capture else SourceState(source, capture=snapshot.capture)
@@ -59,7 +58,7 @@ def _state(known: CatalogState, polled: Poll, source: str) -> SourceState | None
 
 
 def listen_again(opened: OpenProject, writer: Writer, sources: tuple[str, ...], log: Callable[[str], None]) -> None:
-    """Put event triggers back that were dropped or disabled. What they missed, the fingerprints tell (C5)."""
+    """Restore event triggers that were dropped or disabled. What they missed shows in the fingerprints (C5)."""
     for name in sources:
         source = opened.source(name)
         try:

@@ -179,7 +179,7 @@ def poll(
 
 
 def _refuse_twins(found: Poll) -> None:
-    """An older DyDa attached one database as several sources. The marks that installations leave there tell (C7)."""
+    """An older DyDa attached one database as several sources. The marks of installations show it (C7)."""
     twins = {
         name: other
         for name, snapshot in found.snapshots.items()

@@ -1,10 +1,9 @@
-"""Broken views that mean something again: what they read has come back, and they recover by themselves. Held ones too:
-what stood on them has gone.
+"""Broken views recover when what they read is back, and held ones when the objects that depend on them are gone.
 
-A broken view keeps its relations watched. Its text means what stands under its names, without what may be dropped:
-nothing followed its relations meanwhile. It is read again when one of them is not as it was at the last
-attempt, so a view that stays broken costs no query. One that could not be computed over its rows is built again when
-some of them have changed.
+A broken view keeps its relations watched, although nothing has followed them since: its text means the tables that have
+its names now, without what may be dropped. It is read again when one of them has changed since the last attempt, so a
+view that stays broken costs no query. One that could not be computed over its rows is built again when some of them
+have changed.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Look = tuple[str | int | None, ...]
 
 
 class Recovery:
-    """Remembers under which fingerprints each broken view was judged last; made anew with the process."""
+    """Remembers the fingerprints that each broken view was last judged with, as long as the process runs."""
 
     def __init__(self, opened: OpenProject) -> None:
         self.opened = opened
@@ -100,7 +99,7 @@ class Recovery:
         return True
 
     def release(self, writer: Writer, known: CatalogState) -> bool:
-        """Let views go on that only waited until nothing of a user's stands on them; whether there are any."""
+        """Resume views that only waited for dependent objects to go; whether there are any."""
         waiting = [name for name, record in known.held.items() if isinstance(record.cause, DependentObjects)]
         free = [name for name in waiting if not writer.dependents(name)]
         for name in free:
@@ -108,7 +107,7 @@ class Recovery:
         return bool(free)
 
     def forget(self, names: Iterable[str]) -> None:
-        """Judge these again at the next poll: their build was void."""
+        """Judge these again at the next poll: they were not built."""
         for name in names:
             self._judged.pop(name, None)
 

@@ -102,8 +102,8 @@ def _drift(
         return None if record.gap is None else SourceDrifted(source, SourceDrift.CAPTURE_LOST)
     if record.identity is not None and record.identity != snapshot.identity:
         return SourceDrifted(source, SourceDrift.REPLACED)
-    standing = [view for view in readers if view.record.stored_state != ViewState.RESYNC]
-    ahead = any(view.positions[source].xmax > snapshot.position.xmax for view in standing)
+    current = [view for view in readers if view.record.stored_state != ViewState.RESYNC]
+    ahead = any(view.positions[source].xmax > snapshot.position.xmax for view in current)
     if ahead or (record.mark is not None and record.mark not in snapshot.marks):
         return SourceDrifted(source, SourceDrift.TRANSACTIONS_LOST)
     if record.gap is not None and record.gap != snapshot.gap:

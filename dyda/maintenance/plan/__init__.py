@@ -1,6 +1,6 @@
 """Planning: the next unit, and what it makes of relations, views and knowledge.
 
-Always true here: the order is legal (rules S1 to S4); a schema change that somebody has yet to approve stays put.
+Always true here: the order is legal (rules S1 to S4); a schema change that needs approval waits for it.
 
     unit_plan        the plan of a unit, as data
     planner          from what a round knows to the plan of a unit

@@ -104,8 +104,8 @@ class Approval:
     def put_off(
         self, known: CatalogState, again: Mapping[str, BuildRequest], requested: Mapping[str, BuildRequest]
     ) -> dict[str, Cause]:
-        """Which of these maintained views would carry a change along that somebody has yet to decide about, and why:
-        they are built when that is done. Who asked for one of them is told at once."""
+        """Which of these views cannot be built before a schema change is decided about, and why. One that was requested
+        is an error."""
         found: dict[str, Cause] = {}
         for name, target in {**again, **requested}.items():
             record = known.records.get(name)
@@ -135,10 +135,8 @@ class Approval:
 
     def _undecided_about(self, relations: Iterable[Relation], apart: frozenset[str] = frozenset()) -> Undecided | None:
         concerned = list(relations)
-        for one in self.undecided:
-            if one.views - apart and any(map(one.changes, concerned)):
-                return one
-        return None
+        matching = (one for one in self.undecided if one.views - apart and any(map(one.changes, concerned)))
+        return next(matching, None)
 
 
 def _mark(record: MessageRecord, cause: Cause | None) -> Mark | None:

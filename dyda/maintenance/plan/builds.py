@@ -13,9 +13,9 @@ from dyda.maintenance.plan.planner import UnitPlanner
 from dyda.maintenance.plan.planning import Planning
 from dyda.maintenance.plan.relations_after import RelationsAfter
 from dyda.maintenance.plan.unit_plan import Adapt, Freeze, Rebuild, UnitPlan, ViewPlan
+from dyda.maintenance.plan.version_details import unseen
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.cause import Following, NotBuilt, SourceAway
-from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from scheduler import Unit
@@ -35,7 +35,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Builds:
-    """Views to be built. `requested`: somebody waits for these, and is told what is wrong with them."""
+    """Views to be built. `requested`: by a command, which reports what is wrong with them."""
 
     requests: Mapping[str, BuildRequest]
     requested: frozenset[str] = frozenset()
@@ -86,7 +86,7 @@ class _Builder:
                     raise
                 self.planning.postponed[name] = SourceAway(error.source, error.what)
             except (BrokenDefinition, UnsupportedSql) as error:
-                # What a file asks for is never frozen: its error goes to whoever asked, and what is live stays live.
+                # A file's request never freezes a view: the error goes to whoever applies it.
                 if request.file_text is not None:
                     raise
                 plans.append(Freeze(name, Broken(error.what), NotBuilt(request.cause, error.what)))
@@ -147,14 +147,8 @@ class _Builder:
             for name, record in self.round.catalog.relations.items():
                 if name.source == scan.relation.name.source and record.relation.oid == scan.relation.oid:
                     self.planning.known_as[scan.relation.name] = name
-        changes = [
-            change
-            for queued in self.round.moving
-            if not view.has(queued.message.source, queued.message.xid)
-            for change in queued.message.changes
-            if not isinstance(change, DataUpdate) and change.relation in view.definition.relations
-        ]
-        how = self.planning.adaptation(view, definition, changes, to)
+        moved = unseen(self.round.moving, view.positions, view.definition.relations)
+        how = self.planning.adaptation(view, definition, moved, to)
         if isinstance(how, MetadataOnly):
             updated = self.planning.updated(view, definition, to)
             if not definition.plain and updated:

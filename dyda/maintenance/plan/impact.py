@@ -244,7 +244,7 @@ def _present(opened: OpenProject, name: RelationName) -> Relation | None:
 
 
 def _only_appends(before: ViewDefinition, after: ViewDefinition) -> bool:
-    """Whether the view only takes new columns in: all that it had is there as it was."""
+    """Whether the view only gets new columns, and keeps all that it had."""
     old, new = (definition.names for definition in (before, after))
     aliases = ([scan.alias for scan in scans(definition.tree)] for definition in (before, after))
     conditions = (len(list(conjuncts(definition.tree))) for definition in (before, after))

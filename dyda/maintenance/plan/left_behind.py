@@ -1,12 +1,12 @@
 """Views that a unit leaves behind: their texts follow the relations at the same moment as the catalog does.
 
-A view stays behind a schema change that others have processed while a source of its is away or one that its rewriting
-needs, while it is held, or when another view is built ahead of it. The catalog knows each relation once, as the others
-know it from now on, and a text that was written for the relation as it was would then mean nothing, or, where columns
-exchanged their names, something else. So it is synchronized in the same installation. Its rows and positions stay:
-where its definition holds, the change itself still waits for it in the queue; where it is rewritten, it is `behind` and
-is built when it can be. So it is where another table has taken a relation's place, or its columns are of other types:
-the row images that it waits with are of what the relation was, and nobody knows that any more.
+A view stays behind a schema change that others have processed while one of its sources is away, or one that its
+rewriting needs; while it is held; or when another view is built ahead of it. The catalog describes each relation once,
+as the others know it now. A text written for the old relation would mean nothing or, where columns exchanged their
+names, something else. So the view is synchronized in the same installation. Its rows and positions stay: if its
+definition holds, the change still waits for it in the queue; if it is rewritten, it is `behind` and is built when it
+can be. It is also `behind` if a relation was replaced or its columns changed their types: the row images that it waits
+for no longer fit.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dyda.maintenance.catalog_state import last_definition
 from dyda.maintenance.observe.round import Round
 from dyda.maintenance.plan.unit_plan import Freeze, LeaveBehind
-from dyda.maintenance.plan.version_details import Moved, because, story
+from dyda.maintenance.plan.version_details import Moved, because, story, unseen
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.cause import Behind, Followed, SourceAway
-from dyda.model.message import DataUpdate
 from dyda.model.relation import Relation, RelationName
 from dyda.model.view_state import ViewState
 from dyda.warehouse import ViewChange, ViewRecord, ViewVersion
@@ -43,7 +42,7 @@ def left_behind(
         if not definition.relations & set(now):
             continue
         judgement = synchronize(definition, world, catalog.defaults, round.numeric)
-        moved = _moved(round, record, definition)
+        moved = unseen(round.moving, record.positions, definition.relations)
         if isinstance(judgement, Broken):
             yield Freeze(record.name, judgement, because(judgement, moved))
             continue
@@ -62,18 +61,6 @@ def _others(round: Round, taken: Collection[str]) -> Iterator[tuple[ViewRecord, 
         definition = None if name in taken else last_definition(round.project, round.catalog, record)
         if definition is not None:
             yield record, definition
-
-
-def _moved(round: Round, record: ViewRecord, definition: ViewDefinition) -> list[Moved]:
-    """The changes that the view has yet to see."""
-    return [
-        Moved(change, queued.message.committed_at, queued.number)
-        for queued in round.moving
-        if (position := record.positions.get(queued.message.source)) is not None
-        and not position.includes(queued.message.xid)
-        for change in queued.message.changes
-        if not isinstance(change, DataUpdate) and change.relation in definition.relations
-    ]
 
 
 def _other_rows(definition: ViewDefinition, now: Mapping[RelationName, Relation | None]) -> str | None:

@@ -1,4 +1,4 @@
-"""From what a round knows to the plan of a unit: pure, so that whoever asks beforehand gets the plan that is executed.
+"""From what a round knows to the plan of a unit: pure, so that `impact` shows the plan that is executed.
 
 schema changes of the unit ─▶ vs.synchronize ─▶ no legal form, message by message neither: Freeze
                                    │
@@ -32,7 +32,7 @@ from dyda.maintenance.plan.unit_plan import (
     UnitPlan,
     ViewPlan,
 )
-from dyda.maintenance.plan.version_details import Moved, because, story
+from dyda.maintenance.plan.version_details import Moved, because, story, unseen
 from dyda.maintenance.programs import fingerprint_of, recorded, state_tables
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.cause import BuildReason, Followed, ToBeBuilt
@@ -67,7 +67,7 @@ def plan_run(
     plans = []
     for unit in units:
         plan = plan_unit(round, unit, views, analysis)
-        views = [_moved_on(one) for one in plan.views if isinstance(one, Maintain)]
+        views = [one.view.moved(one.moves) for one in plan.views if isinstance(one, Maintain)]
         plans.append(plan)
     return plans
 
@@ -133,7 +133,7 @@ class UnitPlanner:
         self.planning.learn_knowledge(world)
         plans: list[ViewPlan] = []
         for view in views:
-            moved = _moved(self.unit, view)
+            moved = unseen(self.unit.messages, view.positions, view.definition.relations)
             if not moved:
                 plans.append(Maintain(view, self.destinations.moves(view)))
                 continue
@@ -180,7 +180,7 @@ class UnitPlanner:
         return judgement
 
     def _stages(self, world: World) -> list[Stage]:
-        """What each message of the unit makes of the relations; none if the log does not tell it in steps."""
+        """What each message of the unit makes of the relations; none if the log does not have it in steps."""
         stages: list[dict[RelationName, Relation | None]] = []
         relations: dict[RelationName, Relation | None] = dict(world.relations)
         for queued in sorted(self.unit.messages, key=lambda queued: queued.number):
@@ -200,7 +200,7 @@ class UnitPlanner:
             last = next((stage for stage in reversed(stages) if name in stage), None)
             if last is None:
                 return []
-            last[name] = relation  # with its keys, which no step tells
+            last[name] = relation  # with its keys, which are in no step
         return list(stages)
 
     def _readable(self, view: MaintainedView, definition: ViewDefinition, world: World) -> bool:
@@ -234,14 +234,14 @@ class UnitPlanner:
         """How the rows get to the new definition."""
         to = {} if self.planning.captures else self.destinations.of(view, judgement.definition, self.planning.known_as)
         try:
-            how = self.planning.adaptation(view, judgement.definition, [one.change for one in moved], to)
+            how = self.planning.adaptation(view, judgement.definition, moved, to)
             if isinstance(how, MetadataOnly):
                 following = self._following(view, how.definition)
                 if not isinstance(following, Recompute):
                     moves = self.destinations.moves(view)
                     if following.definition.sql == view.definition.sql:
                         return Maintain(following, moves)
-                    # A new version brings all of the view's positions with it, also those that stay.
+                    # A new version has all of the view's positions, also those that stay.
                     moves = {source: (at, at) for source, at in view.positions.items()} | dict(moves)
                     return FollowText(following, self._version(following, judgement, moved, how), judgement, moves)
                 how = following
@@ -249,8 +249,8 @@ class UnitPlanner:
         except UnsupportedSql as error:  # the sides of a UNION, say, that are of different types now
             broken = Broken(error.what)
             return Freeze(view.name, broken, because(broken, moved))
-        told = judgement.reason if isinstance(judgement, Rewritten) else how.reason
-        request = BuildRequest(view.name, how.definition.sql, None, ToBeBuilt(BuildReason.EVOLVED, told))
+        detail = judgement.reason if isinstance(judgement, Rewritten) else how.reason
+        request = BuildRequest(view.name, how.definition.sql, None, ToBeBuilt(BuildReason.EVOLVED, detail))
         if isinstance(how, Recompute):
             return Rebuild(request, how.definition, judgement, tuple(moved), to, how.reason)
         return Adapt(view, how, request, judgement, tuple(moved), to)
@@ -278,27 +278,9 @@ class UnitPlanner:
         )
 
 
-def _moved_on(plan: Maintain) -> MaintainedView:
-    """The view where its plan takes it."""
-    moved = {source: new for source, (_, new) in plan.moves.items() if new is not None}
-    view = plan.view
-    return replace(view, record=replace(view.record, positions={**view.positions, **moved}))
-
-
-def _moved(unit: Unit, view: MaintainedView) -> list[Moved]:
-    """What the unit's messages changed under the view other than by row images."""
-    return [
-        Moved(change, queued.message.committed_at, queued.number)
-        for queued in unit.messages
-        if queued.message.kind != "data" and not view.has(queued.message.source, queued.message.xid)
-        for change in queued.message.changes
-        if not isinstance(change, DataUpdate) and change.relation in view.definition.relations
-    ]
-
-
 def _with_lasting_keys(before: Relation, now: Relation) -> Relation:
-    """The relation as it is now, with those keys alone that it had before: a later change may have brought the others,
-    and they need not hold yet where the extents stand."""
+    """The relation as it is now, with those keys alone that it had before: a later change may have added the others,
+    and they need not hold yet at the extents' positions."""
 
     def numbers(relation: Relation, key: tuple[str, ...]) -> frozenset[int]:
         return frozenset(relation.column(name).number for name in key)

@@ -13,6 +13,7 @@ from dyda.maintenance.plan.knowledge_after import evolved_knowledge, relations_a
 from dyda.maintenance.plan.left_behind import left_behind
 from dyda.maintenance.plan.stored_state import obstacle
 from dyda.maintenance.plan.unit_plan import RelationFacts, UnitPlan, ViewPlan
+from dyda.maintenance.plan.version_details import Moved
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.cause import SourceAway
 from dyda.model.message import Change, DataUpdate
@@ -79,12 +80,12 @@ class Planning:
         self,
         view: MaintainedView,
         definition: ViewDefinition,
-        changes: Sequence[Change],
+        moved: Sequence[Moved],
         to: Mapping[str, Position],
     ) -> Adaptation | Reaggregate:
         """How the view's extent gets to `definition` at `to`, given what changed in between other than by images."""
-        moved = [change for change in changes if not isinstance(change, DataUpdate)]
-        found = adapt(view.definition, definition, moved, self.updated(view, definition, to), view.record.rows)
+        changes = [one.change for one in moved]
+        found = adapt(view.definition, definition, changes, self.updated(view, definition, to), view.record.rows)
         if isinstance(found, Reaggregate) or (isinstance(found, FromExtent) and not definition.plain):
             why = obstacle(found, view, self.analysis.program(found.definition))
             return found if why is None else Recompute(definition, f"{found.reason}, but {why}")
@@ -109,14 +110,8 @@ class Planning:
     def learn_knowledge(self, world: World) -> None:
         """What the unit changes of relations that the knowledge names, whether or not a view reads them."""
         for name, relation in world.now.items():
-            if name not in self.round.catalog.knowledge.relations:
-                continue
-            if relation is None:
-                self.gone.add(name)
-                continue
-            self.described[relation.name] = relation
-            if relation.name != name:
-                self.forgotten.add(name)
+            if name in self.round.catalog.knowledge.relations:
+                self._learn(name, relation)
 
     def learn(self, world: World, before: ViewDefinition, after: ViewDefinition) -> None:
         """What is now known of the relations: those that changed under the view or the knowledge, and those that the
@@ -126,13 +121,19 @@ class Planning:
             if relation is None:
                 self.gone.add(name)
             elif name in concerned or relation.name in after.relations:
-                self.described[relation.name] = relation
+                self._learn(name, relation)
                 self.known_as[relation.name] = name
-                if relation.name != name:
-                    self.forgotten.add(name)
         for scan in scans(after.tree):
             if scan.relation.name not in before.relations:
                 self.described.setdefault(scan.relation.name, scan.relation)
+
+    def _learn(self, name: RelationName, relation: Relation | None) -> None:
+        if relation is None:
+            self.gone.add(name)
+            return
+        self.described[relation.name] = relation
+        if relation.name != name:
+            self.forgotten.add(name)
 
     def to_capture(self, relation: Relation) -> bool:
         """Whether capture of it must begin before it can be read (C6). A table that took a captured one's name is
