@@ -12,15 +12,7 @@ from dyda.errors import (
     StoodOn,
     ValueDoesNotFit,
 )
-from dyda.model.cause import (
-    Cause,
-    DependentObjects,
-    InstallRefused,
-    NegativeCount,
-    SourceAway,
-    Text,
-    Uncomputable,
-)
+from dyda.model.cause import Cause, DependentObjects, InstallRefused, NegativeCount, SourceAway, Text, Uncomputable
 
 __all__ = ["cause_of", "uncomputable"]
 

@@ -38,11 +38,7 @@ def known_program(
 
 
 def fingerprint_of(
-    project: Project,
-    definition: ViewDefinition,
-    sql: str,
-    states: Sequence[StateTable],
-    columns: Sequence[ViewColumn],
+    project: Project, definition: ViewDefinition, sql: str, states: Sequence[StateTable], columns: Sequence[ViewColumn]
 ) -> str:
     """Of the program that the catalog will be found to hold: from the text of the version, as it will be read."""
     relations = {scan.relation.name: scan.relation for scan in scans(definition.tree)}

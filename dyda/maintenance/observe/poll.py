@@ -12,13 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from dyda import faults
-from dyda.errors import (
-    EvaluationFailed,
-    InvariantViolated,
-    SameDatabase,
-    SourceNotAvailable,
-    ValueDoesNotFit,
-)
+from dyda.errors import EvaluationFailed, InvariantViolated, SameDatabase, SourceNotAvailable, ValueDoesNotFit
 from dyda.maintenance.catalog_state import CatalogState
 from dyda.model.position import Position
 from dyda.model.relation import RelationName

@@ -12,14 +12,7 @@ import contextlib
 from collections.abc import Collection, Iterable
 from functools import cache
 
-from dyda.errors import (
-    DydaError,
-    MissingRights,
-    RelationRefused,
-    SourceBusy,
-    SourceUnreachable,
-    UnsupportedSql,
-)
+from dyda.errors import DydaError, MissingRights, RelationRefused, SourceBusy, SourceUnreachable, UnsupportedSql
 from dyda.maintenance.catalog_state import BuildRequest, CatalogState
 from dyda.maintenance.observe.poll import Poll
 from dyda.model.algebra.nodes import ViewDefinition

@@ -13,15 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from dyda.maintenance.catalog_state import CatalogState, MaintainedView
 from dyda.maintenance.observe.poll import Poll
-from dyda.model.cause import (
-    BuildReason,
-    Cause,
-    RelationDrift,
-    RelationDrifted,
-    SourceDrift,
-    SourceDrifted,
-    ToBeBuilt,
-)
+from dyda.model.cause import BuildReason, Cause, RelationDrift, RelationDrifted, SourceDrift, SourceDrifted, ToBeBuilt
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
 from dyda.sources import SourceSnapshot

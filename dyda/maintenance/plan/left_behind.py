@@ -78,11 +78,7 @@ def _other_rows(definition: ViewDefinition, now: Mapping[RelationName, Relation 
 
 
 def _followed(
-    record: ViewRecord,
-    judgement: Holds | Rewritten,
-    moved: list[Moved],
-    other_rows: str | None,
-    away: list[SourceAway],
+    record: ViewRecord, judgement: Holds | Rewritten, moved: list[Moved], other_rows: str | None, away: list[SourceAway]
 ) -> ViewChange:
     definition = judgement.definition
     behind = isinstance(judgement, Rewritten) or record.behind or other_rows is not None

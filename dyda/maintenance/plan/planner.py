@@ -44,14 +44,7 @@ from scheduler import Unit
 from va import Adaptation, MetadataOnly, Recompute
 from vs import Broken, Holds, Judgement, Rewritten, Stage, World, synchronize, synchronize_in_turn
 
-__all__ = [
-    "UnitPlanner",
-    "plan_changes",
-    "plan_knowledge",
-    "plan_run",
-    "plan_unit",
-    "relations_to_look_at",
-]
+__all__ = ["UnitPlanner", "plan_changes", "plan_knowledge", "plan_run", "plan_unit", "relations_to_look_at"]
 
 
 def plan_unit(round: Round, unit: Unit, views: Sequence[MaintainedView], analysis: Analysis) -> UnitPlan:
@@ -225,12 +218,7 @@ class UnitPlanner:
                         raise BrokenUnit(source, frozenset(map(str, left)), "a schema change is pending")
         return True
 
-    def _followed(
-        self,
-        view: MaintainedView,
-        judgement: Holds | Rewritten,
-        moved: Sequence[Moved],
-    ) -> ViewPlan:
+    def _followed(self, view: MaintainedView, judgement: Holds | Rewritten, moved: Sequence[Moved]) -> ViewPlan:
         """How the rows get to the new definition."""
         to = {} if self.planning.captures else self.destinations.of(view, judgement.definition, self.planning.known_as)
         try:

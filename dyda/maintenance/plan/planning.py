@@ -77,11 +77,7 @@ class Planning:
     # --- rows
 
     def adaptation(
-        self,
-        view: MaintainedView,
-        definition: ViewDefinition,
-        moved: Sequence[Moved],
-        to: Mapping[str, Position],
+        self, view: MaintainedView, definition: ViewDefinition, moved: Sequence[Moved], to: Mapping[str, Position]
     ) -> Adaptation | Reaggregate:
         """How the view's extent gets to `definition` at `to`, given what changed in between other than by images."""
         changes = [one.change for one in moved]
