@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dyda.commands.status import time_text, told
+from dyda.engine import Engine
 from dyda.errors import DydaError
 from dyda.maintenance.catalog_state import CatalogState, load
 from dyda.maintenance.plan.impact import impact_of_messages, impact_of_unit
@@ -99,9 +100,9 @@ def pending(folder: Path) -> list[dict[str, Any]]:
         return [queue.as_dict(record) for record in queue.records]
 
 
-def pending_show(folder: Path, message: int) -> dict[str, Any]:
+def pending_show(folder: Path, message: int, engine: Engine | None = None) -> dict[str, Any]:
     """One message with the rows it moves (the first hundred), read from the source's log if that can be read now."""
-    with OpenProject.open(folder) as opened:
+    with OpenProject.open(folder, engine) as opened:
         queue = Queue.of(opened)
         record = next((record for record in queue.records if record.id == message), None)
         if record is None:
@@ -121,9 +122,10 @@ def pending_show(folder: Path, message: int) -> dict[str, Any]:
         }
 
 
-def pending_plan(folder: Path) -> dict[str, Any]:
-    """The order in which the queue will be processed, what is merged, what waits, and the reason for each."""
-    with OpenProject.open(folder) as opened:
+def pending_plan(folder: Path, engine: Engine | None = None) -> dict[str, Any]:
+    """The order in which the queue will be processed, what is merged, what waits, and the reason for each; and how the
+    views follow the next unit."""
+    with OpenProject.open(folder, engine) as opened:
         queue = Queue.of(opened)
         optimistic = opened.project.settings.maintenance.detection == "optimistic"
         return {

@@ -94,7 +94,7 @@ def test_the_next_unit_is_planned_view_by_view(travel: Town) -> None:
     travel.execute("booking", "INSERT INTO flight_res VALUES ('Dan', 5, 'Europe')")
     with travel.opened() as opened, opened.warehouse.lock() as writer, poll(opened, writer, load(opened)):
         pass
-    (unit,) = commands.pending_plan(travel.folder)["units"]
+    (unit,) = commands.pending_plan(travel.folder, travel.engine)["units"]
     assert {view["name"]: (view["plan"], view["effect"]) for view in unit["views"]} == {
         "ages": ("maintain", "none"),
         "dests": ("maintain", "none"),
@@ -104,12 +104,12 @@ def test_the_next_unit_is_planned_view_by_view(travel: Town) -> None:
     travel.execute("booking", "ALTER TABLE flight_res DROP age")
     travel.settle()
     (number,) = waiting(travel)
-    assert commands.pending_plan(travel.folder)["units"] == []
+    assert commands.pending_plan(travel.folder, travel.engine)["units"] == []
     commands.pending_approve(travel.folder, number)
     travel.execute("crm", "INSERT INTO customer VALUES ('Eve')")
     with travel.opened() as opened, opened.warehouse.lock() as writer, poll(opened, writer, load(opened)):
         pass
-    first, *others = commands.pending_plan(travel.folder)["units"]
+    first, *others = commands.pending_plan(travel.folder, travel.engine)["units"]
     planned = {view["name"]: view for view in first["views"]}
     assert {name: (view["plan"], view["effect"]) for name, view in planned.items()} == {
         "ages": ("adapt", "rewritten"),
