@@ -21,6 +21,7 @@ __all__ = [
     "InstallBlocked",
     "InvariantViolated",
     "MissingRights",
+    "NotAvailable",
     "NotComputable",
     "NotInstallable",
     "PositionMoved",
@@ -32,6 +33,7 @@ __all__ = [
     "SchemaTaken",
     "SourceBusy",
     "SourceInUse",
+    "SourceNotAvailable",
     "SourceUnreachable",
     "SourceUnreadable",
     "StoodOn",
@@ -140,13 +142,24 @@ class RelationRefused(DydaError):
     """A relation whose changes cannot be captured exactly (CORRECTNESS C3, C1): refused by name."""
 
 
-class SourceUnreachable(DydaError):
-    """A source does not answer, or must not be read (`what`). Views that do not need it go on."""
+class NotAvailable(DydaError):
+    """Something that maintenance needs is not available now. Nothing is lost; trying again is right."""
+
+
+class SourceNotAvailable(NotAvailable):
+    """A source is not available now. Views that do not need it go on."""
+
+    def __init__(self, what: str, remedy: str = "", source: str = "") -> None:
+        super().__init__(what, remedy)
+        self.source = source
+
+
+class SourceUnreachable(SourceNotAvailable):
+    """A source does not answer, or must not be read (`what`)."""
 
     def __init__(self, source: str, why: str = "", *, what: str = "", remedy: str = "") -> None:
         check = f"Check [sources.{source}] url in dyda.toml and that the server accepts connections."
-        super().__init__(what or f"source {source} cannot be reached: {why}", remedy or check)
-        self.source = source
+        super().__init__(what or f"source {source} cannot be reached: {why}", remedy or check, source)
 
 
 class SameDatabase(SourceUnreachable):
@@ -168,12 +181,11 @@ class SourceUnreadable(SourceUnreachable):
         super().__init__(source, what=what, remedy="Correct it at the source; maintenance then resumes.")
 
 
-class SourceBusy(DydaError):
+class SourceBusy(SourceNotAvailable):
     """A source answers, but a lock or a time limit got in the way. Trying again is right."""
 
     def __init__(self, source: str, why: str) -> None:
-        super().__init__(f"source {source} is busy: {why}", "Nothing is lost; DyDa tries again.")
-        self.source = source
+        super().__init__(f"source {source} is busy: {why}", "Nothing is lost; DyDa tries again.", source)
         self.why = why
 
 
@@ -212,14 +224,14 @@ class CaptureBlocked(SourceBusy):
         who = f"{blockers[0]}{more}" if blockers else "a transaction that has just ended"
         self.waiting = f"waiting for {who}, on table {relation}"
         """Progress, for users."""
-        DydaError.__init__(
+        SourceNotAvailable.__init__(
             self,
             f"{undone}capture on {relation} cannot be changed while it is in use by {who}: {why}",
             f"Wait until that transaction has ended, or end it (at the source: {blockers[0].ended_by})"
             if blockers
             else "It has ended by now",
+            source,
         )
-        self.source = source
 
     def costing(self, undone: str) -> CaptureBlocked:
         """The same for a command that has given up: what was not done, and that it must be run again."""
@@ -228,15 +240,14 @@ class CaptureBlocked(SourceBusy):
         return found
 
 
-class MissingRights(DydaError):
+class MissingRights(SourceNotAvailable):
     """The role that reads a source lacks a right; the remedy is the statement that grants it.
 
     `relations` are those that it may not read or capture; none: the whole source is affected.
     """
 
     def __init__(self, what: str, remedy: str = "", source: str = "", relations: frozenset[str] = frozenset()) -> None:
-        super().__init__(what, remedy)
-        self.source = source
+        super().__init__(what, remedy, source)
         self.relations = relations
 
 
@@ -253,7 +264,7 @@ class SchemaTaken(SourceInUse, SourceUnreachable):
         SourceUnreachable.__init__(self, source, what=what, remedy=remedy)
 
 
-class WarehouseUnreachable(DydaError):
+class WarehouseUnreachable(NotAvailable):
     """The warehouse does not answer."""
 
 
@@ -265,7 +276,7 @@ class Fenced(DydaError):
     """A newer process has taken over the project; this one must stop without installing anything."""
 
 
-class InstallBlocked(DydaError):
+class InstallBlocked(NotAvailable):
     """A reader's open transaction keeps a view from being replaced or dropped; nothing was installed."""
 
     def __init__(self, reader: str, sessions: list[int], view: str = "") -> None:
@@ -352,7 +363,7 @@ class ValueTooLarge(ValueDoesNotFit):
         self.column = column
 
 
-class EngineFailed(DydaError):
+class EngineFailed(NotAvailable):
     """Spark itself failed (a lost executor, no memory, no JVM): no row is to blame, nothing was installed."""
 
     def __init__(self, why: str) -> None:

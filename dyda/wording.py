@@ -1,4 +1,4 @@
-"""Causes in words: every reason that users are shown, on the terminal, in JSON and in the log, is made here.
+"""Causes in words: every reason that users see, on the terminal, in JSON and in the log, is made here.
 
 Nothing reads these sentences. Rewording one changes what is printed and nothing else.
 """
@@ -15,21 +15,27 @@ __all__ = ["message_sentence", "rows_follow", "sentence", "what_happened"]
 
 
 def sentence(cause: Cause) -> str:
-    """The cause as users are told it."""
+    """The cause as users see it."""
     match cause:
-        case kinds.Text(text):
-            return text
+        case (
+            kinds.Text(words)
+            | kinds.Skipped(words)
+            | kinds.Unforeseen(words)
+            | kinds.InstallRefused(words)
+            | kinds.DependentObjects(words)
+            | kinds.NegativeCount(words)
+            | kinds.SourceAway(detail=words)
+        ):
+            return words
         case kinds.HeldByOperator(message):
             return f"message {message} is held by an operator"
         case kinds.NeedsApproval(message, effects):
-            told = "; ".join(f"{_VERBS[one.effect]} {one.view}" for one in effects)
-            return f"message {message} waits for approval: {told}"
+            listed = "; ".join(_EFFECTS[effect.effect].format(effect.view) for effect in effects)
+            return f"message {message} waits for approval: {listed}"
         case kinds.WaitsWith(message, other):
             return f"message {message} waits with message {other}, which changes the same table"
         case kinds.Rejected(message, source, ddl):
             return f"rejected by an operator: message {message} of {source}: {ddl}"
-        case kinds.Skipped(note):
-            return note
         case kinds.MessageSkipped(message, note, row):
             return f"message {message} was skipped: {note}" + (f" ({row})" if row else "")
         case kinds.Detached():
@@ -42,26 +48,26 @@ def sentence(cause: Cause) -> str:
             return f"{which} quarantined: {sentence(because)}"
         case kinds.RowsInTheWay(to_be_built, because):
             return (
-                f"{sentence(to_be_built)}; it cannot be built over the rows that its sources have now:"
-                f" {sentence(because).rstrip('.')}; correct or delete the row at the source, and it is built by itself;"
-                " or change the view's file: dyda apply"
+                f"{sentence(to_be_built)}; it cannot be built from the rows that its sources have now:"
+                f" {sentence(because).rstrip('.')}; correct or delete the row at the source, and DyDa builds it;"
+                " or change the view's file and run: dyda apply"
             )
         case kinds.SchemaChanged():
             return _schema_changed(cause)
+        case kinds.Followed(changes, detail):
+            return "; ".join(changes) or detail or "a schema change was followed"
+        case kinds.NotMaintained(state, because):
+            return f"it is {state} already" + (f": {sentence(because)}" if because is not None else "")
         case kinds.NotBuilt(to_be_built, detail):
             return f"{sentence(to_be_built)}: {detail}"
-        case kinds.SourceAway(_, detail):
-            return detail
         case kinds.Behind(detail, away):
             return "; ".join([detail or "a schema change was followed", *map(sentence, away), rows_follow()])
         case kinds.SourceDrifted(unsettled=True):
-            return f"{what_happened(cause)}; it is read again when the transactions that made them have ended"
+            return f"{what_happened(cause)}; re-reading it once the transactions behind them have ended"
         case kinds.SourceDrifted() | kinds.RelationDrifted():
-            return f"{what_happened(cause)}; it is read again by itself"
+            return f"{what_happened(cause)}; re-reading it"
         case kinds.RightsMissing(obstacles=obstacles):
             return " ".join(map(_advice, obstacles))
-        case kinds.InstallRefused(detail) | kinds.DependentObjects(detail) | kinds.NegativeCount(detail):
-            return detail
         case kinds.Unshown(view, reader, replaced):
             back = f"dyda views resync {view}"
             if replaced:
@@ -92,17 +98,17 @@ def what_happened(cause: kinds.SourceDrifted | kinds.RelationDrifted) -> str:
 
 
 def rows_follow() -> str:
-    """What becomes of the rows of a view whose definition went ahead of them."""
+    """What happens to the rows of a view whose definition has already changed."""
     return "its rows follow when it can be built"
 
 
-_VERBS = {"broken": "it breaks", "rewritten": "it rewrites", "unknown": "nobody can tell what it does to"}
+_EFFECTS = {"broken": "it breaks {}", "rewritten": "it rewrites {}", "unknown": "its effect on {} is unknown"}
 
 _SOURCE_DRIFTS = {
-    SourceDrift.CAPTURE_LOST: "capture at source {source} is not in order: schema dyda or a part of it was dropped or"
-    " changed, or came here with a dump of another database",
-    SourceDrift.REPLACED: "source {source} is not the server it was: restored, promoted or replaced",
-    SourceDrift.TRANSACTIONS_LOST: "source {source} has lost transactions that are installed here: it was put back to"
+    SourceDrift.CAPTURE_LOST: "capture at source {source} is damaged: schema dyda or a part of it was dropped or"
+    " changed, or was restored from a dump of another database",
+    SourceDrift.REPLACED: "source {source} is not the same server as before: restored, promoted or replaced",
+    SourceDrift.TRANSACTIONS_LOST: "source {source} has lost transactions that are installed here: it was reset to"
     " an older state",
     SourceDrift.CHANGES_MISSED: "source {source} has changes that were not captured: its log was full, locked or"
     " changed by hand",
@@ -110,19 +116,18 @@ _SOURCE_DRIFTS = {
 
 _RELATION_DRIFTS = {
     RelationDrift.UNCAPTURED: "{relation} was not captured for a while: its triggers were dropped, disabled or changed",
-    RelationDrift.ROWS_UNSEEN: "rows of {relation} may have moved unseen: since it was read, a partition, parent or"
-    " subscription has come or gone at source {source}, or the server has crashed, and no event trigger tells more",
-    RelationDrift.UNEXPLAINED: "{relation} is not as it was, and no logged change explains it",
+    RelationDrift.ROWS_UNSEEN: "rows of {relation} may have changed unlogged: since it was read, a partition, parent or"
+    " subscription was added or removed at source {source}, or the server crashed, and no event trigger saw it",
+    RelationDrift.UNEXPLAINED: "{relation} changed outside capture",
 }
 
 _BUILDS = {
     BuildReason.CREATED: "created",
     BuildReason.FILE_CHANGED: "its file changed",
     BuildReason.APPLIED_AGAIN: "applied again",
-    BuildReason.REQUESTED: "resync was asked for",
-    BuildReason.RETURNED: "what it reads is back",
-    BuildReason.OUTDATED: "it was built in other steps than this version of DyDa, with its present settings, computes"
-    " it in; it is read again",
+    BuildReason.REQUESTED: "resync requested",
+    BuildReason.RETURNED: "its relations are back",
+    BuildReason.OUTDATED: "this version of DyDa, with its present settings, computes it in other steps; rebuilding it",
     BuildReason.DUE: "a resync is due",
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dyda.model.algebra.nodes import ViewDefinition
+from dyda.model.cause import Clause
 
 __all__ = ["Alternative", "Broken", "Holds", "Judgement", "Rewritten"]
 
@@ -48,12 +49,14 @@ class Rewritten:
 class Broken:
     """No legal form of the view is known: it is frozen at its last correct extent, with this reason.
 
-    `component` is what cannot be kept, `remedy` the preference or constraint that would have saved it.
+    `component` is what cannot be kept, `remedy` the preference or constraint that would have saved it, `preference`
+    what the view's owner allows, where that rules the rewritings out.
     """
 
     reason: str
     component: str = ""
     remedy: str = ""
+    preference: Clause | None = None
 
 
 Judgement = Holds | Rewritten | Broken

@@ -68,7 +68,8 @@ def pending_show(identifier: int) -> None:
 def pending_plan() -> None:
     """Show the order of processing, and why.
 
-    Lists which messages are processed together, which are merged, and which have to wait.
+    Lists which messages are processed together, which are merged, and which have to wait. Of the next unit it also
+    shows how each view that it changes will follow.
     """
     from dyda import commands
 
@@ -77,6 +78,10 @@ def pending_plan() -> None:
         return
     nothing = "Nothing can be processed now." if answer["waiting"] else "Nothing is pending."
     table(["unit", "kind", "messages", "reason"], _alike_units(answer["units"]), nothing)
+    views = [view for unit in answer["units"] for view in unit.get("views") or ()]
+    if views:
+        say("\nunit 1, by view:")
+        table([("name", "VIEW"), "plan", "effect", "extent", "cost", "reason"], views, "")
     if answer["waiting"]:
         say("\nnot processed now:")
         waiting = _alike_waiting(answer["waiting"])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dyda.commands.open_transactions import Patience, Progress
-from dyda.errors import DydaError, MissingRights, SourceBusy, SourceUnreachable
+from dyda.errors import DydaError, SourceNotAvailable
 from dyda.maintenance import BuildRequest, Maintainer, Outcome
 from dyda.model.knowledge.file import referenced_relations
 from dyda.model.relation import Relation, RelationName
@@ -75,7 +75,7 @@ def release(maintainer: Maintainer) -> None:
         mine = [relation for relation in unused if relation.name.source == source]
         try:
             maintainer.opened.source(source).release(mine)
-        except (SourceUnreachable, SourceBusy, MissingRights):
+        except SourceNotAvailable:
             continue  # harmless: its messages concern no view
         maintainer.writer.install(Installation(forgotten=tuple(relation.name for relation in mine)))
     maintainer.reload()

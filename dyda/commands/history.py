@@ -14,7 +14,8 @@ from sqlglot import exp
 from dyda.commands.status import time_text
 from dyda.errors import DydaError
 from dyda.open_project import OpenProject
-from dyda.warehouse import VersionRecord
+from dyda.warehouse import VersionRecord, cause_to_json
+from dyda.wording import sentence
 
 __all__ = ["views_diff", "views_history"]
 
@@ -59,7 +60,8 @@ def _as_dict(version: VersionRecord) -> dict[str, Any]:
     return {
         "version": version.version,
         "installed_at": time_text(version.installed_at),
-        "cause": version.cause,
+        "cause": sentence(version.cause),
+        "because": cause_to_json(version.cause),
         "evolved": bool(details.get("evolved")),
         "sql": version.sql,
         "columns": [{"name": column.name, "type": column.type} for column in version.columns],

@@ -10,7 +10,7 @@ from dyda.commands.migrations import Migration, read_migrations
 from dyda.engine import Engine
 from dyda.errors import ConfigurationError, DydaError
 from dyda.maintenance.catalog_state import load
-from dyda.maintenance.plan.impact import foresee
+from dyda.maintenance.plan.impact import impact_of_changes
 from dyda.model.ddl.schemas import Schemas
 from dyda.model.relation import RelationName
 from dyda.open_project import OpenProject
@@ -46,7 +46,7 @@ def impact(
         if waiting:
             numbers = ", ".join(map(str, waiting))
             notes.append(f"schema changes are pending (message {numbers}); the views are judged as they were before")
-        return {"views": foresee(opened, known, schemas), "notes": notes}
+        return {"views": [view.as_dict() for view in impact_of_changes(opened, known, schemas)], "notes": notes}
 
 
 def _names(opened: OpenProject, source: str | None, schemas: set[str]) -> Callable[[tuple[str, ...]], RelationName]:

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dyda.commands.status import time_text, told
+from dyda.engine import Engine
 from dyda.errors import DydaError
-from dyda.maintenance.catalog_state import load
-from dyda.maintenance.plan.approval import foresee_messages
+from dyda.maintenance.catalog_state import CatalogState, load
+from dyda.maintenance.plan.impact import impact_of_messages, impact_of_unit
 from dyda.maintenance.plan.view_reads import schedule_of
 from dyda.model.bag import COUNT
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation
@@ -21,7 +22,7 @@ from dyda.model.relation import RelationName
 from dyda.open_project import OpenProject
 from dyda.warehouse import MessageRecord, cause_to_json
 from dyda.wording import message_sentence
-from scheduler import Consistency, MessageState, Schedule, Unit
+from scheduler import Consistency, MessageState, Queued, Schedule, Unit
 from scheduler.graph import Drawing, dot, text
 
 __all__ = ["Queue", "pending", "pending_graph", "pending_picture", "pending_plan", "pending_show"]
@@ -42,6 +43,7 @@ OPTIMISTIC = "detection is optimistic: the daemon follows arrival order until a 
 class Queue:
     """The catalog's queue and its legal order, whatever `detection` says."""
 
+    known: CatalogState
     records: tuple[MessageRecord, ...]
     schedule: Schedule
     consistency: Consistency
@@ -50,9 +52,9 @@ class Queue:
     @classmethod
     def of(cls, opened: OpenProject) -> Queue:
         records = tuple(opened.warehouse.messages())
-        settings = opened.project.settings.maintenance
-        schedule = schedule_of(records, load(opened))
-        return cls(records, schedule, Consistency(settings.consistency), settings.batch_rows)
+        known, settings = load(opened), opened.project.settings.maintenance
+        schedule = schedule_of(records, known)
+        return cls(known, records, schedule, Consistency(settings.consistency), settings.batch_rows)
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:
@@ -97,9 +99,9 @@ def pending(folder: Path) -> list[dict[str, Any]]:
         return [queue.as_dict(record) for record in queue.records]
 
 
-def pending_show(folder: Path, message: int) -> dict[str, Any]:
+def pending_show(folder: Path, message: int, engine: Engine | None = None) -> dict[str, Any]:
     """One message with the rows it changes (the first hundred), if the source's log can be read now."""
-    with OpenProject.open(folder) as opened:
+    with OpenProject.open(folder, engine) as opened:
         queue = Queue.of(opened)
         record = next((record for record in queue.records if record.id == message), None)
         if record is None:
@@ -119,9 +121,10 @@ def pending_show(folder: Path, message: int) -> dict[str, Any]:
         }
 
 
-def pending_plan(folder: Path) -> dict[str, Any]:
-    """The order in which the queue will be processed, what is merged, what waits, and the reason for each."""
-    with OpenProject.open(folder) as opened:
+def pending_plan(folder: Path, engine: Engine | None = None) -> dict[str, Any]:
+    """The order in which the queue will be processed, what is merged, what waits, and the reason for each; and how the
+    views follow the next unit."""
+    with OpenProject.open(folder, engine) as opened:
         queue = Queue.of(opened)
         optimistic = opened.project.settings.maintenance.detection == "optimistic"
         return {
@@ -132,6 +135,7 @@ def pending_plan(folder: Path) -> dict[str, Any]:
                     "messages": list(unit.numbers),
                     "idle": sorted(unit.idle),
                     "reason": unit.reason,
+                    "views": _views(opened, queue, unit) if index == 1 else None,
                 }
                 for index, unit in enumerate(queue.units, 1)
             ],
@@ -174,7 +178,13 @@ def _plan(opened: OpenProject, queue: Queue, record: MessageRecord) -> list[dict
     if not record.message.schema_changes:
         return None
     messages = [(r.id, r.message) for r in queue.records if r.id <= record.id and r.state != MessageState.SKIPPED]
-    return [dict(view) for view in foresee_messages(opened, load(opened), messages)[record.id].views]
+    return [view.as_dict() for view in impact_of_messages(opened, queue.known, messages)[record.id]]
+
+
+def _views(opened: OpenProject, queue: Queue, unit: Unit) -> list[dict[str, Any]]:
+    """The plan of each view that the next unit changes."""
+    waiting = [Queued(record.id, record.message) for record in queue.records if record.id in queue.schedule]
+    return [view.as_dict() for view in impact_of_unit(opened, queue.known, waiting, unit)]
 
 
 def _waiting(queue: Queue) -> list[dict[str, Any]]:

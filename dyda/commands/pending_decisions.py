@@ -6,7 +6,7 @@ depends on it and nothing else. While a daemon runs, the daemon carries out the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from dyda.errors import DydaError
 from dyda.maintenance import Maintainer
 from dyda.maintenance.install.acknowledge import everywhere
 from dyda.maintenance.install.installation import positions_after
-from dyda.maintenance.plan.approval import foresee_messages
+from dyda.maintenance.plan.impact import impact_of_messages
 from dyda.maintenance.plan.view_reads import view_reads
 from dyda.model.cause import HeldByOperator, MessageSkipped, Quarantined, Rejected, Skipped, Uncomputable, WaitsWith
 from dyda.model.message import MessageState
@@ -101,7 +101,7 @@ def _release(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
 
 def _approve(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     record = _message(maintainer, arguments, "approved", MessageState.APPROVAL)
-    views = [str(view["name"]) for view in _dangers(maintainer, record)]
+    views = _endangered(maintainer, record)
     if isinstance(record.cause, WaitsWith) and (record.approved or not views):
         raise NotPossible(
             f"{record.reason}: there is nothing to approve",
@@ -113,7 +113,7 @@ def _approve(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
 
 def _reject(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     record = _message(maintainer, arguments, "rejected", MessageState.APPROVAL)
-    views = [str(view["name"]) for view in _dangers(maintainer, record)]
+    views = _endangered(maintainer, record)
     if not views:
         advice = "See: dyda pending"
         if isinstance(record.cause, WaitsWith):
@@ -131,13 +131,14 @@ def _reject(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     return {"id": record.id, "state": "rejected", **told(cause), "views": views}
 
 
-def _dangers(maintainer: Maintainer, record: MessageRecord) -> Sequence[Mapping[str, Any]]:
-    """The views that the message would rewrite or break, with what it would do."""
+def _endangered(maintainer: Maintainer, record: MessageRecord) -> list[str]:
+    """The views that the message would rewrite or break."""
     records = maintainer.opened.warehouse.messages()
     queue = [
         (other.id, other.message) for other in records if other.id <= record.id and other.state != MessageState.SKIPPED
     ]
-    return foresee_messages(maintainer.opened, maintainer.known, queue)[record.id].dangerous
+    views = impact_of_messages(maintainer.opened, maintainer.known, queue)[record.id]
+    return [view.name for view in views if view.dangerous]
 
 
 def _retry(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:

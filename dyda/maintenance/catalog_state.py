@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from dyda.engine import OutputType
 from dyda.errors import DydaError, UnknownRelation
@@ -30,7 +31,6 @@ __all__ = [
     "Catalog",
     "CatalogState",
     "MaintainedView",
-    "held_definition",
     "keep_programs",
     "last_definition",
     "load",
@@ -57,6 +57,11 @@ class MaintainedView:
     def positions(self) -> Mapping[str, Position]:
         return self.record.positions
 
+    def moved(self, moves: Mapping[str, tuple[Position | None, Position | None]]) -> MaintainedView:
+        """The view at the positions that these moves lead to."""
+        new = {source: to for source, (_, to) in moves.items() if to is not None}
+        return replace(self, record=replace(self.record, positions={**self.positions, **new}))
+
     def has(self, source: str, xid: int) -> bool:
         """Whether the transaction is in the extent already; true for sources the view does not read."""
         position = self.record.positions.get(source)
@@ -65,9 +70,9 @@ class MaintainedView:
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """A view to be built or built again: its definition's text and the cause. `file_text` is None for an evolution.
+    """A view to be built or rebuilt: its definition's text and the cause. `file_text` is None for an evolution.
 
-    `anew`: something moved under its extent that nobody saw, so nothing may be taken from it.
+    `anew`: something unlogged changed under its extent, so nothing may be taken from it.
     """
 
     name: str
@@ -83,7 +88,7 @@ class BuildRequest:
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """A target whose definition holds: what is evaluated, and the types of what comes out."""
+    """A request whose definition holds: what is evaluated, and the types of the result."""
 
     target: BuildRequest
     definition: ViewDefinition
@@ -106,41 +111,41 @@ class CatalogState:
     frozen: Mapping[str, ViewRecord] = field(default_factory=dict)
     """Views that are broken or held: served, not maintained."""
     unreadable: Mapping[str, Cause] = field(default_factory=dict)
-    """Those of `frozen` whose text means nothing over the relations as the catalog knows them: to be built anew."""
+    """Those of `frozen` whose text means nothing over the relations as the catalog knows them: they need a rebuild."""
     defaults: Defaults = field(default_factory=Defaults)
     """What a view or a component prefers whose file says nothing."""
     knowledge: Knowledge = field(default_factory=Knowledge)
     """The constraints that mean something over the relations as the catalog knows them."""
     unread: tuple[Unread, ...] = ()
-    """Those that mean nothing now; whoever replaces the knowledge keeps them (`document_of`)."""
+    """Those that mean nothing now; a new document keeps them (`document_of`)."""
     knowledge_record: KnowledgeRecord = field(default_factory=KnowledgeRecord)
 
     def is_described_with(self, name: RelationName, xid: int) -> bool:
-        """Whether what the catalog says of the relation has the transaction in it already. The view that brought it may
-        be gone by now, or be held."""
+        """Whether the catalog's description of the relation has the transaction in it already. The view that it came
+        with may be gone by now, or held."""
         record = self.relations.get(name)
         if record is not None and record.position is not None and record.position.includes(xid):
             return True
         return any(view.has(name.source, xid) for view in self.views.values() if name in view.definition.relations)
 
-    def record(self, name: str) -> ViewRecord | None:
-        """The view's record, whatever state it is in."""
-        view = self.views.get(name)
-        return view.record if view is not None else self.frozen.get(name)
+    @cached_property
+    def records(self) -> dict[str, ViewRecord]:
+        """Every view's record, whatever state it is in."""
+        return {**{name: view.record for name, view in self.views.items()}, **self.frozen}
 
-    def served(self, name: str) -> ViewRecord:
-        """The record of a view that is there."""
-        view = self.views.get(name)
-        return view.record if view is not None else self.frozen[name]
+    @property
+    def held(self) -> dict[str, ViewRecord]:
+        """Those of `frozen` that are held."""
+        return {name: record for name, record in self.frozen.items() if record.stored_state == ViewState.HELD}
 
     @property
     def captured(self) -> dict[str, dict[RelationName, int]]:
         """The relations that capture is attached to, by source, each with its oid."""
-        found: dict[str, dict[RelationName, int]] = {}
+        oids: dict[str, dict[RelationName, int]] = {}
         for name, record in self.relations.items():
             if record.captured:
-                found.setdefault(name.source, {})[name] = record.relation.oid
-        return found
+                oids.setdefault(name.source, {})[name] = record.relation.oid
+        return oids
 
 
 class Catalog:
@@ -200,7 +205,7 @@ def load(opened: OpenProject, before: CatalogState | None = None) -> CatalogStat
             definition = parse_view(record.name, record.sql, resolve, plain_numeric=numeric)
             program, outdated = known_program(opened.project.settings.spark, definition, record)
         except DydaError as error:
-            # The catalog's relations have gone on without this view: it is judged anew, alone.
+            # The catalog's relations have changed without this view: it is judged again, alone.
             frozen[record.name] = record
             unreadable[record.name] = ToBeBuilt(BuildReason.UNREADABLE, error.what)
             continue
@@ -212,7 +217,7 @@ def load(opened: OpenProject, before: CatalogState | None = None) -> CatalogStat
 
 
 def keep_programs(opened: OpenProject, writer: Writer, known: CatalogState) -> None:
-    """Write down which steps the views are computed in that were built before anybody did."""
+    """Record the steps of views that were built before DyDa kept them."""
     for view in known.views.values():
         if view.record.program is None and view.outdated is None:
             writer.keep_program(view.name, fingerprint(view.program, opened.project.settings.spark.timezone))
@@ -224,7 +229,7 @@ def catalog_resolver(project: Project, relations: Mapping[RelationName, Relation
     def resolve(source: str, schema: str | None, table: str) -> Relation:
         name = project.relation_name(source, schema, table)
         if name not in relations:
-            raise UnknownRelation(f"the catalog knows no relation {name}", "Run: dyda apply")
+            raise UnknownRelation(f"relation {name} is not in the catalog", "Run: dyda apply")
         return relations[name].relation
 
     return resolve
@@ -261,11 +266,6 @@ def _same_view(earlier: MaintainedView, record: ViewRecord, relations: Mapping[R
             for scan in scans(earlier.definition.tree)
         )
     )
-
-
-def held_definition(project: Project, known: CatalogState, record: ViewRecord) -> ViewDefinition | None:
-    """The definition of a view that is held; None of one that is broken already."""
-    return None if record.stored_state == ViewState.BROKEN else last_definition(project, known, record)
 
 
 def last_definition(project: Project, known: CatalogState, record: ViewRecord) -> ViewDefinition | None:

@@ -18,8 +18,8 @@ class Outcome(enum.Enum):
 
     IDLE = "nothing to do"
     WORKED = "at least one unit was installed"
-    BROKEN = "the unit was void: a schema moved under it"
-    BLOCKED = "something that is needed is out of reach"
+    BROKEN = "the unit was abandoned: a schema changed under it"
+    BLOCKED = "something that it needs is not available"
 
 
 @dataclass

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dyda.errors import (
     DydaError,
     EvaluationFailed,
+    InstallBlocked,
     InvariantViolated,
-    SourceUnreachable,
+    NotInstallable,
+    SourceNotAvailable,
     StoodOn,
     ValueDoesNotFit,
 )
-from dyda.model.cause import Cause, DependentObjects, InstallRefused, NegativeCount, SourceAway, Uncomputable
+from dyda.model.cause import Cause, DependentObjects, InstallRefused, NegativeCount, SourceAway, Text, Uncomputable
 
 __all__ = ["cause_of", "uncomputable"]
 
@@ -22,16 +24,18 @@ def cause_of(error: DydaError) -> Cause:
             return DependentObjects(error.what, tuple(error.dependents))
         case InvariantViolated():
             return NegativeCount(error.what)
-        case SourceUnreachable():
+        case SourceNotAvailable():
             return SourceAway(error.source, error.what)
+        case InstallBlocked() | NotInstallable():
+            return InstallRefused(error.what)
         case ValueDoesNotFit() | EvaluationFailed():
             return uncomputable(error)
         case _:
-            return InstallRefused(error.what)
+            return Text(error.what)
 
 
 def uncomputable(error: ValueDoesNotFit | EvaluationFailed, row: str | None = None, view: str = "") -> Uncomputable:
-    """The row in the way. Whoever is told of `view` anyway need not be told its name again."""
+    """The row that cannot be computed, without the name of `view` where that is clear anyway."""
     detail = error.what.removeprefix(f"view {view}: ")
     if isinstance(error, ValueDoesNotFit):
         return Uncomputable(detail, error.relation, error.column, row)

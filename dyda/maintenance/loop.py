@@ -17,14 +17,13 @@ from dataclasses import replace
 from dyda.errors import (
     BrokenUnit,
     DydaError,
-    EngineFailed,
-    InstallBlocked,
     InvariantViolated,
     MissingRights,
+    NotAvailable,
     NotInstallable,
     PositionMoved,
-    SourceBusy,
-    SourceUnreachable,
+    SourceNotAvailable,
+    WarehouseUnreachable,
 )
 from dyda.maintenance.catalog_state import BuildRequest, Catalog, CatalogState
 from dyda.maintenance.cycle import Cycle, Due, Outcome
@@ -56,14 +55,14 @@ class Maintainer:
         self.writer = writer
         self.log = log
         self.obstacle: DydaError | None = None
-        """What stood in the way of the last cycle that was blocked."""
+        """Why the last cycle was blocked."""
         self.waiting = ALL_WAIT
-        self.planner = Planner(opened, log)
+        self.planner = Planner(opened, self._say)
         self.recovery = Recovery(opened)
-        self.approval = Approval(opened, writer)
+        self.approval = Approval(opened)
         self.catalog = Catalog(opened, writer)
         self._resting = Resting(opened)
-        self._barred = Barred(opened, writer, lambda text: self.log(text))
+        self._barred = Barred(opened, writer, self._say)
         self.units = Units(
             opened, writer, self.catalog, self.planner, self.approval, self.recovery, self._resting, self._say
         )
@@ -81,7 +80,7 @@ class Maintainer:
         self.catalog.forget()
 
     def reload(self) -> None:
-        """Somebody decided something: read the catalog and plan anew."""
+        """An operator decided something: read the catalog and plan again."""
         self.forget()
         self.planner.forget()
 
@@ -97,7 +96,8 @@ class Maintainer:
             while (outcome := self._observe(cycle)) is None:
                 pass
         except BaseException as error:
-            self._abandon()
+            self.writer.discard_stagings()  # a unit that is not installed leaves no trace
+            self.forget()
             return self._outcome_of(error, cycle)
         return outcome
 
@@ -111,16 +111,11 @@ class Maintainer:
             case MissingRights() if self._barred.add(error, self.known):
                 self.recovery.forget(cycle.returning)
                 return Outcome.BROKEN
-            case SourceUnreachable() | SourceBusy() | MissingRights():
+            case WarehouseUnreachable():
+                raise error  # whoever opened the warehouse opens it again
+            case NotAvailable():
                 self.recovery.forget(cycle.returning)
-                self._resting.add(error)
-                return self.blocked(error, [error.source])
-            case InstallBlocked():
-                positions = self.known.views[error.view].positions if error.view in self.known.views else {}
-                self._resting.add_readers(positions, error)
-                return self.blocked(error, positions)
-            case EngineFailed():
-                return self.blocked(error)
+                return self.blocked(error, self._resting.add(error, self.known.views))
             case InvariantViolated():
                 return self._put_aside(error.view, ViewState.RESYNC, error, cycle)
             case NotInstallable():
@@ -152,7 +147,8 @@ class Maintainer:
             return outcome
         read = {source for view in self.known.views.values() for source in view.record.sources}
         if away := sorted(read.intersection(polled.unreachable)):
-            return self.blocked(DydaError(polled.unreachable[away[0]], "It is tried again."), away)
+            error = SourceNotAvailable(polled.unreachable[away[0]], "DyDa tries again.", away[0])
+            return self.blocked(error, away)
         self.obstacle = None
         return outcome
 
@@ -160,7 +156,8 @@ class Maintainer:
         """None if something was written down that the next poll must know."""
         barred = self._barred.waiting(self.known, polled.snapshots, self.forget)
         phases.done("capture")
-        if self.approval.mark(polled, self.known):
+        for mark in self.approval.marks(polled, self.known):
+            self.writer.mark_messages([mark.number], mark.state, mark.cause)
             self.planner.forget()
         movement = find_movement(polled, self.known)
         listen_again(self.opened, self.writer, movement.deaf, self.log)
@@ -169,9 +166,9 @@ class Maintainer:
             return None
         owing = {**self.known.unreadable, **movement.again}
         again = {
-            name: BuildRequest(name, self.known.served(name).sql or "", None, cause)
+            name: BuildRequest(name, self.known.records[name].sql or "", None, cause)
             for name, cause in owing.items()
-            if name not in barred and not self.known.served(name).sources & set(polled.unreachable)
+            if name not in barred and not self.known.records[name].sources & set(polled.unreachable)
         }
         cycle.returning |= self.recovery.returning(polled, self.known, barred)
         again |= cycle.returning
@@ -191,12 +188,12 @@ class Maintainer:
             self.writer.note_source(name, reachable=False, error=why)
         self._resting.reached(polled.snapshots)
         for error in polled.errors:
-            self._resting.add(error)
+            self._resting.add(error, self.known.views)
 
     def _to_attach(self, polled: Poll, again: Iterable[str]) -> set[RelationName]:
         """What these views read; all that was captured where nothing is captured any more."""
         bare = [source for source, snapshot in polled.snapshots.items() if not snapshot.state.attached]
-        mine = {relation for name in again for relation in self.known.served(name).relations}
+        mine = {relation for name in again for relation in self.known.records[name].relations}
         return mine | {relation for source in bare for relation in self.known.captured.get(source, {})}
 
     # --- what cannot be done now
@@ -210,15 +207,10 @@ class Maintainer:
         self.reload()
         return Outcome.BROKEN
 
-    def _abandon(self) -> None:
-        """A unit that is not installed leaves no trace."""
-        self.writer.discard_stagings()
-        self.forget()
-
     def blocked(self, error: DydaError, sources: Collection[str] = ()) -> Outcome:
-        """Something stands in the way of these sources' views, or of all; it is said once, and tried again."""
+        """The views of these sources, or all, cannot go on now: log it once, and try again."""
         waiting = who_waits(self.known.views.values(), sources) if sources else ALL_WAIT
-        if self.obstacle is None or self.obstacle.what != error.what:
+        if self.obstacle is None or cause_of(self.obstacle) != cause_of(error):
             self.log(f"{error.in_one_line} ({waiting})")
         self.obstacle, self.waiting = error, waiting
         return Outcome.BLOCKED

@@ -20,7 +20,7 @@ __all__ = ["fingerprint_of", "known_program", "one_by_one", "recorded", "state_t
 
 def recorded(numeric: str, definition: ViewDefinition, record: ViewRecord) -> Program:
     """The program of a definition whose states are in the catalog: nothing is analysed again. An error if it would
-    keep others: then they must be computed anew."""
+    keep others: then they must be recomputed."""
     return _keeping(_compiled(numeric, definition, record.states, record.columns), record.states)
 
 
@@ -38,11 +38,7 @@ def known_program(
 
 
 def fingerprint_of(
-    project: Project,
-    definition: ViewDefinition,
-    sql: str,
-    states: Sequence[StateTable],
-    columns: Sequence[ViewColumn],
+    project: Project, definition: ViewDefinition, sql: str, states: Sequence[StateTable], columns: Sequence[ViewColumn]
 ) -> str:
     """Of the program that the catalog will be found to hold: from the text of the version, as it will be read."""
     relations = {scan.relation.name: scan.relation for scan in scans(definition.tree)}

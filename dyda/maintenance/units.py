@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dyda import faults
-from dyda.errors import BrokenUnit, EvaluationFailed, ValueDoesNotFit
+from dyda.errors import BrokenUnit, DydaError, EvaluationFailed, SourceUnreachable, ValueDoesNotFit
 from dyda.maintenance.catalog_state import BuildRequest, Catalog, MaintainedView
 from dyda.maintenance.cycle import Cycle, Due, Outcome
 from dyda.maintenance.error_causes import uncomputable
@@ -19,8 +19,15 @@ from dyda.maintenance.execute.execution import Execution
 from dyda.maintenance.execute.poisoned_row import culprit
 from dyda.maintenance.execute.unit import execute, execute_run
 from dyda.maintenance.install.acknowledge import acknowledge, covered
-from dyda.maintenance.install.installation import Installing, installation, moved_on, positions_after
+from dyda.maintenance.install.installation import (
+    Installing,
+    installation,
+    knowledge_installation,
+    moved_on,
+    positions_after,
+)
 from dyda.maintenance.install.phases import Phases
+from dyda.maintenance.observe.knowledge_watch import KnowledgeWatch, uncaptured
 from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.observe.recovery import Recovery
 from dyda.maintenance.observe.round import Round
@@ -28,17 +35,9 @@ from dyda.maintenance.observe.source_backoff import Resting
 from dyda.maintenance.observe.tables import look_at
 from dyda.maintenance.plan.analysis import SparkAnalysis
 from dyda.maintenance.plan.approval import Approval
-from dyda.maintenance.plan.knowledge_after import KnowledgeWatch
+from dyda.maintenance.plan.builds import Builds, Reading, plan_builds, reachable_relations
 from dyda.maintenance.plan.next_unit import Planner
-from dyda.maintenance.plan.planner import (
-    Builds,
-    Reading,
-    plan_builds,
-    plan_run,
-    plan_unit,
-    reachable_relations,
-    relations_to_look_at,
-)
+from dyda.maintenance.plan.planner import plan_knowledge, plan_run, plan_unit, relations_to_look_at
 from dyda.maintenance.plan.unit_plan import UnitPlan
 from dyda.model.cause import Quarantined
 from dyda.model.message import MessageState
@@ -51,6 +50,16 @@ from scheduler import Queued, Unit, UnitKind
 from vs import read
 
 __all__ = ["Units"]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What units under one poll are processed with: `views` are those that can be maintained now."""
+
+    polled: Poll
+    refresh: Refresh
+    cycle: Cycle
+    views: Sequence[MaintainedView] = ()
 
 
 @dataclass
@@ -71,33 +80,47 @@ class Units:
 
     def __post_init__(self) -> None:
         self._analysis = SparkAnalysis(self.opened.engine)
-        self._watch = KnowledgeWatch(self.opened)
+        self._watch = KnowledgeWatch()
 
     # --- units of the schedule
 
     def work(self, polled: Poll, due: Due, cycle: Cycle, phases: Phases) -> Outcome:
-        noticed = self._watch.notice(polled, self.catalog.state)
-        if noticed is not None:
-            self.writer.install(noticed)
-            self._tidy = None
-            self.catalog.forget()
-            self.planner.forget()
+        if changed := self._watch.changed(polled, self.catalog.state):
+            self._follow_knowledge(polled, changed)
             return Outcome.WORKED
-        refresh = Refresh(self.opened, polled, self.writer, self.planner.early_check(polled))
+        work = _Work(polled, Refresh(self.opened, polled, self.writer, self.planner.early_check(polled)), cycle)
         outcome = Outcome.IDLE
         while True:
             phases.done("plan")
-            current = self._current(polled, due.waiting)
+            work = replace(work, views=self._current(polled, due.waiting))
             phases.done("catalog")
-            unit = self.planner.next_unit(polled, current, self.catalog.state)
+            unit = self.planner.next_unit(polled, work.views, self.catalog.state)
             phases.done("plan")
             if unit is None:
                 break
             outcome = Outcome.WORKED
-            if not self._process(polled, unit, current, refresh, cycle, phases):
+            if not self._process(work, unit, phases):
                 return outcome
             phases = Phases(self.opened.engine.jobs, polled.queries)
         return self._idle(polled) if outcome is Outcome.IDLE else outcome
+
+    def _follow_knowledge(self, polled: Poll, names: Sequence[RelationName]) -> None:
+        """Relations that only the knowledge names have changed: the catalog and the knowledge follow."""
+        known = self.catalog.state
+        relations = [known.relations[name].relation for name in names]
+        plan = plan_knowledge(self._looking_at(self._round(polled), relations), relations, uncaptured(polled, names))
+        for relation in plan.captures:
+            try:
+                self.opened.source(relation.name.source).attach([relation])
+            except SourceUnreachable:
+                raise
+            except DydaError:
+                continue  # a rewriting that needs it will say so
+        self.writer.install(knowledge_installation(plan, known, polled))
+        self._watch.seen(polled, names)
+        self._tidy = None
+        self.catalog.forget()
+        self.planner.forget()
 
     def _idle(self, polled: Poll) -> Outcome:
         """Nothing is left to do under this poll."""
@@ -106,67 +129,43 @@ class Units:
         self.writer.write_phases()
         return Outcome.IDLE
 
-    def _process(
-        self,
-        polled: Poll,
-        unit: Unit,
-        current: Sequence[MaintainedView],
-        refresh: Refresh,
-        cycle: Cycle,
-        phases: Phases,
-    ) -> bool:
+    def _process(self, work: _Work, unit: Unit, phases: Phases) -> bool:
         """One unit or a run of them, from the sources to the warehouse; whether this poll may be used for another."""
         try:
             self.planner.foresee(unit)
-            run = self.planner.next_run(current)
+            run = self.planner.next_run(work.views)
             if len(run) > 1:
-                self._process_run(polled, run, current, refresh, cycle, phases)
+                self._process_run(work, run, phases)
                 return True
-            return self._process_unit(polled, unit, current, refresh, cycle, phases)
+            return self._process_unit(work, unit, phases)
         except BrokenUnit as error:
             relations = self.planner.broken(unit, error, self.catalog.state)
             self.writer.record_abort(unit.numbers, error.what, phases.total, relations)
             raise
 
-    def _process_unit(
-        self,
-        polled: Poll,
-        unit: Unit,
-        current: Sequence[MaintainedView],
-        refresh: Refresh,
-        cycle: Cycle,
-        phases: Phases,
-    ) -> bool:
-        plan = self._plan(polled, unit, current)
+    def _process_unit(self, work: _Work, unit: Unit, phases: Phases) -> bool:
+        plan = self._plan(work.polled, unit, work.views)
         try:
-            changes = self._execute(polled, plan, refresh, cycle, phases)
+            changes = self._execute(work, plan, phases)
         except (ValueDoesNotFit, EvaluationFailed):
-            self._poisoned(polled, unit, current, refresh, cycle)
+            self._poisoned(work, unit)
             return False
-        self._install(Installing(plan, changes, self.catalog.state, polled, phases))
+        self._install(Installing(plan, changes, self.catalog.state, work.polled, phases))
         if plan.facts.forgotten:
-            self.planner.forget()  # messages that wait are told by the new names from now on
+            self.planner.forget()  # messages that wait have the new names from now on
         self.planner.installed(unit)
         return unit.kind in (UnitKind.DATA, UnitKind.IDLE)
 
-    def _process_run(
-        self,
-        polled: Poll,
-        units: Sequence[Unit],
-        current: Sequence[MaintainedView],
-        refresh: Refresh,
-        cycle: Cycle,
-        phases: Phases,
-    ) -> None:
+    def _process_run(self, work: _Work, units: Sequence[Unit], phases: Phases) -> None:
         """Units of data alone, computed together and installed one after the other: each is a state of its own (W6).
 
         What was read is checked once, before the first of them: what happens to a schema later is a later message.
         """
-        plans = plan_run(self._round(polled), units, current, self._analysis)
+        polled = work.polled
+        plans = plan_run(self._round(polled), units, work.views, self._analysis)
         try:
             with polled.blamed():
-                execution = self._execution(polled, plans[0], refresh, cycle)
-                computed = list(execute_run(execution, plans, phases.done))
+                computed = list(execute_run(self._execution(work, plans[0]), plans, phases.done))
         except (ValueDoesNotFit, EvaluationFailed):
             self.writer.discard_stagings()
             self.planner.narrow_run(units)
@@ -191,8 +190,8 @@ class Units:
     # --- views that are built whole
 
     def build(self, polled: Poll, due: Due, cycle: Cycle, phases: Phases) -> Outcome:
-        """Build what is due at the snapshots; in `strong` mode the others come along, so that all stand alike. One that
-        nobody asked for and that needs a source out of reach waits alone."""
+        """Build what is due at the snapshots; in `strong` mode the others come along, so that all have the same
+        positions. A view that was not requested and needs a source out of reach waits alone."""
         try:
             return self._build_all(polled, due, cycle, phases)
         except BrokenUnit as error:
@@ -201,7 +200,7 @@ class Units:
             raise
 
     def _build_all(self, polled: Poll, due: Due, cycle: Cycle, phases: Phases) -> Outcome:
-        refresh = Refresh(self.opened, polled, self.writer)
+        work = _Work(polled, Refresh(self.opened, polled, self.writer), cycle)
         builds = self._builds(due, cycle)
         current = self._current(polled, [*due.builds, *due.waiting])
         plan = self._plan_builds(polled, builds, self.planner.everything(polled, current), current)
@@ -210,14 +209,14 @@ class Units:
             if set(plan.postponed) == set(due.builds):
                 return self.work(polled, replace(due, waiting={**due.waiting, **plan.postponed}), cycle, phases)
         try:
-            changes = self._execute(polled, plan, refresh, cycle, phases)
+            changes = self._execute(work, plan, phases)
         except (ValueDoesNotFit, EvaluationFailed):
             if plan.unit is None:
                 raise
             # The views that come along find their poisoned message in a unit of their own.
             self.writer.discard_stagings()
             plan = self._plan_builds(polled, builds, None, ())
-            changes = self._execute(polled, plan, refresh, cycle, phases)
+            changes = self._execute(work, plan, phases)
         self._install(Installing(plan, changes, self.catalog.state, polled, phases))
         self.recovery.tried(polled, self.catalog.state, changes)
         self.planner.built()
@@ -226,7 +225,7 @@ class Units:
     def _read_for(self, builds: Iterable[str], error: BrokenUnit) -> set[RelationName]:
         """What these views read as far as the catalog knows them, and what moved."""
         captured = {str(name): name for relations in self.catalog.state.captured.values() for name in relations}
-        records = [record for name in builds if (record := self.catalog.state.record(name)) is not None]
+        records = [record for name in builds if (record := self.catalog.state.records.get(name)) is not None]
         read = {name for record in records for name in record.relations if str(name) in captured}
         return read | {captured[text] for text in error.relations if text in captured}
 
@@ -258,8 +257,7 @@ class Units:
         return self._captured(plan_builds(round, builds, unit, views, self._analysis))
 
     def _captured(self, plan: UnitPlan) -> UnitPlan:
-        """What a plan brings in must be captured before it is read (C6). If it is not, it is from now on, and the next
-        poll finds it so."""
+        """New relations of a plan must be captured before they are read (C6): then another poll is needed."""
         if not plan.captures:
             return plan
         for relation in plan.captures:
@@ -268,7 +266,7 @@ class Units:
             if record is None or record.relation.oid == relation.oid:
                 self.writer.save_relations([RelationState(relation)])
         names = frozenset(str(relation.name) for relation in plan.captures)
-        raise BrokenUnit(plan.captures[0].name.source, names, "capture of it begins only now")
+        raise BrokenUnit(plan.captures[0].name.source, names, "its capture starts only now")
 
     def _builds(self, due: Due, cycle: Cycle) -> Builds:
         """What is to be built, and what the texts of files mean over the tables as they are now."""
@@ -302,15 +300,13 @@ class Units:
 
     # --- execute
 
-    def _execution(self, polled: Poll, plan: UnitPlan, refresh: Refresh, cycle: Cycle) -> Execution:
-        following = refresh.following(plan.facts.known_as)
-        return Execution(self.opened, self.writer, polled, self.catalog.state, following, plan.facts, cycle.progress)
+    def _execution(self, work: _Work, plan: UnitPlan) -> Execution:
+        refresh, progress = work.refresh.following(plan.facts.known_as), work.cycle.progress
+        return Execution(self.opened, self.writer, work.polled, self.catalog.state, refresh, plan.facts, progress)
 
-    def _execute(
-        self, polled: Poll, plan: UnitPlan, refresh: Refresh, cycle: Cycle, phases: Phases
-    ) -> list[ViewChange]:
-        with polled.blamed():
-            return execute(self._execution(polled, plan, refresh, cycle), plan, phases.done)
+    def _execute(self, work: _Work, plan: UnitPlan, phases: Phases) -> list[ViewChange]:
+        with work.polled.blamed():
+            return execute(self._execution(work, plan), plan, phases.done)
 
     def _check(self, polled: Poll, plan: UnitPlan, phases: Phases) -> None:
         """What was read is what it seemed (R2), and cannot be lost any more (P2)."""
@@ -351,9 +347,7 @@ class Units:
             return
         self._tidy = numbers
         waiting = numbers - {queued.number for queued in covered(polled.queue, positions_after(self.catalog.state, ()))}
-        held = {
-            name: dict(r.positions) for name, r in self.catalog.state.frozen.items() if r.stored_state == ViewState.HELD
-        }
+        held = {name: dict(record.positions) for name, record in self.catalog.state.held.items()}
         stored = [
             Queued(record.id, record.message)
             for record in self.opened.warehouse.messages()
@@ -365,14 +359,7 @@ class Units:
 
     # --- what cannot be computed
 
-    def _poisoned(
-        self,
-        polled: Poll,
-        unit: Unit,
-        views: Sequence[MaintainedView],
-        refresh: Refresh,
-        cycle: Cycle,
-    ) -> None:
+    def _poisoned(self, work: _Work, unit: Unit) -> None:
         """A value that Spark cannot hold or compute: narrow the unit down to its message, then quarantine that.
 
         The views that need the message are held where they are, and say why; everything else goes on.
@@ -382,17 +369,18 @@ class Units:
             self.planner.narrow(unit)
             return
         numbers = [queued.number for queued in unit.messages]
-        for view in views:
+        for view in work.views:
 
             def compute(over: Refresh, view: MaintainedView = view) -> None:
-                plan = self._plan(polled, unit, [view])
-                execute(self._execution(polled, plan, over, cycle), plan, lambda phase: None)
+                plan = self._plan(work.polled, unit, [view])
+                execute(self._execution(replace(work, refresh=over), plan), plan, lambda phase: None)
 
             try:
-                with polled.blamed():
-                    compute(refresh)
+                with work.polled.blamed():
+                    compute(work.refresh)
             except (ValueDoesNotFit, EvaluationFailed) as own:
-                row = culprit(refresh, unit, view.definition.relations, compute) if unit.kind is UnitKind.DATA else None
+                read = view.definition.relations
+                row = culprit(work.refresh, unit, read, compute) if unit.kind is UnitKind.DATA else None
                 cause = uncomputable(own, row)
                 held = Quarantined(tuple(numbers), cause)
                 self.log(f"view {view.name} is held: {sentence(held)}")

@@ -1,8 +1,7 @@
 """Why a view or a message is in the state it is in: data, never a sentence. `dyda.wording` makes the sentences.
 
 A cause is a frozen value of one of the kinds below; `Cause` is all of them. Whatever is decided because of a cause is
-decided by its kind and its parts. `detail` is what somebody deeper down has said (Spark, PostgreSQL, `vs`): it is shown
-and never read.
+decided by its kind and its parts. `detail` is what Spark, PostgreSQL or `vs` said: it is shown and never read.
 """
 
 from __future__ import annotations
@@ -11,41 +10,7 @@ import enum
 from dataclasses import dataclass
 from typing import ClassVar, get_args
 
-__all__ = [
-    "KINDS",
-    "Behind",
-    "BuildReason",
-    "Cause",
-    "CommittedChange",
-    "DependentObjects",
-    "Detached",
-    "Effect",
-    "Following",
-    "HeldByOperator",
-    "InstallRefused",
-    "MessageSkipped",
-    "NeedsApproval",
-    "NegativeCount",
-    "NotBuilt",
-    "Obstacle",
-    "Quarantined",
-    "Rejected",
-    "RelationDrift",
-    "RelationDrifted",
-    "RightsMissing",
-    "RowsInTheWay",
-    "SchemaChanged",
-    "Several",
-    "Skipped",
-    "SourceAway",
-    "SourceDrift",
-    "SourceDrifted",
-    "Text",
-    "ToBeBuilt",
-    "Uncomputable",
-    "Unshown",
-    "WaitsWith",
-]
+from dyda.model.view_state import ViewState
 
 
 @dataclass(frozen=True)
@@ -69,7 +34,7 @@ class HeldByOperator:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a message would do to a view: `rewritten`, `broken` or, where nobody can tell, `unknown`."""
+    """What a message would do to a view: `rewritten`, `broken` or `unknown`."""
 
     view: str
     effect: str
@@ -95,7 +60,7 @@ class WaitsWith:
 
 @dataclass(frozen=True)
 class Rejected:
-    """An operator did not want the view rewritten: it waits for its file, not for its relations."""
+    """An operator rejected the rewriting: the view waits for its file, not for its relations."""
 
     kind: ClassVar[str] = "rejected"
     message: int
@@ -166,7 +131,7 @@ class RowsInTheWay:
 
 @dataclass(frozen=True)
 class CommittedChange:
-    """A schema change of a source: the message that brought it, and when it was committed if the source can tell."""
+    """A schema change of a source: its message, and when it was committed if the source knows."""
 
     source: str
     relation: str
@@ -177,14 +142,53 @@ class CommittedChange:
 
 
 @dataclass(frozen=True)
+class Clause:
+    """What the view's owner allows: for a relation, a column or a condition by its name, or (`view`) for the extent."""
+
+    part: str
+    name: str | None = None
+    dispensable: bool | None = None
+    replaceable: bool | None = None
+    extent: str | None = None
+
+
+@dataclass(frozen=True)
 class SchemaChanged:
-    """These changes leave no legal form of the view. `component` is what cannot be kept, `remedy` what would help."""
+    """These changes leave no legal form of the view. `component` is what cannot be kept, `remedy` what would help,
+    `preference` what rules the rewritings out."""
 
     kind: ClassVar[str] = "schema_changed"
     detail: str
     component: str | None = None
     remedy: str | None = None
     changes: tuple[CommittedChange, ...] = ()
+    preference: Clause | None = None
+
+
+@dataclass(frozen=True)
+class Followed:
+    """The definition has followed these changes, in words; `detail` is how its rows did."""
+
+    kind: ClassVar[str] = "followed"
+    changes: tuple[str, ...] = ()
+    detail: str | None = None
+
+
+@dataclass(frozen=True)
+class Unforeseen:
+    """What a schema change does to the view cannot be foreseen."""
+
+    kind: ClassVar[str] = "unforeseen"
+    detail: str
+
+
+@dataclass(frozen=True)
+class NotMaintained:
+    """The view is broken or held already, for this reason: a schema change does nothing to it."""
+
+    kind: ClassVar[str] = "not_maintained"
+    state: ViewState
+    because: Cause | None = None
 
 
 @dataclass(frozen=True)
@@ -214,7 +218,7 @@ class Behind:
     away: tuple[SourceAway, ...] = ()
 
 
-# --- what nobody logged
+# --- what was not logged
 
 
 class SourceDrift(enum.StrEnum):
@@ -228,7 +232,7 @@ class SourceDrift(enum.StrEnum):
 
 @dataclass(frozen=True)
 class SourceDrifted:
-    """Something happened to a source that no message tells. `unsettled`: transactions behind it are still open."""
+    """Something happened to a source that no message shows. `unsettled`: transactions behind it are still open."""
 
     kind: ClassVar[str] = "source_drifted"
     source: str
@@ -246,7 +250,7 @@ class RelationDrift(enum.StrEnum):
 
 @dataclass(frozen=True)
 class RelationDrifted:
-    """A relation is not as it was, and no message tells why."""
+    """A relation has changed, and no message shows why."""
 
     kind: ClassVar[str] = "relation_drifted"
     source: str
@@ -259,7 +263,7 @@ class RelationDrifted:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """What stands in the way, and what to do about it: often a statement."""
+    """What is wrong, and what to do about it: often a statement."""
 
     what: str
     remedy: str = ""
@@ -294,7 +298,7 @@ class DependentObjects:
 
 @dataclass(frozen=True)
 class NegativeCount:
-    """A row would be there less than zero times: the extent is not what it should be."""
+    """A row would have a negative count: the extent is wrong."""
 
     kind: ClassVar[str] = "negative_count"
     detail: str
@@ -370,6 +374,9 @@ Cause = (
     | Quarantined
     | RowsInTheWay
     | SchemaChanged
+    | Followed
+    | Unforeseen
+    | NotMaintained
     | NotBuilt
     | SourceAway
     | Behind

@@ -31,7 +31,7 @@ from dyda.model.cause import Cause
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
-from dyda.warehouse.catalog.cause_codec import stored_cause
+from dyda.warehouse.catalog.cause_codec import cause_to_json, stored_cause
 from dyda.warehouse.catalog.codec import name_to_text, relation_to_json, states_to_json, view_columns_to_json
 from dyda.warehouse.catalog.records import RelationState, SourceState, UnitRecord, ViewVersion
 from dyda.warehouse.catalog.stored_views import KnownView, known_views
@@ -42,6 +42,7 @@ from dyda.warehouse.extents.published_view import Publication, Reader, check_nam
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.states.install import StateChange, StateInstaller
 from dyda.warehouse.states.tables import StoredState
+from dyda.wording import sentence
 
 __all__ = ["STOPPED", "Installation", "ViewChange", "carry_out", "save_relation", "save_source"]
 
@@ -331,9 +332,10 @@ class _Installer:
                 "version": self._next(),
                 "columns": Json(view_columns_to_json(version.columns)),
                 "relations": [name_to_text(name) for name in version.relations],
-                "details": Json(dict(version.details)),
+                "details": Json({**version.details, "cause": cause_to_json(version.cause)}),
                 "extent": extent.number,
                 "places": None if extent.places is None else list(extent.places),
+                "cause": sentence(version.cause),
                 "states": Json(states_to_json((stored.number, stored.table) for stored in self.states)),
             },
         )

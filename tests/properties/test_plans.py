@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from dyda import commands
 from dyda.engine import Engine
 from dyda.errors import DydaError
-from dyda.maintenance.plan.impact import told
+from dyda.maintenance.plan.impact import impacts
 from dyda.maintenance.plan.planner import plan_unit
 from dyda.maintenance.plan.unit_plan import UnitPlan
 from dyda.settings import SparkSettings
@@ -149,11 +149,11 @@ def play(
             continue
         plan, catalog = plans[-1]
         assert plan.captures == ()
-        made = [view.as_dict() for view in told(plan, catalog, NUMERIC)]
+        made = [view.as_dict() for view in impacts(plan, catalog, NUMERIC)]
         assert _compared(made) == _compared(foretold), ddl
         compared += [view["effect"] for view in made]
 
 
 def _compared(views: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """All but the reason: it quotes the steps, and a log tells them in another order than the text."""
-    return [{part: value for part, value in view.items() if part != "reason"} for view in views]
+    """All but the reason: it quotes the steps, and a log has them in another order than the text."""
+    return [{part: value for part, value in view.items() if part not in ("reason", "cause")} for view in views]

@@ -202,7 +202,11 @@ class Churn:
         daemon = self.start("unit.messages-received=kill")
         self._until(lambda: not daemon.alive, 300)
         self.kill(daemon)
-        merged = [unit for unit in commands.pending_plan(self.town.folder)["units"] if unit["kind"] == "merged"]
+        merged = [
+            unit
+            for unit in commands.pending_plan(self.town.folder, self.town.engine)["units"]
+            if unit["kind"] == "merged"
+        ]
         self.note(f"merged: {[unit['messages'] for unit in merged]}")
         if not merged and not self.frozen:
             raise TortureFailed("changes that depend on each other in a cycle are not merged")

@@ -212,9 +212,9 @@ MUTANTS = (
         "W1",
         "self-join",
         "dyda/maintenance/execute/deltas.py",
-        "        for occurrence in block.occurrences:\n            images = self._images.get(occurrence.relation)\n",
+        "        for occurrence in block.occurrences:\n            images = self.images.get(occurrence.relation)\n",
         "        for occurrence in {one.relation: one for one in block.occurrences}.values():\n"
-        "            images = self._images.get(occurrence.relation)\n",
+        "            images = self.images.get(occurrence.relation)\n",
     ),
     _one(
         "no-compensation",

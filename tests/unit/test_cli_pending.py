@@ -51,6 +51,19 @@ def test_the_plan_is_a_table_with_reasons(run: Run, monkeypatch: pytest.MonkeyPa
     assert err == "detection is optimistic\n"
 
 
+def test_the_next_unit_is_shown_view_by_view(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = {"name": "v", "plan": "rebuild", "effect": "adapted", "extent": "equivalent", "cost": 2, "reason": "why"}
+    first = {"unit": 1, "kind": "schema", "messages": [1], "idle": [], "reason": "next", "views": [view]}
+    second = {**first, "unit": 2, "kind": "data", "messages": [2], "views": None}
+    monkeypatch.setattr(commands, "pending_plan", lambda folder: {"units": [first, second], "waiting": [], "notes": []})
+    code, out, err = run("plan")
+    assert (code, err) == (0, "")
+    *_, title, heading, line = out.splitlines()
+    assert title == "unit 1, by view:"
+    assert heading.split() == ["VIEW", "PLAN", "EFFECT", "EXTENT", "COST", "REASON"]
+    assert line.split() == ["v", "rebuild", "adapted", "equivalent", "2", "why"]
+
+
 def test_what_is_alike_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands wait behind one message; what an operator decides about stands out."""
     held = [{"id": 7, "state": "held", "reason": "message 7 is held"}]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dyda.model.algebra.nodes import ColumnRef
+from dyda.model.cause import Clause
 from dyda.model.relation import RelationName
 from vs.judgement import Broken
 from vs.schema_mapping import Passage
@@ -22,6 +23,7 @@ class _Obstacle:
     reason: str
     component: str
     remedy: str
+    preference: Clause | None
 
 
 @dataclass
@@ -46,6 +48,7 @@ class Obstacles:
                 f"{name} was dropped, and {fixed}, which uses it, may be neither dropped nor replaced",
                 fixed.name,
                 f"mark {fixed.name} replaceable or dispensable",
+                _clause(fixed),
             )
             return
         if written is not None and written.dispensable:
@@ -56,6 +59,7 @@ class Obstacles:
                 fixed.name,
                 f"mark {fixed.name} dispensable, or mark {alias} replaceable and add a [[containment]] of"
                 f" {self._projection(block, alias)}",
+                _clause(fixed),
             )
             return
         self._add(
@@ -64,6 +68,7 @@ class Obstacles:
             f"{name} {alias}",
             f"mark {alias} replaceable and add a [[containment]] of {self._projection(block, alias)},"
             " or mark it dispensable",
+            _relation_clause(block, alias),
         )
 
     def relation_has_no_cover(self, block: Block, alias: str) -> None:
@@ -74,6 +79,7 @@ class Obstacles:
             f"{name} was dropped, and knowledge.toml has no replacement for it",
             f"{name} {alias}",
             f"add a [[containment]] of {self._projection(block, alias)}, or mark {alias} dispensable",
+            _relation_clause(block, alias),
         )
 
     def component_must_stay(self, block: Block, component: Component, lost: Sequence[ColumnRef]) -> None:
@@ -92,6 +98,7 @@ class Obstacles:
                 f"{why}, and knowledge.toml has no replacement for {attribute}, which {component} needs",
                 component.name,
                 f"{offer}, or mark {component.name} dispensable",
+                _clause(component),
             )
         else:
             self._add(
@@ -99,6 +106,7 @@ class Obstacles:
                 f"{why}, and {component}, which needs it, may be neither dropped nor replaced",
                 component.name,
                 f"mark {component.name} replaceable and {offer}, or mark it dispensable",
+                _clause(component),
             )
 
     def no_path(self, block: Block, lost: ColumnRef, end: RelationName) -> None:
@@ -111,6 +119,7 @@ class Obstacles:
             f" with {end}, which offers it",
             users[0].name,
             f"add a [[join]] between {short(start)} and {short(end)}",
+            _clause(users[0]),
         )
 
     def disconnected(self, start: RelationName, end: RelationName, because: str) -> None:
@@ -130,6 +139,7 @@ class Obstacles:
             "extent",
             f"write `-- dyda: extent = {'any' if found == 'unknown' else found}` in the view file, or add a"
             " [[containment]] that proves more",
+            Clause("view", extent=asked),
         )
 
     def unreadable(self, because: str, what: str, remedy: str) -> None:
@@ -141,17 +151,28 @@ class Obstacles:
         if not self.found:
             return Broken(because)
         told = max(self.found, key=lambda obstacle: obstacle.stage)
-        return Broken(told.reason, told.component, told.remedy)
+        return Broken(told.reason, told.component, told.remedy, told.preference)
 
-    def _add(self, stage: int, reason: str, component: str, remedy: str) -> None:
+    def _add(self, stage: int, reason: str, component: str, remedy: str, preference: Clause | None = None) -> None:
         if self.natural or stage == 4:
             where = f" (inside {self.inside})" if self.inside and self.inside not in reason else ""
-            self.found.append(_Obstacle(stage, reason + where, component, remedy))
+            self.found.append(_Obstacle(stage, reason + where, component, remedy, preference))
 
     def _projection(self, block: Block, alias: str) -> str:
         """What a containment would have to cover: `crm.customer(name, phone)`."""
         columns = ", ".join(ref.column for ref in block.references(alias))
         return f"{short(block.relation(alias))}({columns})" if columns else short(block.relation(alias))
+
+
+def _clause(component: Component) -> Clause:
+    allowed = component.preference
+    part = "column" if component.kind == "item" else "condition"
+    return Clause(part, component.name, allowed.dispensable, allowed.replaceable)
+
+
+def _relation_clause(block: Block, alias: str) -> Clause:
+    allowed = block.preferences[alias]
+    return Clause("relation", alias, allowed.dispensable, allowed.replaceable)
 
 
 def short(name: RelationName) -> str:

@@ -10,6 +10,6 @@ is visible to a reader before it is installed.
     recompute        views that are computed whole
     from_extent      adaptation from the old extent
     reaggregate      adaptation of views of several blocks, from their states
-    warehouse_scans  what lies in the warehouse, in pieces that Spark's tasks read
+    warehouse_scans  rows in the warehouse, in pieces that Spark's tasks read
     poisoned_row     which row of a message a view cannot be computed over
 """

@@ -13,9 +13,9 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack, contextmanager
-from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,9 +47,7 @@ from vm import (
     Occurrence,
     Program,
     SharedLookups,
-    Step,
     SweepPlan,
-    Term,
     build_evaluation,
     delta_evaluation,
     helps,
@@ -60,7 +58,13 @@ from vm import (
 
 __all__ = ["Refresh", "Stagings", "scanning"]
 
-EarlyCheck = Callable[[Collection[RelationName]], None]
+At = Callable[[Occurrence], Position | None]
+"""Where an occurrence is read."""
+
+Advance = Callable[[int, int], None]
+
+Selection = tuple[Relation, tuple[str, ...], tuple[int, ...]]
+"""A relation, its columns, and transactions."""
 
 Chosen = Callable[[Occurrence, Sequence[int]], list[int]]
 """Those of the transactions whose images are meant in an occurrence."""
@@ -85,44 +89,39 @@ class Stagings(Protocol):
     def combine_staging(self, state: State, entries: Staging, *, view: str) -> Staging: ...
 
 
+@dataclass(eq=False)
 class Refresh:
     """Computes under one poll; the images in the log are read once per source, for all views together."""
 
-    def __init__(
-        self,
-        opened: OpenProject,
-        poll: Poll,
-        states: States | None = None,
-        early_check: EarlyCheck = lambda names: None,
-    ) -> None:
-        self.opened = opened
-        self.poll = poll
-        self.states = states
-        self.early_check = early_check
-        """Raises if the unit has become pointless: one of these relations is no longer what it is to be read as."""
-        self.known_as: Mapping[RelationName, RelationName] = {}
-        """Names that the poll knows by another one: a rename is being followed."""
-        self._images: dict[Relation, pa.Table] = {}
-        """By the relation as the reader knows it: under the same name there may be another table, or other columns
-        under the same names, once a unit of this poll has followed a schema change."""
-        self._xids: dict[Relation, tuple[pa.Table, list[int]]] = {}
-        self._selected: dict[tuple[Relation, tuple[str, ...], tuple[int, ...]], tuple[pa.Table, Bag]] = {}
-        """By relation, columns and transactions, what was selected of which images: views mostly stand alike."""
+    opened: OpenProject
+    poll: Poll
+    states: States | None = None
+    early_check: Callable[[Collection[RelationName]], None] = lambda names: None
+    """Raises if the unit has become pointless: one of these relations is no longer what it is to be read as."""
+    known_as: Mapping[RelationName, RelationName] = field(default_factory=dict)
+    """Names that the poll knows by another one: a rename is being followed."""
+    images: dict[Relation, pa.Table] = field(default_factory=dict)
+    """What was read so far, with `##lacks`, `#xid` and `#count`, by the relation as the reader knows it: once a unit
+    of this poll has followed a schema change, another table or other columns may have the same names."""
+    _xids: dict[Relation, tuple[pa.Table, list[int]]] = field(default_factory=dict)
+    _selected: dict[Selection, tuple[pa.Table, Bag]] = field(default_factory=dict)
+    """What was selected from which images: most views have the same positions."""
 
     def read_images(self, blocks: Iterable[JoinBlock]) -> None:
         """Fetch the row images of every relation these views read, with all the columns any of them needs.
 
-        An image may be older or younger than one of these columns: that matters once somebody computes from it."""
+        An image may be older or younger than one of these columns: that matters once it is computed with."""
         touched = set().union(*{queued.message.relations for queued in self.poll.queue})
         wanted: dict[str, dict[RelationName, dict[str, None]]] = {}
         meant: dict[RelationName, Relation] = {}
         for block in blocks:
             meant |= {occurrence.relation.name: occurrence.relation for occurrence in block.occurrences}
             for name, columns in block.wanted.items():
-                known = self.known_as.get(name, name)
-                if known in touched and name.source in self.poll.snapshots and not self._has(meant[name], columns):
+                if self.known_as.get(name, name) not in touched or name.source not in self.poll.snapshots:
+                    continue
+                had = self._read_columns(meant[name])
+                if meant[name] not in self.images or not set(columns) <= set(had):
                     # A view that has come this far in the poll goes on with what it has read.
-                    had = self._read_columns(meant[name])
                     wanted.setdefault(name.source, {}).setdefault(name, {}).update(dict.fromkeys([*had, *columns]))
 
         def read(source: str) -> dict[Relation, pa.Table]:
@@ -133,30 +132,18 @@ class Refresh:
             return {meant[name]: images[self.known_as.get(name, name)] for name in relations}
 
         for images in in_parallel(read, wanted):
-            self._images |= images
-
-    @property
-    def images(self) -> dict[Relation, pa.Table]:
-        """The images read so far, by the relation as its reader knows it, with `##lacks`, `#xid` and `#count`."""
-        return dict(self._images)
+            self.images |= images
 
     def over(self, images: Mapping[Relation, pa.Table]) -> Refresh:
         """The same poll, as if these were all the images that it shows: to look for a row that cannot be computed."""
-        other = copy(self)
-        other._images = dict(images)
-        return other
+        return replace(self, images=dict(images))
 
     def following(self, known_as: Mapping[RelationName, RelationName]) -> Refresh:
         """The same, for a plan that follows renames."""
-        other = copy(self)
-        other.known_as = known_as
-        return other
-
-    def _has(self, relation: Relation, columns: Iterable[str]) -> bool:
-        return relation in self._images and set(columns) <= set(self._read_columns(relation))
+        return replace(self, known_as=known_as)
 
     def _read_columns(self, relation: Relation) -> list[str]:
-        images = self._images.get(relation)
+        images = self.images.get(relation)
         return [] if images is None else [name for name in images.column_names if name not in (LACKS, XID, COUNT)]
 
     def changes(
@@ -196,7 +183,7 @@ class Refresh:
     @property
     def _kept(self) -> States:
         if self.states is None:
-            raise ValueError("who only compares views does not read their states")
+            raise ValueError("a comparison of views does not read their states")
         return self.states
 
     def _running(
@@ -234,9 +221,9 @@ class Refresh:
     def build(
         self,
         program: Program,
-        at: Callable[[Occurrence], Position | None],
+        at: At,
         stagings: Stagings,
-        progress: Callable[[int, int], None],
+        progress: Advance,
         given: Mapping[int, Staging] | None = None,
     ) -> tuple[list[Staging], int]:
         """The whole view and its states where `at` says, written by Spark tasks: a staging table per step, the view's
@@ -259,7 +246,9 @@ class Refresh:
                         if (number := state_number(occurrence.relation)) is not None
                         and (state := program.steps[number].state) is not None
                     }
-                    evaluations.append(self._whole(term.block, at, held, step, term))
+                    side = term.side if step.two_sided else None
+                    whole = self._whole(term.block, at, held, types=step.types, sign=term.sign, side=side)
+                    evaluations.append(whole)
                 entries, count = self._write_sum(evaluations, stagings, step.width + step.two_sided, progress)
                 written += count
             made.append(
@@ -268,11 +257,7 @@ class Refresh:
         return made, written
 
     def _write_sum(
-        self,
-        evaluations: Sequence[Evaluation],
-        stagings: Stagings,
-        width: int,
-        progress: Callable[[int, int], None],
+        self, evaluations: Sequence[Evaluation], stagings: Stagings, width: int, progress: Advance
     ) -> tuple[Staging, int]:
         """The terms of one sum in a staging table, and how many entries they are."""
         entries = stagings.staging(width)
@@ -292,9 +277,9 @@ class Refresh:
     def write(
         self,
         block: JoinBlock,
-        at: Callable[[Occurrence], Position | None],
+        at: At,
         staging: Staging,
-        progress: Callable[[int, int], None],
+        progress: Advance,
         held: Mapping[str, Sequence[ScanPartition]] | None = None,
     ) -> int:
         """The block's rows, each occurrence read where `at` says. `held` are occurrences that are no source's."""
@@ -302,22 +287,11 @@ class Refresh:
             evaluation = self._whole(block, at, held or {})
             return self.opened.engine.build(evaluation, staging.sink(), read_partition, progress)
 
-    def _whole(
-        self,
-        block: JoinBlock,
-        at: Callable[[Occurrence], Position | None],
-        held: Mapping[str, Sequence[ScanPartition]],
-        step: Step | None = None,
-        term: Term | None = None,
-    ) -> Evaluation:
-        return build_evaluation(
-            block,
-            lambda occurrence: self._partitions(occurrence, held),
-            self.beyond(block, at),
-            types=step.types if step is not None else None,
-            sign=term.sign if term is not None else 1,
-            side=term.side if step is not None and term is not None and step.two_sided else None,
-        )
+    def _whole(self, block: JoinBlock, at: At, held: Mapping[str, Sequence[ScanPartition]], **term: Any) -> Evaluation:
+        def partitions(occurrence: Occurrence) -> Sequence[ScanPartition]:
+            return held[occurrence.alias] if occurrence.alias in held else self._scan(occurrence)
+
+        return build_evaluation(block, partitions, self.beyond(block, at), **term)
 
     def difference(
         self,
@@ -352,7 +326,7 @@ class Refresh:
         table = pa.concat_tables(counted) if counted else Bag.empty(columns).table.select(columns)
         return Bag(table.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)))
 
-    def beyond(self, block: JoinBlock, at: Callable[[Occurrence], Position | None]) -> dict[str, Bag]:
+    def beyond(self, block: JoinBlock, at: At) -> dict[str, Bag]:
         """Per occurrence, what the snapshot shows and the state asked for does not have."""
 
         def left_out(occurrence: Occurrence, xids: Sequence[int]) -> list[int]:
@@ -361,24 +335,18 @@ class Refresh:
 
         return self._select(block, left_out)
 
-    def _partitions(
-        self, occurrence: Occurrence, held: Mapping[str, Sequence[ScanPartition]]
-    ) -> Sequence[ScanPartition]:
-        return held[occurrence.alias] if occurrence.alias in held else self._scan(occurrence)
-
     def _select(
         self, block: JoinBlock, chosen: Chosen, tags: Mapping[str, Mapping[int, int]] | None = None
     ) -> dict[str, Bag]:
-        """Per occurrence, the images of the chosen transactions, with their tags where a run tells them apart; a
+        """Per occurrence, the images of the chosen transactions, with their tags in a run; a
         self-joined relation changes in each of them."""
         bags = {}
         for occurrence in block.occurrences:
-            images = self._images.get(occurrence.relation)
+            images = self.images.get(occurrence.relation)
             if images is None:
                 continue
             # The decision is made per transaction, not per row.
-            every = self._transactions(occurrence.relation)
-            xids = chosen(occurrence, every)
+            xids = chosen(occurrence, self._transactions(occurrence.relation))
             if xids:
                 tagged = tags[occurrence.relation.name.source] if tags is not None else None
                 bags[occurrence.alias] = self._selection(occurrence, xids, tagged)
@@ -386,7 +354,7 @@ class Refresh:
 
     def _selection(self, occurrence: Occurrence, xids: Sequence[int], tags: Mapping[int, int] | None) -> Bag:
         """The images of these transactions in the occurrence's columns, each row once."""
-        images = self._images[occurrence.relation]
+        images = self.images[occurrence.relation]
         key = (occurrence.relation, tuple(occurrence.columns), tuple(xids))
         known = self._selected.get(key)
         if known is not None and known[0] is images and tags is None:
@@ -398,25 +366,24 @@ class Refresh:
         rows = kept.select([*occurrence.columns, COUNT])
         if tags is not None:
             each = pa.array([tags[xid] for xid in xids], pa.int64())
-            told = each.take(pc.index_in(kept.column(XID), value_set=values).combine_chunks())
-            return Bag(rows.add_column(len(occurrence.columns), TAG, told)).consolidate()
+            tagged = each.take(pc.index_in(kept.column(XID), value_set=values).combine_chunks())
+            return Bag(rows.add_column(len(occurrence.columns), TAG, tagged)).consolidate()
         selected = Bag(rows).consolidate()
         self._selected[key] = images, selected
         return selected
 
     def _require_whole(self, occurrence: Occurrence, images: pa.Table) -> None:
-        """What a row had in a column that its table did not have yet, or no more, nobody knows: nothing is computed
-        from it."""
+        """Nothing is computed from a column that its table did not have, yet or any more, when the row was logged."""
         lacking = {name for text in pc.unique(images.column(LACKS)).to_pylist() if text for name in json.loads(text)}
         needed = [name for name in occurrence.columns if name in lacking]
         if needed:
             name = occurrence.relation.name
             relations = frozenset({str(self.known_as.get(name, name))})
-            raise BrokenUnit(name.source, relations, f"a logged row does not have {', '.join(needed)}")
+            raise BrokenUnit(name.source, relations, f"a logged row lacks {', '.join(needed)}")
 
     def _transactions(self, relation: Relation) -> list[int]:
         """Whose images of the relation were read; asked for by every view."""
-        images = self._images[relation]
+        images = self.images[relation]
         if self._xids.get(relation, (None,))[0] is not images:
             self._xids[relation] = (images, pc.unique(images.column(XID)).to_pylist())
         return self._xids[relation][1]

@@ -1,4 +1,4 @@
-"""What carrying out a plan needs, and what every new version of a view is made of."""
+"""What carrying out a plan needs, and what the changes and new versions of views have in common."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from dyda.maintenance.catalog_state import BuildPlan, BuildRequest, CatalogState
 from dyda.maintenance.execute.deltas import Refresh
@@ -15,9 +17,10 @@ from dyda.maintenance.plan.version_details import story
 from dyda.maintenance.programs import fingerprint_of, state_tables
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.sql.render import render_view
+from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
-from dyda.warehouse import ViewColumn, ViewVersion, Writer
-from va import Adaptation, Reaggregate
+from dyda.warehouse import Staging, StateChange, ViewChange, ViewColumn, ViewVersion, Writer
+from va import Adaptation, FromExtent, Reaggregate
 
 __all__ = ["Execution", "Progress", "Spending", "shown_columns"]
 
@@ -47,8 +50,8 @@ class Execution:
     def version(self, build: BuildPlan, details: Mapping[str, Any]) -> ViewVersion:
         """The definition to be installed; `details` is what the view's history says about it."""
         request, definition = build.target, build.definition
-        record = self.catalog.record(request.name)
-        # A version's text must mean the same for ever; `*` would take in a column that is added later, and a column's
+        record = self.catalog.records.get(request.name)
+        # A version's text must never change its meaning: `*` would take in a column that is added later, and a column's
         # name alone could mean that one.
         sql = render_view(definition.tree, definition.preferences) if definition.star else definition.sql
         evolved = request.file_text is None and (
@@ -59,11 +62,38 @@ class Execution:
             sql=sql,
             columns=columns,
             relations=tuple(sorted(definition.relations)),
-            cause=request.reason,
+            cause=request.cause,
             file_text=request.file_text,
             details={"evolved": evolved, **details},
             states=states,
             program=fingerprint_of(self.opened.project, definition, sql, states, columns),
+        )
+
+    def adapted(
+        self,
+        plan: Adapt,
+        build: BuildPlan,
+        details: Mapping[str, Any],
+        *,
+        delta: pa.Table | None = None,
+        staging: Staging | None = None,
+        states: tuple[StateChange, ...] = (),
+    ) -> ViewChange:
+        """The change that takes the view to the plan's definition and positions: these rows, and its extent's columns
+        where it is adapted from them."""
+        before, after = plan.view.record.columns, shown_columns(build)
+        projection = plan.how.columns if isinstance(plan.how, FromExtent) else None
+        same = projection == tuple(range(len(before))) and [c.type for c in after] == [c.type for c in before]
+        return ViewChange(
+            view=plan.name,
+            delta=delta,
+            staging=staging,
+            projection=None if same else projection,
+            mode="delta" if same else "replace",
+            version=self.version(build, details),
+            state=ViewState.LIVE,
+            positions={source: (plan.view.positions.get(source), at) for source, at in plan.to.items()},
+            states=states,
         )
 
 

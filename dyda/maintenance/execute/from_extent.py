@@ -5,7 +5,7 @@
     sources, where E stands ──▶ rows that were kept out ──────┘              ├──▶ one installation
     data updates of the unit, a relation's difference ──▶ sweep ──▶ ΔV' ─────┘
 
-E stands at the view's positions, what is new is read where the unit ends, and ΔV' leads from one state to the other:
+E is at the view's positions, what is new is read where the unit ends, and ΔV' leads from one state to the other:
 together they are the new definition at the unit's positions, exactly (paper 001, Equation 5).
 """
 
@@ -18,12 +18,11 @@ import pyarrow as pa
 
 from dyda.maintenance.catalog_state import BuildPlan
 from dyda.maintenance.execute.deltas import scanning
-from dyda.maintenance.execute.execution import Execution, shown_columns
+from dyda.maintenance.execute.execution import Execution
 from dyda.maintenance.execute.warehouse_scans import extent_partitions, held_partition
 from dyda.maintenance.plan.unit_plan import Adapt
 from dyda.model.bag import COUNT, Bag
 from dyda.model.position import Position
-from dyda.model.view_state import ViewState
 from dyda.sources.reading.copy import read_partition
 from dyda.warehouse import Staging, ViewChange, hold_extent
 from va import EXTENT, FromExtent, Restored
@@ -34,25 +33,12 @@ __all__ = ["adapt_from_extent"]
 
 def adapt_from_extent(execution: Execution, plan: Adapt, how: FromExtent) -> ViewChange:
     """The change that takes the view from its positions and definition to the plan's."""
-    spending, view = execution.spending(), plan.view
-    build = execution.build_plan(plan.request, how.definition)
-    columns = shown_columns(build)
+    spending, build = execution.spending(), execution.build_plan(plan.request, how.definition)
     moving = _Moving(execution, plan, how, build)
-    staging, written = moving.stage(len(columns))
+    staging, written = moving.stage(len(build.outputs))
     delta = moving.delta()
-    same = how.columns == tuple(range(len(view.record.columns)))
-    same = same and [column.type for column in columns] == [column.type for column in view.record.columns]
     rows = written + (0 if delta is None else delta.num_rows)
-    return ViewChange(
-        view=view.name,
-        delta=delta,
-        staging=staging,
-        projection=None if same else how.columns,
-        mode="delta" if same else "replace",
-        version=execution.version(build, spending.details(plan, how, rows)),
-        state=ViewState.LIVE,
-        positions={source: (view.positions.get(source), position) for source, position in plan.to.items()},
-    )
+    return execution.adapted(plan, build, spending.details(plan, how, rows), delta=delta, staging=staging)
 
 
 @dataclass
@@ -71,7 +57,7 @@ class _Moving:
         self._read_images([block for block in (self.build.block, self.query, self.complement) if block is not None])
 
     def _read_images(self, blocks: list[JoinBlock]) -> None:
-        """Only where something lies between the view and the snapshot: reading a log has its price."""
+        """Only if there are changes between the view and the snapshot: reading a log has its price."""
         refresh = self.execution.refresh
         read = {self.execution.facts.called(name) for block in blocks for name in block.relations}
         queue = self.execution.poll.queue

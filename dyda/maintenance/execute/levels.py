@@ -4,7 +4,7 @@
                                             ▲                                        │
                                             └──── the state's own change ◀───────────┘      … up to ΔV
 
-What a step cannot keep up by counting (a deleted extreme, float sums) is read again: a demand sweep brings all rows of
+What a step cannot keep up by counting (a deleted extreme, float sums) is read again: a demand sweep reads all rows of
 just the groups concerned (rule K1).
 """
 
@@ -79,7 +79,7 @@ class Running:
     scan: Scanner
     tagged: bool = False
     standing: Callable[[JoinBlock], Hashable | None] = lambda block: None
-    """Equal for views whose blocks over the same relations have the same changes; None: nobody else's are alike."""
+    """Equal for views whose blocks over the same relations have the same changes; None: no other view has the same."""
     delivered: dict[int, pa.Table] = field(default_factory=dict)
     changed: dict[int, pa.Table] = field(default_factory=dict)
     rows: pa.Table | None = None
@@ -154,7 +154,7 @@ class Stepping:
                     self._finish(view, step, pa.concat_tables(mine))
 
     def _differences(self, steps: Sequence[tuple[Running, Step]]) -> list[tuple[Running, Step, Term, Evaluation]]:
-        """What Spark is to compute; views that stand alike share a sweep."""
+        """What Spark is to compute; views with the same positions share a sweep."""
         changed: dict[Hashable, list[tuple[Running, Step, Term]]] = {}
         for view, step in steps:
             for term in step.terms:
@@ -250,7 +250,7 @@ def _demanded(
 
 
 def _entries(term: Term, table: pa.Table) -> pa.Table:
-    """What Spark computed for a term, and on which side it stands."""
+    """What Spark computed for a term, and its side."""
     return table.append_column("side", pa.repeat(pa.scalar(term.side, pa.int16()), table.num_rows))
 
 

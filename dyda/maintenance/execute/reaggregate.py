@@ -9,10 +9,9 @@ Where the program of the new definition does not keep what the plan expects, the
 from __future__ import annotations
 
 from dyda.maintenance.catalog_state import BuildPlan
-from dyda.maintenance.execute.execution import Execution, shown_columns
+from dyda.maintenance.execute.execution import Execution
 from dyda.maintenance.plan.stored_state import places
 from dyda.maintenance.plan.unit_plan import Adapt
-from dyda.model.view_state import ViewState
 from dyda.warehouse import Staging, StateChange, ViewChange
 from va import FromExtent, Reaggregate
 
@@ -20,31 +19,13 @@ __all__ = ["adapt_from_states"]
 
 
 def adapt_from_states(execution: Execution, plan: Adapt) -> ViewChange:
-    """The change that brings the view to the plan's definition; nothing moved between its positions and the plan's."""
-    spending, view, how = execution.spending(), plan.view, plan.how
-    build = execution.build_plan(plan.request, how.definition)
-    columns = shown_columns(build)
-    projection: tuple[int, ...] | None = None
-    staging: Staging | None = None
-    states: tuple[StateChange, ...] = ()
-    mode, written = "replace", 0
-    if isinstance(how, FromExtent):
-        same = how.columns == tuple(range(len(view.record.columns)))
-        same = same and [column.type for column in columns] == [c.type for c in view.record.columns]
-        projection, mode = (None, "delta") if same else (how.columns, "replace")
-    else:
-        (state, staging), written = _regrouped(execution, plan, how, build)
-        states = (StateChange(0, staging=state),)
-    return ViewChange(
-        view=view.name,
-        staging=staging,
-        projection=projection,
-        states=states,
-        mode=mode,
-        version=execution.version(build, spending.details(plan, how, written)),
-        state=ViewState.LIVE,
-        positions={source: (view.positions.get(source), position) for source, position in plan.to.items()},
-    )
+    """The change that takes the view to the plan's definition; no row changed between its positions and the plan's."""
+    spending, build = execution.spending(), execution.build_plan(plan.request, plan.how.definition)
+    if isinstance(plan.how, FromExtent):
+        return execution.adapted(plan, build, spending.details(plan, plan.how, 0))
+    (state, staging), written = _regrouped(execution, plan, plan.how, build)
+    details = spending.details(plan, plan.how, written)
+    return execution.adapted(plan, build, details, staging=staging, states=(StateChange(0, staging=state),))
 
 
 def _regrouped(execution: Execution, plan: Adapt, how: Reaggregate, build: BuildPlan) -> tuple[list[Staging], int]:

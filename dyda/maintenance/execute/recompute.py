@@ -22,7 +22,7 @@ def recompute(execution: Execution, plan: Rebuild, *, built: bool) -> ViewChange
     """The view at the plan's positions, merged into its extent by difference; what is visible beyond is taken away.
 
     `built`: it was to be built, not to follow a unit. Then rows that it cannot be computed over break it, unless a file
-    asked for it: whoever applies that file is told.
+    asked for it: then it is an error of `apply`.
     """
     try:
         return _recomputed(execution, plan)
@@ -45,9 +45,9 @@ def _recomputed(execution: Execution, plan: Rebuild) -> ViewChange:
         lambda done, total: execution.progress(f"building {plan.name}", done, total),
     )
     how = Recompute(plan.definition, plan.reason or plan.request.reason)
-    record = execution.catalog.record(plan.name)
-    told = spending.details(plan, how, written) if record is not None and record.version else {}
-    version = execution.version(build, told)
+    record = execution.catalog.records.get(plan.name)
+    details = spending.details(plan, how, written) if record is not None and record.version else {}
+    version = execution.version(build, details)
     unchanged = (
         record is not None
         and not record.behind

@@ -1,4 +1,4 @@
-"""What lies in the warehouse, in pieces that Spark's tasks read as they read a source's."""
+"""Rows in the warehouse, in pieces that Spark's tasks read as they read a source's."""
 
 from __future__ import annotations
 

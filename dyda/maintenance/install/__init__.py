@@ -1,8 +1,8 @@
-"""Installing: everything that a unit changes, in one warehouse transaction; then the sources are told.
+"""Installing: everything that a unit changes, in one warehouse transaction; then the sources get an acknowledgement.
 
-Always true here: a position moves by compare-and-set, and a source is told only what is installed at every view.
+Always true here: a position moves by compare-and-set, and only what every view has is acknowledged.
 
     installation  from a plan and its changes to one installation
-    acknowledge   which messages nobody waits for any more, and telling the sources so
+    acknowledge   which messages no view waits for any more, and acknowledging them
     phases        where a unit's time went
 """

@@ -1,8 +1,9 @@
-"""After an installation: which messages nobody waits for any more, and telling the sources so."""
+"""After an installation: which messages no view waits for any more, and acknowledging them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 from dyda.maintenance.observe.poll import Poll
 from dyda.model.position import Position
@@ -17,35 +18,32 @@ Positions = dict[str, dict[str, Position]]
 
 
 def acknowledge(opened: OpenProject, polled: Poll, positions: Positions, acknowledged: set[str]) -> None:
-    """Let the sources forget what every view has. A crash before this is harmless: positions tell."""
+    """Let the sources forget what every view has. A crash before this is harmless: positions decide."""
 
-    def tell(source: str) -> None:
+    def send(source: str) -> None:
         at = common(positions, source) or polled.snapshots[source].position
         if source not in acknowledged or any(map(at.includes, polled.xids(source))):
             opened.source(source).acknowledge(at)
             acknowledged.add(source)
 
-    in_parallel(tell, polled.snapshots)
+    in_parallel(send, polled.snapshots)
 
 
 def common(positions: Positions, source: str) -> Position | None:
-    """What everybody has who reads the source; None if nobody does."""
+    """What every reader of the source has; None if it has none."""
     return Position.meet({at[source] for at in positions.values() if source in at})
 
 
 def everywhere(positions: Positions, source: str, xid: int) -> bool:
-    """Whether nobody who reads the source waits for the transaction."""
+    """Whether no reader of the source waits for the transaction."""
     at = common(positions, source)
     return at is None or at.includes(xid)
 
 
 def covered(queue: Iterable[Queued], positions: Positions) -> Iterator[Queued]:
-    """The messages that nobody waits for who reads their source."""
-    known: dict[str, Position | None] = {}
+    """The messages that no reader of their source waits for."""
+    reached = cache(lambda source: common(positions, source))
     for queued in queue:
-        source = queued.message.source
-        if source not in known:
-            known[source] = common(positions, source)
-        at = known[source]
+        at = reached(queued.message.source)
         if at is None or at.includes(queued.message.xid):
             yield queued

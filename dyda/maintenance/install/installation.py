@@ -17,18 +17,16 @@ from dyda.model.view_state import ViewState
 from dyda.warehouse import Installation, RelationState, SourceState, UnitRecord, ViewChange
 from scheduler import Queued
 
-__all__ = ["Installing", "installation", "moved_on", "positions_after"]
+__all__ = ["Installing", "installation", "knowledge_installation", "moved_on", "positions_after"]
 
 UNSETTLED = -1
 """No gap has this number: views built while one was unsettled are built again when it has settled."""
 
 
 def positions_after(known: CatalogState, changes: Iterable[ViewChange]) -> Positions:
-    """Where each view stands once `changes` are installed, those included that are held and go on from there later."""
+    """Each view's positions once `changes` are installed. Held views count: they resume from theirs."""
     positions = {view.name: dict(view.positions) for view in known.views.values()}
-    positions |= {
-        name: dict(record.positions) for name, record in known.frozen.items() if record.stored_state == ViewState.HELD
-    }
+    positions |= {name: dict(record.positions) for name, record in known.held.items()}
     for change in changes:
         if change.state == ViewState.BROKEN:
             positions.pop(change.view, None)
@@ -43,10 +41,7 @@ def positions_after(known: CatalogState, changes: Iterable[ViewChange]) -> Posit
 def moved_on(known: CatalogState, changes: Iterable[ViewChange], polled: Poll) -> CatalogState:
     """The catalog after an installation that moves nothing but rows and positions."""
     views = dict(known.views)
-    for change in changes:
-        view = views[change.view]
-        at = {source: new for source, (_, new) in change.positions.items() if new is not None}
-        views[change.view] = replace(view, record=replace(view.record, positions={**view.positions, **at}))
+    views |= {change.view: views[change.view].moved(change.positions) for change in changes}
     sources = {
         name: replace(
             record, capture=snapshot.state.capture, order=snapshot.state.order, mark=snapshot.mark or record.mark
@@ -115,6 +110,19 @@ def installation(done: Installing, mode: str, jobs: int, *, with_sources: bool =
     )
 
 
+def knowledge_installation(plan: UnitPlan, catalog: CatalogState, polled: Poll) -> Installation:
+    """What a plan without a unit says of relations that only the knowledge names."""
+    described = plan.facts.described
+    return Installation(
+        relations=tuple(
+            RelationState(relation, polled.snapshots[name.source].kept(name)) for name, relation in described.items()
+        ),
+        forgotten=tuple(sorted(plan.facts.forgotten - set(described) - _read_after(catalog, ()))),
+        knowledge=plan.knowledge.document,
+        retired=plan.knowledge.retired,
+    )
+
+
 def _described_with(done: Installing, name: RelationName) -> Position:
     """The transactions that the relation's new description has in it: the unit's, and those that the old one had. What
     is built is described as the snapshot shows it."""
@@ -132,8 +140,8 @@ def _described_with(done: Installing, name: RelationName) -> Position:
 
 
 def _without_keys(known: CatalogState, polled: Poll, messages: Iterable[Queued]) -> Iterator[RelationState]:
-    """Relations whose rows the unit brought while their schema was already another: a key may have gone in between, by
-    a change that comes later or was never told. Until that is known, no key of theirs is trusted."""
+    """Relations with rows in the unit whose schema has changed since: a key may be gone, by a change that comes later
+    or was never logged. Until that is known, none of their keys is trusted."""
     for name in {
         change.relation for queued in messages for change in queued.message.changes if isinstance(change, DataUpdate)
     }:
@@ -146,8 +154,7 @@ def _without_keys(known: CatalogState, polled: Poll, messages: Iterable[Queued])
 
 def _read_after(known: CatalogState, changes: Iterable[ViewChange]) -> set[RelationName]:
     """What the views name once `changes` are installed, broken and held ones included."""
-    read = {view.name: set(view.definition.relations) for view in known.views.values()}
-    read |= {name: set(record.relations) for name, record in known.frozen.items()}
+    read = {name: set(record.relations) for name, record in known.records.items()}
     read |= {change.view: set(change.version.relations) for change in changes if change.version is not None}
     return {name for names in read.values() for name in names}
 

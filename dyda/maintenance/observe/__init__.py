@@ -8,6 +8,7 @@ Always true here: what one poll shows belongs together; what drifted is written 
     unexplained_changes  which views must be read again because something moved that no message shows
     drift                writes that down, and puts capture back
     recovery             broken and held views whose cause is gone
+    knowledge_watch      relations that only the knowledge names, and that have changed
     source_backoff       sources that are left alone for a while
     missing_rights       relations that the source's role may not read
 """

@@ -1,9 +1,8 @@
-"""What drifted is written down before anything is done about it.
+"""A drift is recorded before anything is done about it.
 
-Whoever reads a source that drifted owes a build, and says so: views that are maintained as `resync` with the cause,
-held ones as `behind`, to be built when they are let go. In the same transaction the source counts as seen as it is. So
-what is owed is known by view: one whose other source is away does not make the others be built again and again, and
-a crash forgets nothing.
+Every view that reads the source needs a rebuild: maintained ones are marked `resync` with the cause, held ones `behind`
+until they are released. The same transaction records the source as it is now. So each view's debt is its own: one whose
+other source is away does not make the others rebuild again and again, and a crash loses nothing.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ __all__ = ["account_for", "listen_again"]
 def account_for(
     writer: Writer, known: CatalogState, polled: Poll, movement: Movement, log: Callable[[str], None]
 ) -> bool:
-    """Write down what is new in `movement`; whether there was anything, so that the poll is to be made again."""
-    owing = {name: cause for name, cause in movement.again.items() if not _owes(known, name)}
+    """Record what is new in `movement`; whether there was anything, so that a new poll is needed."""
+    owing = {
+        name: cause for name, cause in movement.again.items() if known.records[name].stored_state != ViewState.RESYNC
+    }
     drifted = {drift.source for drift in movement.drifts}
     held = [
         name
-        for name, record in known.frozen.items()
-        if record.stored_state == ViewState.HELD
-        and not record.behind
-        and (name in movement.held or drifted & set(record.positions))
+        for name, record in known.held.items()
+        if not record.behind and (name in movement.held or drifted & set(record.positions))
     ]
     states = [state for source in sorted(drifted) if (state := _state(known, polled, source)) is not None]
     void = [drift.source for drift in movement.drifts if drift.drift in LOST]
@@ -42,17 +41,13 @@ def account_for(
     for drift in movement.drifts:
         log(what_happened(drift))
     for name, cause in owing.items():
-        log(f"view {name} is read again: {sentence(cause)}")
+        log(f"view {name} needs a rebuild: {sentence(cause)}")
     writer.account_for(owing, held, states, void)
     return True
 
 
-def _owes(known: CatalogState, name: str) -> bool:
-    return known.views[name].record.stored_state == ViewState.RESYNC
-
-
 def _state(known: CatalogState, polled: Poll, source: str) -> SourceState | None:
-    """The source as it is now, if that is news. Where capture is not attached it is that first, and tells more then."""
+    """The source as it is now, if that is new. Without capture only that: it is attached first, and shows more then."""
     snapshot, record = polled.snapshots[source], known.sources[source]
     if not snapshot.state.attached:
         return None if record.capture == snapshot.state.capture else SourceState(source, capture=snapshot.state.capture)
@@ -63,7 +58,7 @@ def _state(known: CatalogState, polled: Poll, source: str) -> SourceState | None
 
 
 def listen_again(opened: OpenProject, writer: Writer, sources: tuple[str, ...], log: Callable[[str], None]) -> None:
-    """Put event triggers back that were dropped or disabled. What they missed, the fingerprints tell (C5)."""
+    """Restore event triggers that were dropped or disabled. What they missed shows in the fingerprints (C5)."""
     for name in sources:
         source = opened.source(name)
         try:

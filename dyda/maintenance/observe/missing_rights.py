@@ -1,7 +1,7 @@
 """Relations that the source's role may not read (any more). Only the views that read them wait, and say why.
 
-A right that is taken away shows when somebody reads: a REVOKE, row-level security, another owner. The rows stay what
-they were, and everything else goes on. Every so often the source is asked whether the right is back.
+A revoked right (REVOKE, row-level security, another owner) shows at the next read. The views keep their rows, and the
+others go on. Every so often the source is asked whether the right is back.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ class _Bar:
 
 
 class Barred:
-    """Which relations cannot be read now; made anew with the process, which soon finds out."""
+    """Which relations cannot be read now. A new process soon finds out."""
 
     def __init__(self, opened: OpenProject, writer: Writer, log: Callable[[str], None]) -> None:
-        self._house = opened
-        self._worker = writer
+        self._opened = opened
+        self._writer = writer
         self._log = log
         self._bars: dict[RelationName, _Bar] = {}
 
     def add(self, error: MissingRights, known: CatalogState) -> bool:
-        """Whether the error is news about relations of the catalog; otherwise it concerns the source, or whoever asked
-        for such a relation although it is barred."""
+        """Whether the error bars more relations of the catalog. If not, it concerns the whole source, or a request for
+        a relation that is barred already."""
         found = [name for name in known.relations if str(name) in error.relations and name not in self._bars]
         for name in found:
             cause: RightsMissing | None = None
-            with suppress(DydaError):  # whatever stands in the way of asking shows at the next poll
+            with suppress(DydaError):  # an obstacle to asking shows at the next poll
                 cause = self._obstacles(name)
             cause = cause or RightsMissing(name.source, str(name), (Obstacle(error.what, error.remedy),))
             self._log(f"views over {name} wait: {sentence(cause)}")
@@ -55,20 +55,19 @@ class Barred:
 
     def waiting(self, known: CatalogState, reachable: Collection[str], written: Callable[[], None]) -> dict[str, Cause]:
         """The views, broken ones included, that read what is barred now, and why it is. Those that are maintained say
-        so from now on, or no longer; `written` is called if that is news to the catalog."""
+        so from now on, or no longer; `written` is called if the catalog changed."""
         for name, bar in list(self._bars.items()):
             if bar.until > time.monotonic() or name.source not in reachable:
                 continue
             cause = self._obstacles(name)
             if cause is None:
                 del self._bars[name]
-                self._log(f"views over {name} go on: the right is back")
+                self._log(f"views over {name} resume: the right is back")
             else:
                 self._bars[name] = _Bar(cause, time.monotonic() + PAUSE)
-        records = [*(view.record for view in known.views.values()), *known.frozen.values()]
         found: dict[str, Cause] = {
             record.name: next(self._bars[name].cause for name in record.relations if name in self._bars)
-            for record in records
+            for record in known.records.values()
             if self._bars.keys() & set(record.relations)
         }
         if self._tell(known, found):
@@ -76,17 +75,17 @@ class Barred:
         return found
 
     def _tell(self, known: CatalogState, waiting: dict[str, Cause]) -> bool:
-        news = {
+        changed = {
             view.name: waiting.get(view.name)
             for view in known.views.values()
             if view.record.cause != waiting.get(view.name)
             and (view.name in waiting or view.record.stored_state == ViewState.LIVE)
         }
-        for name, cause in news.items():
-            self._worker.set_state(name, known.views[name].record.stored_state, cause)
-        return bool(news)
+        for name, cause in changed.items():
+            self._writer.set_state(name, known.views[name].record.stored_state, cause)
+        return bool(changed)
 
     def _obstacles(self, name: RelationName) -> RightsMissing | None:
         """With the statements that help; None if there is nothing in the way."""
-        found = tuple(Obstacle(one.what, one.remedy) for one in self._house.source(name.source).obstacles(name))
+        found = tuple(Obstacle(one.what, one.remedy) for one in self._opened.source(name.source).obstacles(name))
         return RightsMissing(name.source, str(name), found) if found else None

@@ -12,15 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from dyda import faults
-from dyda.errors import (
-    EvaluationFailed,
-    InvariantViolated,
-    MissingRights,
-    SameDatabase,
-    SourceBusy,
-    SourceUnreachable,
-    ValueDoesNotFit,
-)
+from dyda.errors import EvaluationFailed, InvariantViolated, SameDatabase, SourceNotAvailable, ValueDoesNotFit
 from dyda.maintenance.catalog_state import CatalogState
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
@@ -31,6 +23,8 @@ from dyda.warehouse import Writer
 from scheduler import Queued
 
 __all__ = ["Arrivals", "Poll", "poll"]
+
+Names = Collection[RelationName]
 
 
 @dataclass(frozen=True)
@@ -63,7 +57,7 @@ class Poll:
     snapshots: dict[str, SourceSnapshot] = field(default_factory=dict)
     unreachable: dict[str, str] = field(default_factory=dict)
     """Sources that are out of reach or left alone, and why."""
-    errors: list[SourceUnreachable | SourceBusy | MissingRights] = field(default_factory=list)
+    errors: list[SourceNotAvailable] = field(default_factory=list)
     """What this poll itself has met."""
     queue: list[Queued] = field(default_factory=list)
     after: dict[str, Position | None] = field(default_factory=dict)
@@ -81,13 +75,7 @@ class Poll:
     def xids(self, source: str) -> Sequence[int]:
         return self.arrivals.xids(source)
 
-    def compare(
-        self,
-        others: Collection[RelationName] = (),
-        looked_at: Collection[RelationName] = (),
-        *,
-        scanned: bool = False,
-    ) -> None:
+    def compare(self, others: Names = (), looked_at: Names = (), *, scanned: bool = False) -> None:
         """R2: the schemas of all that was read since the last comparison are what they were before the snapshots; with
         `scanned`, also of what Spark's tasks have read."""
         read = {
@@ -112,14 +100,8 @@ class Poll:
         passing = [source for source, snapshot in self.snapshots.items() if not snapshot.durable]
         in_parallel(lambda source: self.snapshots[source].make_durable(self.marks.get(source)), passing)
 
-    def settle(
-        self,
-        others: Collection[RelationName] = (),
-        looked_at: Collection[RelationName] = (),
-        *,
-        scanned: bool = False,
-    ) -> None:
-        """All that the sources have to say about what was read so far: it is what it seems (`compare`), and stays."""
+    def settle(self, others: Names = (), looked_at: Names = (), *, scanned: bool = False) -> None:
+        """What was read so far is what it seems (`compare`), and stays."""
         self.compare(others, looked_at, scanned=scanned)
         self.make_durable()
 
@@ -160,11 +142,11 @@ def poll(
         captured = known.captured
         asked = [name for name in sorted(captured) if name in opened.sources and name not in found.unreachable]
 
-        def open_source(name: str) -> SourceSnapshot | SourceUnreachable | SourceBusy | MissingRights:
+        def open_source(name: str) -> SourceSnapshot | SourceNotAvailable:
             locks = [relation for relation in locked if relation.source == name]
             try:
                 return stack.enter_context(opened.source(name).open(captured[name], lock=locks, lock_limit=lock_limit))
-            except (SourceUnreachable, SourceBusy, MissingRights) as error:
+            except SourceNotAvailable as error:
                 return error
 
         for name, outcome in zip(asked, in_parallel(open_source, asked), strict=True):
@@ -191,7 +173,7 @@ def poll(
 
 
 def _refuse_twins(found: Poll) -> None:
-    """An older DyDa attached one database as several sources. The marks that installations leave there tell (C7)."""
+    """An older DyDa attached one database as several sources. The marks of installations show it (C7)."""
     twins = {
         name: other
         for name, snapshot in found.snapshots.items()

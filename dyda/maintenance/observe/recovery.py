@@ -1,10 +1,9 @@
-"""Broken views that mean something again: what they read has come back, and they recover by themselves. Held ones too:
-what stood on them has gone.
+"""Broken views recover when what they read is back, and held ones when the objects that depend on them are gone.
 
-A broken view keeps its relations watched. Its text means what stands under its names, without what may be dropped:
-nothing followed its relations meanwhile. It is read again when one of them is not as it was at the last
-attempt, so a view that stays broken costs no query. One that could not be computed over its rows is built again when
-some of them have changed.
+A broken view keeps its relations watched, although nothing has followed them since: its text means the tables that have
+its names now, without what may be dropped. It is read again when one of them has changed since the last attempt, so a
+view that stays broken costs no query. One that could not be computed over its rows is built again when some of them
+have changed.
 """
 
 from __future__ import annotations
@@ -13,14 +12,7 @@ import contextlib
 from collections.abc import Collection, Iterable
 from functools import cache
 
-from dyda.errors import (
-    DydaError,
-    MissingRights,
-    RelationRefused,
-    SourceBusy,
-    SourceUnreachable,
-    UnsupportedSql,
-)
+from dyda.errors import DydaError, MissingRights, RelationRefused, SourceBusy, SourceUnreachable, UnsupportedSql
 from dyda.maintenance.catalog_state import BuildRequest, CatalogState
 from dyda.maintenance.observe.poll import Poll
 from dyda.model.algebra.nodes import ViewDefinition
@@ -38,7 +30,7 @@ Look = tuple[str | int | None, ...]
 
 
 class Recovery:
-    """Remembers under which fingerprints each broken view was judged last; made anew with the process."""
+    """Remembers the fingerprints that each broken view was last judged with, as long as the process runs."""
 
     def __init__(self, opened: OpenProject) -> None:
         self.opened = opened
@@ -79,9 +71,13 @@ class Recovery:
                     self._judged[record.name] = seen
 
     def _look(self, polled: Poll, record: ViewRecord, uncomputable: bool) -> Look | None:
-        """What an attempt to build the view depends on: for one that waits for other rows these, too."""
-        seen = _look(polled, record)
-        if seen is None or not uncomputable:
+        """What an attempt to build the view depends on: the fingerprints of what it reads and, if it waits for other
+        rows, these. None while a source is out of reach."""
+        if any(name.source not in polled.snapshots for name in record.relations):
+            return None
+        names = sorted(record.relations)
+        seen = tuple(look(polled.snapshots[name.source].fingerprints.get(name)) for name in names)
+        if not uncomputable:
             return seen
         mine = (queued.number for queued in polled.queue if queued.message.relations.intersection(record.relations))
         self._heard[record.name] = max(self._heard.get(record.name, 0), *mine, 0)
@@ -96,19 +92,15 @@ class Recovery:
         return True
 
     def release(self, writer: Writer, known: CatalogState) -> bool:
-        """Let views go on that only waited until nothing of a user's stands on them; whether there are any."""
-        waiting = [
-            name
-            for name, record in known.frozen.items()
-            if record.stored_state == ViewState.HELD and isinstance(record.cause, DependentObjects)
-        ]
+        """Resume views that only waited for dependent objects to go; whether there are any."""
+        waiting = [name for name, record in known.held.items() if isinstance(record.cause, DependentObjects)]
         free = [name for name in waiting if not writer.dependents(name)]
         for name in free:
             writer.set_state(name, ViewState.RESYNC if known.frozen[name].behind else ViewState.LIVE)
         return bool(free)
 
     def forget(self, names: Iterable[str]) -> None:
-        """Judge these again at the next poll: their build was void."""
+        """Judge these again at the next poll: they were not built."""
         for name in names:
             self._judged.pop(name, None)
 
@@ -132,13 +124,3 @@ class Recovery:
                 self.opened.source(source).attach(found)
             except MissingRights as error:
                 raise MissingRights(error.what, error.remedy, source, error.relations) from None
-
-
-def _look(polled: Poll, record: ViewRecord) -> Look | None:
-    """The fingerprints of what the view reads; None while a source is out of reach."""
-    seen: list[str | None] = []
-    for name in sorted(record.relations):
-        if name.source not in polled.snapshots:
-            return None
-        seen.append(look(polled.snapshots[name.source].fingerprints.get(name)))
-    return tuple(seen)

@@ -43,7 +43,7 @@ class Round:
     tables: TablesNow = field(default_factory=TablesNow)
 
     @classmethod
-    def of(cls, project: Project, catalog: CatalogState, polled: Poll, tables: TablesNow | None = None) -> Round:
+    def of(cls, project: Project, catalog: CatalogState, polled: Poll) -> Round:
         return cls(
             project,
             catalog,
@@ -54,7 +54,6 @@ class Round:
             },
             dict(polled.after),
             dict(polled.unreachable),
-            tables or TablesNow(),
         )
 
     @property

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping
 
-from dyda.errors import DydaError, InstallBlocked, MissingRights, SourceBusy, SourceUnreachable
+from dyda.errors import DydaError, InstallBlocked, NotAvailable, SourceNotAvailable, SourceUnreachable
 from dyda.maintenance.catalog_state import MaintainedView
 from dyda.open_project import OpenProject
 
@@ -47,22 +47,23 @@ class Resting:
     """Which sources are left alone now, and why."""
 
     def __init__(self, opened: OpenProject) -> None:
-        self._house = opened
+        self._opened = opened
         self._rests: dict[str, _Rest] = {}
 
-    def add(self, error: SourceUnreachable | SourceBusy | MissingRights) -> None:
-        """It stood in the way just now; each time in a row it is left alone for longer."""
-        self._add(error.source, error.what, not isinstance(error, SourceUnreachable))
-
-    def add_readers(self, sources: Iterable[str], error: InstallBlocked) -> None:
-        """What these sources bring cannot be installed now."""
+    def add(self, error: NotAvailable, views: Mapping[str, MaintainedView]) -> Collection[str]:
+        """Leave the sources alone that the error concerns, each time in a row for longer; returns them."""
+        match error:
+            case SourceNotAvailable():
+                sources = [error.source]
+            case InstallBlocked() if error.view in views:
+                sources = list(views[error.view].positions)  # what they send cannot be installed now
+            case _:
+                sources = []
         for source in sources:
-            self._add(source, error.what, True)
-
-    def _add(self, source: str, why: str, busy: bool) -> None:
-        before = self._rests.get(source)
-        pause = SHORTEST if before is None else min(before.pause * 2, LONGEST)
-        self._rests[source] = _Rest(why, pause, busy)
+            before = self._rests.get(source)
+            pause = SHORTEST if before is None else min(before.pause * 2, LONGEST)
+            self._rests[source] = _Rest(error.what, pause, not isinstance(error, SourceUnreachable))
+        return sources
 
     def now(self) -> dict[str, str]:
         """Those to leave alone now. Whoever is not here is tried by the next poll."""
@@ -87,7 +88,7 @@ class Resting:
 
     def _ask(self, source: str, rest: _Rest) -> None:
         try:
-            self._house.source(source).state()
+            self._opened.source(source).state()
             rest.away = False
         except DydaError as error:
             rest.why = error.what

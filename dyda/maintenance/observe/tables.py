@@ -20,12 +20,12 @@ __all__ = ["TablesNow", "look_at"]
 
 @dataclass(frozen=True)
 class TablesNow:
-    """What was found under the oids and the names that somebody may ask for."""
+    """What was found under the oids and the names that a plan may ask for."""
 
     by_oid: Mapping[tuple[str, int], Relation | None] = field(default_factory=dict)
     """By source and oid, whatever the table is called now; None: gone."""
     by_name: Mapping[RelationName, Relation | RelationRefused | UnknownRelation] = field(default_factory=dict)
-    """What is there under the name, or why it cannot be used."""
+    """The table under the name, or why it cannot be used."""
 
 
 def look_at(opened: OpenProject, relations: Iterable[Relation], messages: Iterable[UpdateMessage] = ()) -> TablesNow:

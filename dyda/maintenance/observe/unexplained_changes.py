@@ -13,15 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from dyda.maintenance.catalog_state import CatalogState, MaintainedView
 from dyda.maintenance.observe.poll import Poll
-from dyda.model.cause import (
-    BuildReason,
-    Cause,
-    RelationDrift,
-    RelationDrifted,
-    SourceDrift,
-    SourceDrifted,
-    ToBeBuilt,
-)
+from dyda.model.cause import BuildReason, Cause, RelationDrift, RelationDrifted, SourceDrift, SourceDrifted, ToBeBuilt
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
 from dyda.sources import SourceSnapshot
@@ -87,9 +79,8 @@ def find_movement(poll: Poll, known: CatalogState) -> Movement:
     again = {name: cause for name, cause in again.items() if name not in waiting}
     held = frozenset(
         name
-        for name, record in known.frozen.items()
-        if record.stored_state == ViewState.HELD
-        and any(
+        for name, record in known.held.items()
+        if any(
             relation.source in poll.snapshots and _unexplained(poll, known, relation) for relation in record.relations
         )
     )
@@ -103,8 +94,8 @@ def _drift(
         return None if record.gap is None else SourceDrifted(source, SourceDrift.CAPTURE_LOST)
     if record.identity is not None and record.identity != snapshot.identity:
         return SourceDrifted(source, SourceDrift.REPLACED)
-    standing = [view for view in readers if view.record.stored_state != ViewState.RESYNC]
-    ahead = any(view.positions[source].xmax > snapshot.position.xmax for view in standing)
+    current = [view for view in readers if view.record.stored_state != ViewState.RESYNC]
+    ahead = any(view.positions[source].xmax > snapshot.position.xmax for view in current)
     if ahead or (record.mark is not None and record.mark not in snapshot.state.marks):
         return SourceDrifted(source, SourceDrift.TRANSACTIONS_LOST)
     if record.gap is not None and record.gap != snapshot.gap:

@@ -1,9 +1,11 @@
 """Planning: the next unit, and what it makes of relations, views and knowledge.
 
-Always true here: the order is legal (rules S1 to S4); a schema change that somebody has yet to approve stays put.
+Always true here: the order is legal (rules S1 to S4); a schema change that needs approval waits for it.
 
     unit_plan        the plan of a unit, as data
     planner          from what a round knows to the plan of a unit
+    builds           views that are built whole
+    planning         one plan in the making: what it learns of relations, and how rows get to another definition
     positions        where a unit takes each view
     stored_state     whether what operators keep can follow a new definition
     analysis         what only Spark can say of a definition
@@ -13,6 +15,6 @@ Always true here: the order is legal (rules S1 to S4); a schema change that some
     relations_after  what relations are once a unit is processed
     knowledge_after  the knowledge follows the schemas
     left_behind      views whose texts follow a unit and whose rows do not
-    version_details  what a view's history tells of a version
-    impact           what each view would become after some schema changes
+    version_details  what a view's history says of a version
+    impact           a plan view by view: of some DDL, of pending messages, of the next unit
 """

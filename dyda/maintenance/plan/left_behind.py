@@ -1,25 +1,24 @@
 """Views that a unit leaves behind: their texts follow the relations at the same moment as the catalog does.
 
-A view stays behind a schema change that others have processed while a source of its is away or one that its rewriting
-needs, while it is held, or when another view is built ahead of it. The catalog knows each relation once, as the others
-know it from now on, and a text that was written for the relation as it was would then mean nothing, or, where columns
-exchanged their names, something else. So it is synchronized in the same installation. Its rows and positions stay:
-where its definition holds, the change itself still waits for it in the queue; where it is rewritten, it is `behind` and
-is built when it can be. So it is where another table has taken a relation's place, or its columns are of other types:
-the row images that it waits with are of what the relation was, and nobody knows that any more.
+A view stays behind a schema change that others have processed while one of its sources is away, or one that its
+rewriting needs; while it is held; or when another view is built ahead of it. The catalog describes each relation once,
+as the others know it now. A text written for the old relation would mean nothing or, where columns exchanged their
+names, something else. So the view is synchronized in the same installation. Its rows and positions stay: if its
+definition holds, the change still waits for it in the queue; if it is rewritten, it is `behind` and is built when it
+can be. It is also `behind` if a relation was replaced or its columns changed their types: the row images that it waits
+for no longer fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from dyda.maintenance.catalog_state import held_definition
+from dyda.maintenance.catalog_state import last_definition
 from dyda.maintenance.observe.round import Round
 from dyda.maintenance.plan.unit_plan import Freeze, LeaveBehind
-from dyda.maintenance.plan.version_details import Moved, because, story
+from dyda.maintenance.plan.version_details import Moved, because, story, unseen
 from dyda.model.algebra.nodes import ViewDefinition, scans
-from dyda.model.cause import Behind, SourceAway
-from dyda.model.message import DataUpdate
+from dyda.model.cause import Behind, Followed, SourceAway
 from dyda.model.relation import Relation, RelationName
 from dyda.model.view_state import ViewState
 from dyda.warehouse import ViewChange, ViewRecord, ViewVersion
@@ -43,7 +42,7 @@ def left_behind(
         if not definition.relations & set(now):
             continue
         judgement = synchronize(definition, world, catalog.defaults, round.numeric)
-        moved = _moved(round, record, definition)
+        moved = unseen(round.moving, record.positions, definition.relations)
         if isinstance(judgement, Broken):
             yield Freeze(record.name, judgement, because(judgement, moved))
             continue
@@ -58,23 +57,10 @@ def _others(round: Round, taken: Collection[str]) -> Iterator[tuple[ViewRecord, 
     for name, view in round.catalog.views.items():
         if name not in taken:
             yield view.record, view.definition
-    for name, record in round.catalog.frozen.items():
-        held = record.stored_state == ViewState.HELD and name not in taken
-        definition = held_definition(round.project, round.catalog, record) if held else None
+    for name, record in round.catalog.held.items():
+        definition = None if name in taken else last_definition(round.project, round.catalog, record)
         if definition is not None:
             yield record, definition
-
-
-def _moved(round: Round, record: ViewRecord, definition: ViewDefinition) -> list[Moved]:
-    """The changes that the view has yet to see."""
-    return [
-        Moved(change, queued.message.committed_at, queued.number)
-        for queued in round.moving
-        if (position := record.positions.get(queued.message.source)) is not None
-        and not position.includes(queued.message.xid)
-        for change in queued.message.changes
-        if not isinstance(change, DataUpdate) and change.relation in definition.relations
-    ]
 
 
 def _other_rows(definition: ViewDefinition, now: Mapping[RelationName, Relation | None]) -> str | None:
@@ -85,18 +71,14 @@ def _other_rows(definition: ViewDefinition, now: Mapping[RelationName, Relation 
             continue
         types = {column.number: column.type for column in after.columns}
         if after.oid != before.oid:
-            return f"another table has taken the place of {before.name}"
+            return f"{before.name} was replaced by another table"
         if any(types.get(column.number, column.type) != column.type for column in before.columns):
-            return f"columns of {before.name} are of other types"
+            return f"columns of {before.name} changed their types"
     return None
 
 
 def _followed(
-    record: ViewRecord,
-    judgement: Holds | Rewritten,
-    moved: list[Moved],
-    other_rows: str | None,
-    away: list[SourceAway],
+    record: ViewRecord, judgement: Holds | Rewritten, moved: list[Moved], other_rows: str | None, away: list[SourceAway]
 ) -> ViewChange:
     definition = judgement.definition
     behind = isinstance(judgement, Rewritten) or record.behind or other_rows is not None
@@ -109,7 +91,7 @@ def _followed(
         sql=definition.sql,
         columns=record.columns,
         relations=tuple(sorted(definition.relations)),
-        cause=followed or rows_follow(),
+        cause=Behind(followed) if behind else Followed(tuple(judgement.followed)),
         details={"evolved": True, "behind": behind, **story(judgement, moved, Recompute(definition, rows_follow()))},
     )
     positions = {

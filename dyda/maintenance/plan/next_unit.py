@@ -1,7 +1,7 @@
 """What to process next: the schedule over the views that can be maintained now, its breaks, and locks when need be.
 
-Paper 001 leaves one hole: an endless stream of schema changes can void the same unit for ever. After `max_aborts` of
-them, the next poll takes ACCESS SHARE locks on exactly the relations that the unit reads, for one attempt.
+Paper 001 leaves one hole: an endless stream of schema changes can abort the same unit again and again. After
+`max_aborts` of them, the next poll locks the relations that the unit reads (ACCESS SHARE), for one attempt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Planner"]
 
 
 class Planner:
-    """Dyno's memory between units. It survives polls and is made anew when other views can be maintained."""
+    """Dyno's memory between units. It survives polls; the schedule is made again when other views can be maintained."""
 
     def __init__(self, opened: OpenProject, log: Callable[[str], None]) -> None:
         settings = opened.project.settings.maintenance
@@ -47,7 +47,7 @@ class Planner:
         self._longest_run: int | None = None
 
     def forget(self) -> None:
-        """An operator decided something, or a view was frozen: plan anew."""
+        """An operator decided something, or a view was frozen: make a new schedule."""
         self._schedule = None
 
     def next_unit(self, polled: Poll, current: Sequence[MaintainedView], known: CatalogState) -> Unit | None:
@@ -75,7 +75,7 @@ class Planner:
 
     def foresee(self, unit: Unit) -> None:
         """Optimistic detection has not asked yet what the unit would read. What the snapshots show of a pending schema
-        change raises no error (R1), so a unit that would meet one is void before it begins."""
+        change raises no error (R1), so a unit that would meet one is abandoned before it begins."""
         if self.detection is Detection.OPTIMISTIC and self._schedule is not None:
             edge = self._schedule.interruption(unit.numbers)
             if edge is not None:
@@ -102,9 +102,9 @@ class Planner:
         self._at_most = max(1, len(unit.messages) // 2)
 
     def broken(self, unit: Unit, error: BrokenUnit, known: CatalogState) -> frozenset[RelationName]:
-        """The unit was void. Remember the edge that was observed (S3), and lock after too many times.
+        """The unit was abandoned. Remember the edge that was observed (S3), and lock after too many times.
 
-        Returns the relations, for whoever keeps the queue: a restart must not forget them.
+        Returns the relations, to be recorded: a restart must not forget them.
         """
         self.aborts += 1
         named = {str(name): name for name in known.relations}
@@ -124,7 +124,7 @@ class Planner:
         return relations
 
     def build_broken(self, relations: Collection[RelationName]) -> None:
-        """The tables moved while views were being built from `relations`. That can go on for ever, too."""
+        """The tables changed while views were being built from `relations`; that can repeat, too."""
         self.aborts += 1
         self._broken_builds += 1
         if self._broken_builds >= self.opened.project.settings.maintenance.max_aborts:
@@ -132,7 +132,7 @@ class Planner:
 
     def _lock_next(self, times: int, relations: Collection[RelationName]) -> None:
         self._lock = frozenset(relations)
-        self.log(f"broken {times} times: the next attempt locks {', '.join(sorted(map(str, self._lock)))}")
+        self.log(f"abandoned {times} times: the next attempt locks {', '.join(sorted(map(str, self._lock)))}")
 
     def built(self) -> None:
         self._broken_builds = 0

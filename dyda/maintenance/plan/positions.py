@@ -38,7 +38,7 @@ class Destinations:
         self.transactions = transactions(self.unit)
 
     def moves(self, view: MaintainedView) -> Moves:
-        """The sources that the unit brings the view something from."""
+        """The sources whose part of the unit the view does not have yet."""
         return {
             source: (view.positions[source], self.position(view, source))
             for source, xids in self.transactions.items()
@@ -59,8 +59,8 @@ class Destinations:
     def position(self, view: MaintainedView, source: str, *, anew: bool = False) -> Position:
         """Where the unit takes the view; what it leaves out is listed as in progress (P3).
 
-        A source that the unit brings nothing from stays where it is, so that views which agree go on saying so. One
-        that the view did not read begins where the unit leaves those that do; if nobody does, at the snapshot (P5).
+        Without a transaction of the unit, a source's position stays, so that equal positions stay equal. A source that
+        the view did not read begins where the unit leaves its other readers; without any, at the snapshot (P5).
         `anew`: the view reads a relation there that it did not read. Capture of it may be younger than the view's
         position, and what is older than that cannot be taken away, so the position goes to the snapshot too.
         """

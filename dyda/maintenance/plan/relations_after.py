@@ -1,12 +1,12 @@
 """What the relations that a view reads are once a unit is processed: the table that the view means, as it is then.
 
 A view means the table (its oid), not the name, with one exception: a transaction that moves the old table away *and*
-puts another under its name means the name, as online schema changers swap tables. The log tells such swaps apart
+puts another under its name means the name, as online schema changers swap tables. The log marks such swaps
 (dyda.sources.log.messages), so the unit's messages, applied to what the catalog knows, lead to the table that is meant.
 
 The source's own catalog may be ahead of that: it has the effects of messages that are still in the queue. Where it is,
 the relation is described as the unit leaves it, so that the result does not depend on when the unit is processed. Then
-nothing may read it: a unit that has to is void, and is merged with what it lacks (rule S3).
+nothing may read it: a unit that has to is abandoned, and merged with what it lacks (rule S3).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RelationsAfter:
     def _after(self, known: Relation) -> Relation | None:
         pending = self._pending(known.name)
         changes = self._changes(known.name)
-        if not all(map(_told, changes)) or not (pending or self._mentioned(known.name)):
+        if not all(map(_complete, changes)) or not (pending or self._mentioned(known.name)):
             return self._unexplained(known)
         after, dropped = known, False
         for change in changes:
@@ -62,12 +62,12 @@ class RelationsAfter:
             return self._usable(known.name, replace(now, succeeds=after.succeeds))
         if any(step.moves_rows or step.is_destructive for change in changes for step in change.steps):
             raise BrokenUnit(
-                known.name.source, frozenset({str(known.name)}), f"later changes of {known.name} show already"
+                known.name.source, frozenset({str(known.name)}), f"later changes of {known.name} are visible already"
             )
         return after
 
     def _changes(self, name: RelationName) -> list[SchemaChange]:
-        """What the unit changes about the relation: steps are told by names, and none may be taken twice."""
+        """What the unit changes about the relation. Steps go by names, and none may be applied twice."""
         catalog = self.round.catalog
         return [
             change
@@ -96,7 +96,7 @@ class RelationsAfter:
         yield from (queued for queued in self.round.moving if self.round.after.get(queued.message.source) is None)
 
     def _unexplained(self, known: Relation) -> Relation | None:
-        """No message tells what happened: the table under the name, or else the one that had it."""
+        """No message explains it: the table under the name, or else the one that had it."""
         match self.round.tables.by_name[known.name]:
             case Relation() as found:
                 return found
@@ -115,8 +115,8 @@ class RelationsAfter:
         return relation
 
 
-def _told(change: SchemaChange) -> bool:
-    """Whether the steps tell all of what happened."""
+def _complete(change: SchemaChange) -> bool:
+    """Whether the steps say all that happened."""
     return bool(change.steps) and not any(
         isinstance(step, ReplaceRelation) and step.described is None for step in change.steps
     )

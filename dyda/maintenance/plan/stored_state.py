@@ -18,8 +18,8 @@ def obstacle(how: FromExtent | Reaggregate, view: MaintainedView, program: Progr
     """Why the adaptation does not fit the program of the new definition; None if it does."""
     if isinstance(how, FromExtent):
         states = tuple(table.state for table in state_tables(program))
-        return None if states == view.record.states else "what is kept beside the extent is another now"
-    return None if places(how, view, program) is not None else "the state does not hold what the new one needs"
+        return None if states == view.record.states else "its operator state would have to change"
+    return None if places(how, view, program) is not None else "its operator state lacks what the new definition needs"
 
 
 def places(how: Reaggregate, view: MaintainedView, program: Program) -> tuple[int, ...] | None:

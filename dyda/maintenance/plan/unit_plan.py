@@ -1,7 +1,7 @@
 """The plan of a unit: what becomes of every view, of what is known of relations, and what must be captured first.
 
-Plain frozen data. The executor carries it out; `impact`, `pending show`, approval and the version history tell the same
-object. Each view has exactly one of:
+Plain frozen data. The executor carries it out; `impact`, `pending show`, `pending plan`, approval and the version
+history show the same object. Each view has exactly one of:
 
     Maintain     its rows follow by ΔV
     FollowText   its text follows a rename; its rows by ΔV
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from dyda.maintenance.catalog_state import BuildRequest, MaintainedView
 from dyda.maintenance.plan.knowledge_after import EvolvedKnowledge
@@ -63,9 +64,8 @@ class RelationFacts:
 
 
 @dataclass(frozen=True)
-class Maintain:
+class _OfView:
     view: MaintainedView
-    moves: Moves
 
     @property
     def name(self) -> str:
@@ -73,38 +73,34 @@ class Maintain:
 
 
 @dataclass(frozen=True)
-class FollowText:
-    view: MaintainedView
-    """With its definition as it is from now on."""
+class Maintain(_OfView):
+    kind: ClassVar[str] = "maintain"
+    moves: Moves
+
+
+@dataclass(frozen=True)
+class FollowText(_OfView):
+    """`view` has its definition as it is from now on."""
+
+    kind: ClassVar[str] = "follow_text"
     version: ViewVersion
     judgement: Holds | Rewritten
     moves: Moves
 
-    @property
-    def name(self) -> str:
-        return self.view.name
-
 
 @dataclass(frozen=True)
-class Adapt:
-    view: MaintainedView
+class Adapt(_OfView):
+    kind: ClassVar[str] = "adapt"
     how: FromExtent | Reaggregate
     request: BuildRequest
     judgement: Holds | Rewritten
     moved: tuple[Moved, ...]
     to: Mapping[str, Position]
 
-    @property
-    def name(self) -> str:
-        return self.view.name
-
-    @property
-    def definition(self) -> ViewDefinition:
-        return self.how.definition
-
 
 @dataclass(frozen=True)
 class Rebuild:
+    kind: ClassVar[str] = "rebuild"
     request: BuildRequest
     definition: ViewDefinition
     judgement: Holds | Rewritten
@@ -120,6 +116,7 @@ class Rebuild:
 
 @dataclass(frozen=True)
 class Freeze:
+    kind: ClassVar[str] = "freeze"
     name: str
     judgement: Broken
     cause: Cause
@@ -127,12 +124,18 @@ class Freeze:
 
 @dataclass(frozen=True)
 class LeaveBehind:
+    kind: ClassVar[str] = "leave_behind"
     change: ViewChange
     judgement: Holds | Rewritten
 
     @property
     def name(self) -> str:
         return self.change.view
+
+    @property
+    def behind(self) -> bool:
+        """Whether its rows are not what its new text means."""
+        return self.change.version is not None and bool(self.change.version.details.get("behind"))
 
 
 ViewPlan = Maintain | FollowText | Adapt | Rebuild | Freeze | LeaveBehind

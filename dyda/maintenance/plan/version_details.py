@@ -1,4 +1,4 @@
-"""What a view's history tells: which schema changes came, what became of the definition, how its rows followed.
+"""What a view's history says: the schema changes, what became of the definition, how its rows followed.
 
 Plain data for the catalog's JSON (`ViewVersion.details`), and the cause of a view that breaks.
 """
@@ -6,22 +6,25 @@ Plain data for the catalog's JSON (`ViewVersion.details`), and the cause of a vi
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dyda.model.cause import CommittedChange, SchemaChanged
-from dyda.model.message import SchemaChange, Truncation
+from dyda.model.message import DataUpdate, SchemaChange, Truncation
+from dyda.model.position import Position
+from dyda.model.relation import RelationName
 from dyda.model.schema_change import RenameColumn, RenameRelation
+from scheduler import Queued
 from va import Adaptation, Reaggregate
 from vs import Broken, Holds, Rewritten
 
-__all__ = ["Moved", "because", "changed", "story"]
+__all__ = ["Moved", "because", "changed", "story", "unseen"]
 
 
 @dataclass(frozen=True)
 class Moved:
-    """A schema change or truncation under a view, and when its transaction was committed, if the source can tell."""
+    """A schema change or truncation under a view, and when its transaction was committed, if the source knows."""
 
     change: SchemaChange | Truncation
     committed_at: datetime.datetime | None
@@ -41,6 +44,21 @@ class Moved:
         return self.committed_at.astimezone(datetime.UTC).isoformat() if self.committed_at else None
 
 
+def unseen(
+    messages: Iterable[Queued], positions: Mapping[str, Position], relations: Collection[RelationName]
+) -> list[Moved]:
+    """What the messages changed about the relations other than by row images, and a view at these positions lacks."""
+    return [
+        Moved(change, queued.message.committed_at, queued.number)
+        for queued in messages
+        if queued.message.kind != "data"
+        and (position := positions.get(queued.message.source)) is not None
+        and not position.includes(queued.message.xid)
+        for change in queued.message.changes
+        if not isinstance(change, DataUpdate) and change.relation in relations
+    ]
+
+
 def story(
     judgement: Holds | Rewritten,
     moved: Sequence[Moved],
@@ -50,7 +68,7 @@ def story(
     seconds: float = 0.0,
 ) -> dict[str, Any]:
     """The details of a version: `queries` were put to sources, `rows` were written, in so many `seconds`."""
-    told: dict[str, Any] = {
+    details: dict[str, Any] = {
         "changes": [changed(one) for one in moved],
         "followed": list(judgement.followed),
         "adaptation": {
@@ -62,15 +80,15 @@ def story(
         },
     }
     if isinstance(judgement, Rewritten):
-        told["components"] = list(judgement.changes)
-        told["rewriting"] = {"reason": judgement.reason, "extent": judgement.extent, "cost": judgement.cost}
-        told["runners_up"] = [
+        details["components"] = list(judgement.changes)
+        details["rewriting"] = {"reason": judgement.reason, "extent": judgement.extent, "cost": judgement.cost}
+        details["runners_up"] = [
             {"sql": other.sql, "reason": other.reason, "extent": other.extent, "cost": other.cost}
             for other in judgement.runners_up
         ]
     else:
-        told["components"] = []
-    return told
+        details["components"] = []
+    return details
 
 
 def changed(moved: Moved) -> dict[str, Any]:
@@ -101,4 +119,10 @@ def because(judgement: Broken, moved: Sequence[Moved], refused: str | None = Non
         for one in moved
         if isinstance(one.change, SchemaChange)
     )
-    return SchemaChanged(refused or judgement.reason, judgement.component or None, judgement.remedy or None, changes)
+    return SchemaChanged(
+        refused or judgement.reason,
+        judgement.component or None,
+        judgement.remedy or None,
+        changes,
+        None if refused else judgement.preference,
+    )

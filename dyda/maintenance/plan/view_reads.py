@@ -18,7 +18,7 @@ __all__ = ["HOLDING", "lacked", "schedule_of", "view_reads"]
 
 HOLDING = (MessageState.HELD, MessageState.APPROVAL)
 """States in the catalog that hold a message until an operator decides. What quarantine holds is the views that need
-the message; whoever else has yet to see it goes on."""
+the message; other views go on."""
 
 
 def view_reads(view: MaintainedView, known: CatalogState | None = None) -> ViewReads:
@@ -27,7 +27,7 @@ def view_reads(view: MaintainedView, known: CatalogState | None = None) -> ViewR
     A relation that occurs more than once is read when it changes itself: each occurrence meets the others. So is
     everything under an operator that keeps a state: a group whose extreme was deleted is read again. Sweeps prefer
     keys but do not rely on them, so no column is read for the sake of a key (rule S4). With `known`, also what
-    any rewriting of the view might read (rule S2); of which columns nobody can say before it is there.
+    any rewriting of the view might read (rule S2), of which the columns are not known yet.
     """
     reads: dict[RelationName, frozenset[str]] = {}
     for occurrence in view.program.occurrences:

@@ -100,7 +100,7 @@ def _parse(
     at = [places.index(numbers[name]) if numbers.get(name) in places else None for name in columns]
     lacking = [name for name, place in zip(delivered_names(columns), at, strict=True) if place is None]
     if lacking and not partial:
-        raise BrokenUnit(source, frozenset({shown}), f"a logged row does not have {', '.join(lacking)}")
+        raise BrokenUnit(source, frozenset({shown}), f"a logged row lacks {', '.join(lacking)}")
     rows = _split(entries.column("image"), len(places))
     counts = pc.if_else(pc.equal(entries.column("op"), "I"), pa.scalar(1, pa.int64()), pa.scalar(-1, pa.int64()))
     unknown = pa.nulls(len(entries), pa.string())

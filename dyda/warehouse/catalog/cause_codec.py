@@ -48,7 +48,7 @@ def _value(kind: Any, part: Any) -> Any:
     if isinstance(part, list):
         return tuple(_value(get_args(kind)[0], one) for one in part)
     if isinstance(part, Mapping):
-        return cause_from_json(part) if "kind" in part else _read(kind, part)
+        return cause_from_json(part) if "kind" in part else _read((*get_args(kind), kind)[0], part)
     return kind(part) if isinstance(kind, type) and issubclass(kind, enum.Enum) else part
 
 

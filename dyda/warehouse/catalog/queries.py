@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, Row, any_, select, text
 from sqlalchemy.dialects.postgresql import array
 
-from dyda.model.cause import Cause, Several, Unshown
+from dyda.model.cause import Cause, Several, Text, Unshown
 from dyda.model.message import MessageState, UpdateMessage
 from dyda.model.position import Position
 from dyda.model.view_state import ShownState, ViewState
@@ -109,7 +109,7 @@ def versions(connection: Connection, view: str) -> list[VersionRecord]:
             row.sql,
             view_columns_from_json(row.columns),
             tuple(map(name_from_text, row.relations)),
-            row.cause,
+            cause_from_json(row.details.get("cause")) or Text(row.cause),
             row.extent,
             row.installed_at,
             row.details,

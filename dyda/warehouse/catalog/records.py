@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dyda.model.cause import Cause
+from dyda.model.cause import BuildReason, Cause, ToBeBuilt
 from dyda.model.message import MessageState, UpdateMessage
 from dyda.model.operator_state import State
 from dyda.model.position import Position
@@ -68,7 +68,7 @@ class ViewVersion:
     sql: str
     columns: tuple[ViewColumn, ...]
     relations: tuple[RelationName, ...] = ()
-    cause: str = "apply"
+    cause: Cause = ToBeBuilt(BuildReason.CREATED)  # noqa: RUF009
     file_text: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     states: tuple[StateTable, ...] | None = None
@@ -84,7 +84,7 @@ class VersionRecord:
     sql: str
     columns: tuple[ViewColumn, ...]
     relations: tuple[RelationName, ...]
-    cause: str
+    cause: Cause
     extent: int
     installed_at: datetime.datetime
     details: Mapping[str, Any]

@@ -12,6 +12,8 @@ import pytest
 
 from dyda import commands, faults
 from dyda.errors import DydaError
+from dyda.maintenance.catalog_state import load
+from dyda.maintenance.observe.poll import poll
 from tests.town import Town
 
 KNOWLEDGE = """
@@ -75,9 +77,54 @@ def test_the_plan_is_shown(travel: Town) -> None:
     assert "tours" in plan["ages"]["definition"]
     assert plan["fixed"]["definition"] is None
     assert "age" in plan["fixed"]["reason"]
+    assert {name: view["plan"] for name, view in plan.items()} == {"ages": "adapt", "fixed": "freeze"}
+    assert plan["fixed"]["cause"]["preference"] == {
+        "part": "column",
+        "name": "age",
+        "dispensable": False,
+        "replaceable": False,
+    }
     text = travel.run("pending", "show", str(number)).stdout
     assert "ages would be:" in text
     assert "broken" in text
+
+
+def test_the_next_unit_is_planned_view_by_view(travel: Town) -> None:
+    """The same plan as `pending show` and, once it is approved, as what is executed; the units after it have none."""
+    travel.execute("booking", "INSERT INTO flight_res VALUES ('Dan', 5, 'Europe')")
+    with travel.opened() as opened, opened.warehouse.lock() as writer, poll(opened, writer, load(opened)):
+        pass
+    (unit,) = commands.pending_plan(travel.folder, travel.engine)["units"]
+    assert {view["name"]: (view["plan"], view["effect"]) for view in unit["views"]} == {
+        "ages": ("maintain", "none"),
+        "dests": ("maintain", "none"),
+        "fixed": ("maintain", "none"),
+    }, "the view that reads nothing of it is not listed"
+    travel.settle()
+    travel.execute("booking", "ALTER TABLE flight_res DROP age")
+    travel.settle()
+    (number,) = waiting(travel)
+    assert commands.pending_plan(travel.folder, travel.engine)["units"] == []
+    commands.pending_approve(travel.folder, number)
+    travel.execute("crm", "INSERT INTO customer VALUES ('Eve')")
+    with travel.opened() as opened, opened.warehouse.lock() as writer, poll(opened, writer, load(opened)):
+        pass
+    first, *others = commands.pending_plan(travel.folder, travel.engine)["units"]
+    planned = {view["name"]: view for view in first["views"]}
+    assert {name: (view["plan"], view["effect"]) for name, view in planned.items()} == {
+        "ages": ("adapt", "rewritten"),
+        "dests": ("maintain", "none"),
+        "fixed": ("freeze", "broken"),
+    }
+    assert [unit["views"] for unit in others] == [None] * len(others)
+    assert {view["name"]: view for view in commands.pending_show(travel.folder, number)["plan"]} == {
+        name: planned[name] for name in ("ages", "fixed")
+    }
+    text = travel.run("pending", "plan").stdout
+    assert "unit 1, by view:" in text
+    assert "freeze" in text
+    travel.settle()
+    assert travel.state("ages")["definition"] == planned["ages"]["definition"]
 
 
 def test_approved_it_runs_as_planned_and_is_not_stopped_again(travel: Town) -> None:

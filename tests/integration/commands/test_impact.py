@@ -78,10 +78,12 @@ def test_the_answer_says_what_each_view_would_be(travel: Town) -> None:
     assert views["names"] == {
         "name": "names",
         "effect": "none",
+        "plan": "maintain",
         "definition": "SELECT c.name FROM crm.customer c",
         "extent": "equivalent",
         "cost": 0,
         "reason": None,
+        "cause": None,
     }
     (broken,) = [
         view

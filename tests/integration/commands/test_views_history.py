@@ -12,6 +12,7 @@ import pytest
 
 from dyda import commands
 from dyda.errors import DydaError, UnknownView
+from dyda.model.cause import Text
 from dyda.warehouse import Installation, ViewChange, ViewVersion
 from tests.town import Town
 
@@ -69,7 +70,9 @@ def test_a_rewriting_is_told_with_its_runners_up(crm: Town) -> None:
     }
     with crm.maintainer() as maintainer:
         record = maintainer.known.views["v"].record
-        version = ViewVersion("SELECT p.name FROM …", record.columns, record.relations, "rewritten", details=details)
+        version = ViewVersion(
+            "SELECT p.name FROM …", record.columns, record.relations, Text("rewritten"), details=details
+        )
         positions = {source: (at, at) for source, at in record.positions.items()}
         maintainer.writer.install(Installation((ViewChange("v", version=version, positions=positions),)))
     told = commands.views_history(crm.folder, "v")[1]

@@ -392,7 +392,7 @@ def test_P2_a_promoted_copy_is_noticed(copied: tuple[Town, Copies]) -> None:
     town.settle()
     copies.put_back(promote=True)
     town.execute("one", "INSERT INTO r VALUES (70, 1)")
-    is_noticed_and_repaired(town, "is not the server it was")
+    is_noticed_and_repaired(town, "is not the same server as before")
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["the same server", "another server"])

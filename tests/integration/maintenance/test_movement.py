@@ -293,7 +293,6 @@ def test_R1_rows_of_a_table_that_moved_while_it_was_read_are_not_blamed(people: 
 
     with people.maintainer() as maintainer, faults.on("unit.messages-received", truncate):
         maintainer.log = said.append
-        maintainer.planner.log = said.append
         outcomes = [maintainer.cycle() for _ in range(6)]
     assert outcomes[-1] is Outcome.IDLE, said
     assert said == ["unit abandoned: source tours: tables changed while they were being read (tours.public.guide)"]

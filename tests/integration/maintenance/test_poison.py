@@ -237,9 +237,9 @@ def test_a_row_that_is_skipped_and_still_there_is_named_and_overcome_by_itself(
     said = state["reason"]
     for words in (
         f"message {message['id']} was skipped: a row of a test (row of one.public.p: k = 2, t = two)",
-        "it cannot be built over the rows that its sources have now: ",
+        "it cannot be built from the rows that its sources have now: ",
         "'two'",
-        "correct or delete the row at the source, and it is built by itself",
+        "correct or delete the row at the source, and DyDa builds it",
     ):
         assert words in said, said
     assert "is back" not in said

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from dyda.engine import Engine
+from dyda.errors import EngineFailed
 from dyda.maintenance import Outcome
 from tests.recompute_oracle import printed
 from tests.town import Town
@@ -23,6 +25,25 @@ def joined(town: Town) -> Town:
     town.view("customers", "SELECT c.name FROM crm.customer c")
     town.apply()
     return town
+
+
+def test_a_rebuild_that_spark_could_not_make_is_made_later(joined: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the same process, although nothing has changed at the source since."""
+    joined.execute("booking", "ALTER TABLE flight DROP COLUMN no")
+    joined.settle()
+    joined.execute("booking", "ALTER TABLE flight ADD COLUMN no int DEFAULT 6")
+
+    def failing(*arguments: object) -> int:
+        raise EngineFailed("no memory")
+
+    with joined.maintainer() as maintainer:
+        with monkeypatch.context() as patched:
+            patched.setattr(Engine, "build", failing)
+            assert maintainer.cycle() is Outcome.BLOCKED
+        outcomes = [maintainer.cycle() for _ in range(3)]
+    assert Outcome.WORKED in outcomes, outcomes
+    assert joined.state("joined")["state"] == "fresh"
+    joined.check()
 
 
 def test_a_view_recovers_without_event_triggers(joined: Town) -> None:

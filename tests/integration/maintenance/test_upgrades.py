@@ -61,7 +61,7 @@ def test_what_is_compiled_otherwise_is_read_again_and_nothing_else(town: Town) -
     versions = {view["name"]: view["version"] for view in commands.views(town.folder)}
     assert versions == {"sums": 2, "keys": 1, "old": 1, "asked": 2}
     causes = [entry["cause"] for entry in commands.views_history(town.folder, "sums")]
-    assert "built in other steps" in causes[-1]
+    assert "computes it in other steps" in causes[-1]
     assert {view["state"] for view in commands.views(town.folder)} == {"fresh"}
 
     # A rename is followed with the rows and states as they are.
@@ -120,7 +120,7 @@ def test_what_cannot_be_read_again_yet_is_not_fresh_and_follows_renames(town: To
                 maintainer.cycle()
     assert town.extent("a") == {"1\t10": 1, "2\t20": 1}
     state = town.state("joined")
-    assert (state["state"], "built in other steps" in state["reason"]) == ("resync", True), state
+    assert (state["state"], "computes it in other steps" in state["reason"]) == ("resync", True), state
     assert town.extent("joined") == {"1\t10": 1}
     town.source_url("two", away)
     town.settle()

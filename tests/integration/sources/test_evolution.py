@@ -226,7 +226,7 @@ def test_images_are_read_under_the_names_that_the_reader_knows(ground: Ground) -
             {relation.name: ["b", "a"]}, None, known={relation.name: relation}, xids=[first, second]
         )
         assert bag(found[relation.name]) == Counter({("x", "1"): 1, ("y", "2"): 1})
-        with pytest.raises(BrokenUnit, match=r"a logged row does not have c"):  # the first images know another c
+        with pytest.raises(BrokenUnit, match=r"a logged row lacks c"):  # the first images know another c
             snapshot.changes({relation.name: ["c"]}, None)
         some = snapshot.changes({relation.name: ["c"]}, None, partial=True)[relation.name]
         assert some.select(["c", "##lacks", "#xid"]).to_pylist() == [

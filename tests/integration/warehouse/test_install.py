@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dyda import faults
 from dyda.errors import DydaError, InvariantViolated, PositionMoved, UnknownView, WarehouseUnreachable
-from dyda.model.cause import Text
+from dyda.model.cause import BuildReason, Text, ToBeBuilt
 from dyda.model.position import Position
 from dyda.model.view_state import ViewState
 from dyda.warehouse import Installation, UnitRecord, ViewChange, Warehouse, Writer
@@ -118,11 +118,14 @@ def test_a_replacement_writes_only_what_differs(warehouse: Warehouse, writer: Wr
 
 def test_a_version_with_the_same_types_keeps_the_extent(warehouse: Warehouse, writer: Writer, query: Query) -> None:
     create(writer, "people", version(("name", "text")), entries(("Ann", 1)))
-    renamed = version(("who", "text"), cause="renamed", file_text="SELECT 2")
+    renamed = version(("who", "text"), cause=Text("renamed"), file_text="SELECT 2")
     writer.install(Installation((ViewChange("people", version=renamed, positions={"crm": (START, START)}),)))
     assert query("SELECT who FROM people") == [("Ann",)]
     history = warehouse.versions("people")
-    assert [(v.version, v.extent, v.cause) for v in history] == [(1, 1, "apply"), (2, 1, "renamed")]
+    assert [(v.version, v.extent, v.cause) for v in history] == [
+        (1, 1, ToBeBuilt(BuildReason.CREATED)),
+        (2, 1, Text("renamed")),
+    ]
     assert warehouse.view("people").file_text == "SELECT 2"
 
 
