@@ -3,7 +3,8 @@
 A daemon on embedded servers processes one update of a row, then the drop of a column that knowledge replaces. Every
 function of the product that is called on the way is noted once, when it is first called: what somebody has to read who
 follows the update. What another thread does is read where it was started. The language that all packages share, and the
-modules directly in `dyda`, are not places on the way. Of the rest a function is a stop if it calls another package.
+modules directly in `dyda`, are not places on the way, and an object that is only made is not visited. Of the rest a
+function is a stop if it calls another package.
 
 Printed for each walk: the stops, their modules, how often the way changes from one package to another, how often it
 enters `dyda.maintenance`, and in which order it comes to the modules of maintenance's parts.
@@ -115,7 +116,7 @@ def place(code: CodeType) -> str:
     path = Path(code.co_filename)
     if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in PACKAGES:
         return ""
-    if code.co_name.startswith("<") and code.co_name != "<lambda>":
+    if code.co_name == "__init__" or (code.co_name.startswith("<") and code.co_name != "<lambda>"):
         return ""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
@@ -134,7 +135,7 @@ def describe(what: str, walk: Walk) -> str:
     """The figures of one walk."""
     way = without_repetition([package(module) for module in walk.stops])
     inside = [module.split(".")[2:] for module in walk.modules if package(module) == "maintenance"]
-    parts = without_repetition([names[0] if len(names) > 1 else "loop" for names in inside])
+    parts = without_repetition([names[0] for names in inside if len(names) > 1])
     return (
         f"{what}: {len(walk.stops)} stops in {len(set(walk.stops))} modules, {len(way) - 1} crossings,"
         f" maintenance entered {way.count('maintenance')} times\n"
@@ -143,17 +144,23 @@ def describe(what: str, walk: Walk) -> str:
 
 
 class Observed:
-    """Notes the calls that happen inside Dyno's cycles on behalf of the present walk."""
+    """Notes the calls inside each of Dyno's cycles, and keeps those of the cycles that did something."""
 
     def __init__(self) -> None:
-        self.walk: Walk | None = None
-        self._cycling = False
+        self.cycles: list[Walk] = []
+        self._now: Walk | None = None
 
-    def __call__(self, frame: FrameType, event: str, _: object) -> None:
-        if event in ("call", "return") and frame.f_code.co_qualname == "Maintainer.cycle":
-            self._cycling = event == "call"
-        if event == "call" and self.walk is not None and self._cycling and place(frame.f_code):
-            self.walk.note(frame)
+    @property
+    def cycling(self) -> bool:
+        return self._now is not None
+
+    def __call__(self, frame: FrameType, event: str, value: object) -> None:
+        if frame.f_code.co_qualname == "Maintainer.cycle" and event in ("call", "return"):
+            if self._now is not None and getattr(value, "name", "") == "WORKED":
+                self.cycles.append(self._now)
+            self._now = Walk() if event == "call" else None
+        if event == "call" and self._now is not None and place(frame.f_code):
+            self._now.note(frame)
 
 
 @contextmanager
@@ -183,15 +190,15 @@ def _change(source: str, warehouse: str, observed: Observed, walks: dict[str, Wa
     """Make the changes one by one, each when the one before has arrived; then stop the daemon."""
     try:
         for what, (statement, arrived) in CHANGES.items():
-            walk = Walk()
+            observed.cycles.clear()
             with psycopg2.connect(source) as connection, connection.cursor() as cursor:
                 cursor.execute(statement)
-                observed.walk = walk
             _wait(warehouse, arrived)
             _wait(warehouse, "SELECT WHERE NOT EXISTS (SELECT FROM dyda.message)")
-            observed.walk = None
+            while observed.cycling or not observed.cycles:
+                time.sleep(0.01)  # it is installed, and has yet to be acknowledged
             if what:
-                walks[what] = walk
+                walks[what] = observed.cycles[0]
     finally:
         os.kill(os.getpid(), signal.SIGTERM)
 

@@ -21,8 +21,8 @@ from benchmarks.scenarios.mixture import Event, Landscape, Writer
 from benchmarks.scenarios.relations import SOURCES, VIEW, created
 from dyda.engine import Engine
 from dyda.maintenance import Outcome
+from dyda.maintenance.next_unit import Planner
 from dyda.maintenance.observe.poll import Poll
-from dyda.maintenance.plan.next_unit import Planner
 from dyda.warehouse import UnitRecord
 from scheduler import Schedule
 from scheduler.deco import Plan

@@ -15,7 +15,7 @@ from dyda.engine import Engine
 from dyda.errors import DydaError
 from dyda.maintenance.catalog_state import CatalogState, load
 from dyda.maintenance.plan.impact import impact_of_messages, impact_of_unit
-from dyda.maintenance.plan.view_reads import schedule_of
+from dyda.maintenance.view_reads import schedule_of
 from dyda.model.bag import COUNT
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation
 from dyda.model.relation import RelationName

@@ -18,7 +18,7 @@ from dyda.maintenance import Maintainer
 from dyda.maintenance.install.acknowledge import everywhere
 from dyda.maintenance.install.installation import positions_after
 from dyda.maintenance.plan.impact import impact_of_messages
-from dyda.maintenance.plan.view_reads import view_reads
+from dyda.maintenance.view_reads import view_reads
 from dyda.model.cause import HeldByOperator, MessageSkipped, Quarantined, Rejected, Skipped, Uncomputable, WaitsWith
 from dyda.model.message import MessageState
 from dyda.model.view_state import ViewState

@@ -7,12 +7,16 @@ and the sources' WAL is on disk (P2); positions and extents move together or not
 
     loop           observe, and decide what an error means for the rounds to come
     units          units under one poll: planned, executed, checked, installed, acknowledged
+    approval       schema changes that wait until an operator agrees
+    next_unit      which messages make the next unit: Dyno's schedule between units, its breaks and locks
+    view_reads     what maintaining a view reads, for the schedule
     cycle          what a cycle was asked for, and how it ended
+    phases         where a unit's time went
     catalog_state  the catalog as one round knows it, and the views with their definitions resolved
     programs       programs of views as the catalog knows them
     error_causes   what an error means for the view or the message that it concerns
     observe/       what the sources show: polls, drift, who is out of reach, what comes back
-    plan/          which messages make the next unit, and what it means for relations, views and knowledge
+    plan/          what a unit means for relations, views and knowledge
     execute/       rows: deltas, rebuilds, adaptation from the extent
     install/       one installation, and the acknowledgement after it
 """

@@ -25,19 +25,19 @@ from dyda.errors import (
     SourceNotAvailable,
     WarehouseUnreachable,
 )
+from dyda.maintenance.approval import Approval
 from dyda.maintenance.catalog_state import BuildRequest, Catalog, CatalogState
 from dyda.maintenance.cycle import Cycle, Due, Outcome
 from dyda.maintenance.error_causes import cause_of
 from dyda.maintenance.execute.execution import Progress
-from dyda.maintenance.install.phases import Phases
+from dyda.maintenance.next_unit import Planner
 from dyda.maintenance.observe.drift import account_for, listen_again
 from dyda.maintenance.observe.missing_rights import Barred
 from dyda.maintenance.observe.poll import Poll, poll
 from dyda.maintenance.observe.recovery import Recovery
 from dyda.maintenance.observe.source_backoff import ALL_WAIT, Resting, who_waits
 from dyda.maintenance.observe.unexplained_changes import find_movement
-from dyda.maintenance.plan.approval import Approval
-from dyda.maintenance.plan.next_unit import Planner
+from dyda.maintenance.phases import Phases
 from dyda.maintenance.units import Units
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
@@ -156,14 +156,14 @@ class Maintainer:
         """None if something was written down that the next poll must know."""
         barred = self._barred.waiting(self.known, polled.snapshots, self.forget)
         phases.done("capture")
-        for mark in self.approval.marks(polled, self.known):
-            self.writer.mark_messages([mark.number], mark.state, mark.cause)
-            self.planner.forget()
         movement = find_movement(polled, self.known)
         listen_again(self.opened, self.writer, movement.deaf, self.log)
         if account_for(self.writer, self.known, polled, movement, self.log):
             self.reload()
             return None
+        for mark in self.approval.marks(polled, self.known):
+            self.writer.mark_messages([mark.number], mark.state, mark.cause)
+            self.planner.forget()
         owing = {**self.known.unreadable, **movement.again}
         again = {
             name: BuildRequest(name, self.known.records[name].sql or "", None, cause)

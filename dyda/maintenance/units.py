@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from dyda import faults
 from dyda.errors import BrokenUnit, DydaError, EvaluationFailed, SourceUnreachable, ValueDoesNotFit
+from dyda.maintenance.approval import Approval
 from dyda.maintenance.catalog_state import BuildRequest, Catalog, MaintainedView
 from dyda.maintenance.cycle import Cycle, Due, Outcome
 from dyda.maintenance.error_causes import uncomputable
@@ -26,18 +27,17 @@ from dyda.maintenance.install.installation import (
     moved_on,
     positions_after,
 )
-from dyda.maintenance.install.phases import Phases
+from dyda.maintenance.next_unit import Planner
 from dyda.maintenance.observe.knowledge_watch import KnowledgeWatch, uncaptured
 from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.observe.recovery import Recovery
 from dyda.maintenance.observe.round import Round
 from dyda.maintenance.observe.source_backoff import Resting
 from dyda.maintenance.observe.tables import look_at
+from dyda.maintenance.phases import Phases
 from dyda.maintenance.plan.analysis import SparkAnalysis
-from dyda.maintenance.plan.approval import Approval
 from dyda.maintenance.plan.builds import Builds, Reading, plan_builds, reachable_relations
-from dyda.maintenance.plan.next_unit import Planner
-from dyda.maintenance.plan.planner import plan_knowledge, plan_run, plan_unit, relations_to_look_at
+from dyda.maintenance.plan.planner import plan_knowledge, plan_run, plan_unit
 from dyda.maintenance.plan.unit_plan import UnitPlan
 from dyda.model.cause import Quarantined
 from dyda.model.message import MessageState
@@ -242,7 +242,7 @@ class Units:
 
     def _plan(self, polled: Poll, unit: Unit, views: Sequence[MaintainedView]) -> UnitPlan:
         round = self._round(polled)
-        round = self._looking_at(round, relations_to_look_at(round, unit))
+        round = self._looking_at(round, round.touched_by(unit))
         return self._captured(plan_unit(round, unit, views, self._analysis))
 
     def _plan_builds(
@@ -252,7 +252,7 @@ class Units:
         following = [self.catalog.state.views[name] for name in builds.requests if name not in builds.readings]
         relations = {relation.name: relation for view in following for relation in reachable_relations(round, view)}
         if unit is not None:
-            relations |= {relation.name: relation for relation in relations_to_look_at(round, unit)}
+            relations |= {relation.name: relation for relation in round.touched_by(unit)}
         round = self._looking_at(round, relations.values())
         return self._captured(plan_builds(round, builds, unit, views, self._analysis))
 

@@ -4,5 +4,4 @@ Always true here: a position moves by compare-and-set, and only what every view 
 
     installation  from a plan and its changes to one installation
     acknowledge   which messages no view waits for any more, and acknowledging them
-    phases        where a unit's time went
 """

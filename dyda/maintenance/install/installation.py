@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from dyda.maintenance.catalog_state import CatalogState
 from dyda.maintenance.install.acknowledge import Positions, covered
-from dyda.maintenance.install.phases import Phases
 from dyda.maintenance.observe.poll import Poll
+from dyda.maintenance.phases import Phases
 from dyda.maintenance.plan.unit_plan import UnitPlan
 from dyda.model.message import DataUpdate
 from dyda.model.position import Position

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from dyda.maintenance.catalog_state import CatalogState
 from dyda.maintenance.observe.poll import Arrivals, Poll
 from dyda.maintenance.observe.tables import TablesNow
+from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation
 from dyda.project import Project
-from scheduler import Queued
+from scheduler import Queued, Unit
 
 __all__ = ["Round", "SourceNow"]
 
@@ -77,6 +78,20 @@ class Round:
     def away(self, source: str) -> str | None:
         """Why the source is out of reach; None if it is not."""
         return None if source in self.sources else self.unreachable.get(source, "capture is not attached")
+
+    def touched_by(self, unit: Unit) -> list[Relation]:
+        """The relations of the catalog that the unit's schema changes touch. A source that no view reads has no
+        position: whatever is pending there is part of the unit's world."""
+        ours = frozenset(unit.numbers)
+        touched = {
+            change.relation
+            for queued in self.moving
+            if queued.number in ours or self.after.get(queued.message.source) is None
+            for change in queued.message.changes
+            if not isinstance(change, DataUpdate)
+        }
+        known = self.catalog.relations
+        return [known[name].relation for name in sorted(touched) if name in known]
 
     def watches(self, relation: Relation) -> bool:
         """Whether the table was captured when its source's snapshot was taken."""

@@ -1,6 +1,6 @@
-"""Planning: the next unit, and what it makes of relations, views and knowledge.
+"""Planning: what a unit makes of relations, views and knowledge.
 
-Always true here: the order is legal (rules S1 to S4); a schema change that needs approval waits for it.
+Always true here: a plan is a function of what the round knows, and making it changes nothing.
 
     unit_plan        the plan of a unit, as data
     planner          from what a round knows to the plan of a unit
@@ -9,9 +9,6 @@ Always true here: the order is legal (rules S1 to S4); a schema change that need
     positions        where a unit takes each view
     stored_state     whether what operators keep can follow a new definition
     analysis         what only Spark can say of a definition
-    next_unit        the schedule over the views that can be maintained now, its breaks and locks
-    view_reads       what maintaining a view reads, for the scheduler
-    approval         schema changes that wait until an operator agrees
     relations_after  what relations are once a unit is processed
     knowledge_after  the knowledge follows the schemas
     left_behind      views whose texts follow a unit and whose rows do not

@@ -36,7 +36,6 @@ from dyda.maintenance.plan.version_details import Moved, because, story, unseen
 from dyda.maintenance.programs import fingerprint_of, recorded, state_tables
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.cause import BuildReason, Followed, ToBeBuilt
-from dyda.model.message import DataUpdate
 from dyda.model.relation import Relation, RelationName
 from dyda.model.schema_change import DropRelation, ReplaceRelation, apply
 from dyda.warehouse import ViewVersion
@@ -44,7 +43,7 @@ from scheduler import Unit
 from va import Adaptation, MetadataOnly, Recompute
 from vs import Broken, Holds, Judgement, Rewritten, Stage, World, synchronize, synchronize_in_turn
 
-__all__ = ["UnitPlanner", "plan_changes", "plan_knowledge", "plan_run", "plan_unit", "relations_to_look_at"]
+__all__ = ["UnitPlanner", "plan_changes", "plan_knowledge", "plan_run", "plan_unit"]
 
 
 def plan_unit(round: Round, unit: Unit, views: Sequence[MaintainedView], analysis: Analysis) -> UnitPlan:
@@ -82,21 +81,6 @@ def plan_knowledge(round: Round, relations: Sequence[Relation], uncaptured: Coll
     )
     evolved = evolved_knowledge(round.catalog, described, forgotten)
     return UnitPlan(None, (), RelationFacts(described, forgotten), evolved, captures)
-
-
-def relations_to_look_at(round: Round, unit: Unit) -> list[Relation]:
-    """The relations of the catalog that the unit's schema changes touch. A source that no view reads has no position:
-    whatever is pending there is part of the unit's world."""
-    ours = frozenset(unit.numbers)
-    touched = {
-        change.relation
-        for queued in round.moving
-        if queued.number in ours or round.after.get(queued.message.source) is None
-        for change in queued.message.changes
-        if not isinstance(change, DataUpdate)
-    }
-    known = round.catalog.relations
-    return [known[name].relation for name in sorted(touched) if name in known]
 
 
 @dataclass
@@ -157,7 +141,7 @@ class UnitPlanner:
         }
         now = {
             name: _with_lasting_keys(relations[name], found) if found is not None and name in later else found
-            for name, found in present.of(relations_to_look_at(self.round, self.unit)).items()
+            for name, found in present.of(self.round.touched_by(self.unit)).items()
         }
         return self.planning.world(now)
 

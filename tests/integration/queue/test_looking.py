@@ -10,7 +10,7 @@ import pytest
 
 from dyda import commands
 from dyda.maintenance.catalog_state import load
-from dyda.maintenance.plan.view_reads import schedule_of, view_reads
+from dyda.maintenance.view_reads import schedule_of, view_reads
 from dyda.open_project import OpenProject
 from scheduler import MessageState
 from tests.integration.queue.conftest import Project, altered, relation, rows

@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Sequence
 from dyda.errors import BrokenUnit
 from dyda.maintenance.catalog_state import CatalogState, MaintainedView
 from dyda.maintenance.observe.poll import Poll
-from dyda.maintenance.plan.view_reads import HOLDING, lacked, view_reads
 from dyda.maintenance.programs import one_by_one
+from dyda.maintenance.view_reads import HOLDING, lacked, view_reads
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.knowledge.constraints import Knowledge
 from dyda.model.relation import RelationName
