@@ -250,11 +250,7 @@ class Engine:
             return found
 
     def build(
-        self,
-        evaluation: Evaluation,
-        sink: Sink,
-        reader: Reader | None = None,
-        progress: Progress | None = None,
+        self, evaluation: Evaluation, sink: Sink, reader: Reader | None = None, progress: Progress | None = None
     ) -> int:
         """Evaluate on Spark and let its tasks hand the rows to `sink`. Returns the sum of what the sinks returned.
 

@@ -14,16 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dyda.model.algebra.nodes import (
-    Derived,
-    Expression,
-    Group,
-    Node,
-    OuterJoin,
-    Scan,
-    SemiJoin,
-    SetOperation,
-)
+from dyda.model.algebra.nodes import Derived, Expression, Group, Node, OuterJoin, Scan, SemiJoin, SetOperation
 from dyda.model.preferences import Preference
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType

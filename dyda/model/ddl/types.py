@@ -27,9 +27,8 @@ def read_type(written: Any) -> PgType:
         modifiers.append(0)
     array = "[]" if written.array_bounds else ""
     bare = WORDS["types"].get(name, shown.removeprefix("pg_catalog."))
-    declared = (
-        "bpchar" if name == "bpchar" and not modifiers else _declared(bare, modifiers)
-    )  # without a length it is not padded
+    # Without a length, bpchar is not padded.
+    declared = "bpchar" if name == "bpchar" and not modifiers else _declared(bare, modifiers)
     return PgType(bare + array, declared + array, builtin)
 
 

@@ -151,8 +151,7 @@ _UNION = "Write one GROUP BY per grouping and combine them with UNION ALL."
 _INSTEAD = {
     "approx_count_distinct": "Write count(DISTINCT …), which is exact.",
     **dict.fromkeys(
-        ("first", "first_value", "last", "last_value", "any_value"),
-        "A view has no row order: write min(…) or max(…).",
+        ("first", "first_value", "last", "last_value", "any_value"), "A view has no row order: write min(…) or max(…)."
     ),
     **dict.fromkeys(("try_sum", "try_avg"), "Write sum(…) or avg(…)."),
     **dict.fromkeys(("grouping", "grouping_id"), _UNION),
