@@ -158,6 +158,14 @@ OLD_VIEWS = {
     "gone": ("broken", "a was dropped. Mark it dispensable"),
     "fine": ("live", None),
 }
+WORDED_TODAY = {
+    "stopped": (
+        "broken",
+        "resync was asked for; it cannot be built from the rows that its sources have now: Division by zero; correct or"
+        " delete the row at the source, and DyDa builds it; or change the view's file and run: dyda apply",
+    )
+}
+"""What the upgrade reads as a cause with parts is worded as it is today."""
 OLD_MESSAGES = {
     11: ("quarantined", "crm.t.a: no [row of crm.t: a = 1]"),
     12: ("approval", "message 12 waits with message 13, which changes the same table"),
@@ -183,7 +191,7 @@ def test_reasons_of_an_older_version_keep_their_text_and_what_was_gone_by(wareho
     warehouse.upgrade()
     views = {record.name: record for record in warehouse.views()}
     messages = {record.id: record for record in warehouse.messages()}
-    assert {name: (view.stored_state, view.reason) for name, view in views.items()} == OLD_VIEWS
+    assert {name: (view.stored_state, view.reason) for name, view in views.items()} == OLD_VIEWS | WORDED_TODAY
     assert {number: (record.state, record.reason) for number, record in messages.items()} == OLD_MESSAGES
     row = "row of crm.t: a = [1], b = 2"
     assert views["rejected"].cause == Rejected(7, "crm", "ALTER TABLE t DROP a")
