@@ -156,14 +156,14 @@ class Maintainer:
         """None if something was written down that the next poll must know."""
         barred = self._barred.waiting(self.known, polled.snapshots, self.forget)
         phases.done("capture")
+        for mark in self.approval.marks(polled, self.known):
+            self.writer.mark_messages([mark.number], mark.state, mark.cause)
+            self.planner.forget()
         movement = find_movement(polled, self.known)
         listen_again(self.opened, self.writer, movement.deaf, self.log)
         if account_for(self.writer, self.known, polled, movement, self.log):
             self.reload()
             return None
-        for mark in self.approval.marks(polled, self.known):
-            self.writer.mark_messages([mark.number], mark.state, mark.cause)
-            self.planner.forget()
         owing = {**self.known.unreadable, **movement.again}
         again = {
             name: BuildRequest(name, self.known.records[name].sql or "", None, cause)

@@ -113,7 +113,8 @@ class Units:
             try:
                 self.opened.source(relation.name.source).attach([relation])
             except SourceUnreachable:
-                raise
+                if not self._watch.failed_twice(relation.name):
+                    raise
             except DydaError:
                 continue  # a rewriting that needs it will say so
         self.writer.install(knowledge_installation(plan, known, polled))

@@ -20,6 +20,7 @@ class KnowledgeWatch:
 
     def __init__(self) -> None:
         self._seen: dict[RelationName, str | None] = {}
+        self._uncapturable: set[RelationName] = set()
 
     def changed(self, polled: Poll, known: CatalogState) -> list[RelationName]:
         """Those that are not as the catalog says and whose change no unit follows."""
@@ -29,6 +30,13 @@ class KnowledgeWatch:
     def seen(self, polled: Poll, names: Iterable[RelationName]) -> None:
         """The catalog knows these as they are now."""
         self._seen |= {name: _fingerprint(polled, name) for name in names}
+        self._uncapturable.difference_update(self._seen)
+
+    def failed_twice(self, name: RelationName) -> bool:
+        """Its capture has failed. A source that answers polls and refuses only this must not stop the views."""
+        again = name in self._uncapturable
+        self._uncapturable.add(name)
+        return again
 
     def _changed(self, polled: Poll, known: CatalogState, name: RelationName) -> bool:
         snapshot, record = polled.snapshots.get(name.source), known.relations.get(name)

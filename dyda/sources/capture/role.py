@@ -142,7 +142,7 @@ def stable_roles(source: str, role: str) -> Iterator[None]:
         raise SourceBusy(source, f"role {role} is being created or dropped by another session") from None
 
 
-def refuse_strangers(cursor: Cursor, consumer: Consumer) -> None:
+def refuse_strangers(cursor: Cursor, consumer: Consumer, *, superusers_only: bool = False) -> None:
     """A schema dyda that somebody else created may hold traps: he would own our functions.
 
     Trusted are superusers, the capture role (by a superuser only while it has no members) and ourselves. A schema that
@@ -152,10 +152,17 @@ def refuse_strangers(cursor: Cursor, consumer: Consumer) -> None:
         f"SELECT DISTINCT r.rolname FROM ({load_sql('ownership')}) AS found (what, owner)"
         " JOIN pg_roles r ON r.oid = found.owner JOIN pg_roles me ON me.rolname = current_user"
         " JOIN pg_database d ON d.datname = current_database()"
-        " WHERE NOT r.rolsuper AND r.oid <> me.oid AND (me.rolsuper OR NOT pg_has_role(r.oid, 'USAGE'))"
+        " WHERE NOT r.rolsuper AND r.oid <> me.oid"
+        " AND (me.rolsuper OR NOT (%(superusers_only)s OR pg_has_role(r.oid, 'USAGE')))"
         " AND (r.rolname <> %(prefix)s || d.oid OR r.rolcanlogin OR (me.rolsuper AND EXISTS ("
         " SELECT FROM pg_roles m WHERE m.rolcanlogin AND NOT m.rolsuper AND pg_has_role(m.oid, r.oid, 'MEMBER'))))",
-        {"owner": 0, "relations": list(RELATIONS), "functions": [*FUNCTIONS, *ATTACHING], "prefix": PREFIX},
+        {
+            "owner": 0,
+            "relations": list(RELATIONS),
+            "functions": [*FUNCTIONS, *ATTACHING],
+            "prefix": PREFIX,
+            "superusers_only": superusers_only,
+        },
     )
     strangers = [name for (name,) in cursor.fetchall()]
     if strangers and not _is_ours(cursor, consumer):
@@ -166,7 +173,7 @@ def refuse_traps(cursor: Cursor, consumer: Consumer) -> None:
     """The same before a superuser calls a function of schema dyda. Others have few rights to lose, and may not be able
     to see whose project it is."""
     if cursor.connection.get_parameter_status("is_superuser") != "off":
-        refuse_strangers(cursor, consumer)
+        refuse_strangers(cursor, consumer, superusers_only=True)  # a pooler may not tell who we are
 
 
 def who_can_replace(cursor: Cursor) -> tuple[str, ...]:
@@ -252,18 +259,20 @@ def _give(cursor: Cursor, given: Iterable[str], owner: sql.Composable, last: boo
 
 def _let_it_attach(cursor: Cursor, role: CaptureRole) -> None:
     """The capture role's event triggers attach new partitions. Nobody else may call what does that, no former owner."""
-    cursor.execute(
+    parameters = {"functions": list(ATTACHING), "role": role.oid or 0, "name": role.name, "usable": role.usable}
+    for statements in (
         "SELECT format('REVOKE ALL ON FUNCTION %%s FROM %%I CASCADE', p.oid::regprocedure, r.rolname)"
         " FROM pg_proc p CROSS JOIN aclexplode(p.proacl) a JOIN pg_roles r ON r.oid = a.grantee"
         " WHERE p.pronamespace = to_regnamespace('dyda') AND p.proname = ANY (%(functions)s)"
-        " AND a.grantee <> p.proowner AND (a.grantee <> %(role)s OR NOT %(usable)s)"
-        " UNION ALL SELECT format('GRANT EXECUTE ON FUNCTION %%s TO %%I', p.oid::regprocedure, %(name)s) FROM pg_proc p"
+        " AND a.grantee <> p.proowner AND (a.grantee <> %(role)s OR NOT %(usable)s)",
+        # Asked after those: the role may have had the right by a grant that is gone now.
+        "SELECT format('GRANT EXECUTE ON FUNCTION %%s TO %%I', p.oid::regprocedure, %(name)s) FROM pg_proc p"
         " WHERE p.pronamespace = to_regnamespace('dyda') AND p.proname = ANY (%(functions)s)"
         " AND %(usable)s AND NOT has_function_privilege(%(role)s::oid, p.oid, 'EXECUTE')",
-        {"functions": list(ATTACHING), "role": role.oid or 0, "name": role.name, "usable": role.usable},
-    )
-    for (statement,) in cursor.fetchall():
-        cursor.execute(statement)
+    ):
+        cursor.execute(statements, parameters)
+        for (statement,) in cursor.fetchall():
+            cursor.execute(statement)
 
 
 def _who_can_act_as(cursor: Cursor, roles: Iterable[int]) -> tuple[str, ...]:
