@@ -110,7 +110,7 @@ class ChangeType(_Step):
 
     def __str__(self) -> str:
         if self.old.declared == self.new.declared:
-            return f"changes how column {self.column} is computed"
+            return f"changes the type or the expression of column {self.column}"
         return f"changes column {self.column} from {self.old.declared} to {self.new.declared}"
 
 

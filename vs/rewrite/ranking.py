@@ -131,7 +131,7 @@ def _replacements(draft: Draft) -> list[str]:
             )
     words += [f"{component} comes from {', '.join(map(str, relations))}" for component, relations in draft.replaced]
     absorbed = [component for departure in draft.departures for component in departure.absorbed]
-    words += [f"{component} is implied by the containment" for component in absorbed]
+    words += [f"{component} is the containment's own selection" for component in absorbed]
     return words
 
 

@@ -205,7 +205,9 @@ class Consequences:
         solution = self.by_region.get(path)
         found = self._rows(path) if solution is None else self._joined_anew(solution)
         if found is None:
-            raise Unwritable("no relation would be left")
+            raise Unwritable(
+                "no relation would be left", "mark the relation replaceable and add a [[containment]] of it"
+            )
         return found
 
     def _rows(self, path: Path) -> Node | None:
@@ -291,7 +293,8 @@ def some_of(items: tuple[OutputColumn, ...]) -> tuple[OutputColumn, ...]:
     """The items, if there are any."""
     if not items:
         raise Unwritable(
-            "no column would be left", "mark a column of the view replaceable and add a [[function]] for it"
+            "no column would be left",
+            "mark a column replaceable and add a [[function]] and a [[join]] for it",
         )
     return items
 

@@ -113,13 +113,14 @@ class Obstacles:
         """What covers a lost column cannot be joined with the relation that had it."""
         start = block.relation(lost.alias)
         users = [component for component in block.components if lost in component.expression.columns]
+        staying = next((component for component in users if not component.preference.dispensable), None)
         self._add(
             3,
             f"{self.passage.why_gone(start, lost.column)}, and no join constraint connects {start}"
             f" with {end}, which offers it",
-            users[0].name,
+            (staying or users[0]).name,
             f"add a [[join]] between {short(start)} and {short(end)}",
-            _clause(users[0]),
+            None if staying is None else _clause(staying),
         )
 
     def disconnected(self, start: RelationName, end: RelationName, because: str) -> None:

@@ -10,7 +10,7 @@ and replaced only if all that uses it may be replaced or dropped; where a file s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from dyda.model.algebra.nodes import ViewDefinition, scans
@@ -69,7 +69,7 @@ def effective_preferences(definition: ViewDefinition, defaults: Defaults | None 
         stated = written.of_relation(scan.alias)
         relations[scan.alias] = consistent(stated or defaults.component, using.values())
         if stated is not None:
-            warnings += _contradictions(scan.alias, stated, {said(anatomy, place): using[place] for place in using})
+            warnings += _contradictions(scan.alias, stated, [(said(anatomy, place), using[place]) for place in using])
     return EffectivePreferences(
         written.extent or defaults.extent,
         written.new_columns or defaults.new_columns,
@@ -80,15 +80,16 @@ def effective_preferences(definition: ViewDefinition, defaults: Defaults | None 
     )
 
 
-def _contradictions(alias: str, stated: Preference, using: Mapping[str, Preference]) -> Iterator[str]:
-    """`using`: what uses the relation, by its description."""
-    staying = [name for name, preference in using.items() if not preference.dispensable]
+def _contradictions(alias: str, stated: Preference, using: Iterable[tuple[str, Preference]]) -> Iterator[str]:
+    """`using`: the descriptions of what uses the relation."""
+    remaining = [(name, preference) for name, preference in using if not preference.dispensable]
+    staying = list(dict.fromkeys(name for name, _ in remaining))
     if stated.dispensable and staying:
         yield (
             f"{alias} is marked dispensable, but {' and '.join(staying)} must stay and {_needs(staying)} it:"
             f" it will not be dropped. Mark {' and '.join(staying)} dispensable too."
         )
-    fixed = [name for name in staying if not using[name].replaceable]
+    fixed = list(dict.fromkeys(name for name, preference in remaining if not preference.replaceable))
     if stated.replaceable and fixed:
         yield (
             f"{alias} is marked replaceable, but {' and '.join(fixed)} can be neither dropped nor replaced and"
