@@ -148,21 +148,15 @@ def refuse_strangers(cursor: Cursor, consumer: Consumer, *, superusers_only: boo
     Trusted are superusers, the capture role (by a superuser only while it has no members) and ourselves. A schema that
     names this very project as its consumer was made by another role of ours: nobody else knows the project's number.
     """
+    unusable = "NOT pg_has_role(r.oid, 'USAGE')"
     cursor.execute(
         f"SELECT DISTINCT r.rolname FROM ({load_sql('ownership')}) AS found (what, owner)"
         " JOIN pg_roles r ON r.oid = found.owner JOIN pg_roles me ON me.rolname = current_user"
         " JOIN pg_database d ON d.datname = current_database()"
-        " WHERE NOT r.rolsuper AND r.oid <> me.oid"
-        " AND (me.rolsuper OR NOT (%(superusers_only)s OR pg_has_role(r.oid, 'USAGE')))"
+        f" WHERE NOT r.rolsuper AND r.oid <> me.oid AND (me.rolsuper OR {'false' if superusers_only else unusable})"
         " AND (r.rolname <> %(prefix)s || d.oid OR r.rolcanlogin OR (me.rolsuper AND EXISTS ("
         " SELECT FROM pg_roles m WHERE m.rolcanlogin AND NOT m.rolsuper AND pg_has_role(m.oid, r.oid, 'MEMBER'))))",
-        {
-            "owner": 0,
-            "relations": list(RELATIONS),
-            "functions": [*FUNCTIONS, *ATTACHING],
-            "prefix": PREFIX,
-            "superusers_only": superusers_only,
-        },
+        {"owner": 0, "relations": list(RELATIONS), "functions": [*FUNCTIONS, *ATTACHING], "prefix": PREFIX},
     )
     strangers = [name for (name,) in cursor.fetchall()]
     if strangers and not _is_ours(cursor, consumer):
