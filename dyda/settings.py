@@ -383,6 +383,8 @@ class _Table:
         def read(value: object) -> int | None:
             if type(value) is int:
                 return value if 0 < value < 2**63 else None
+            if not isinstance(value, str | float):
+                return None
             match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([KMGT]?)I?B?", str(value).strip().upper())
             number = int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " ")) if match else 0
             return number if 0 < number < 2**63 else None
@@ -395,7 +397,9 @@ class _Table:
         def read(value: object) -> str | None:
             if isinstance(value, bool):
                 return str(value).lower()
-            return str(value) if isinstance(value, str | int | float) else None
+            # Python prints no integers of thousands of digits, which hexadecimal ones may have.
+            small = not isinstance(value, int) or abs(value) < 2**63
+            return str(value) if isinstance(value, str | int | float) and small else None
 
         return self._value(name, "", "a text, a number or true or false", read)
 

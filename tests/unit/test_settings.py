@@ -127,6 +127,15 @@ def test_defaults() -> None:
             'dyda.toml, [sources.crm]: url is not a PostgreSQL URL\nWrite "postgresql://user@host/db" or "embedded".',
         ),
         (
+            MINIMAL + f"[sources.crm]\nurl = 'embedded'\nlog_limit = [0x{'f' * 5000}]",
+            'dyda.toml, [sources.crm]: log_limit is not a size such as "10GB"\nWrite a size such as "10GB".',
+        ),
+        (
+            MINIMAL + f"[spark.config]\n'spark.x' = 0x{'f' * 5000}",
+            "dyda.toml, [spark.config]: spark.x is not a text, a number or true or false\n"
+            "Write a text, a number or true or false.",
+        ),
+        (
             MINIMAL + "[sources.crm]\nurl = 'embedded'\nlog_limit = '10 parsecs'",
             'dyda.toml, [sources.crm]: log_limit is not a size such as "10GB"\nWrite a size such as "10GB".',
         ),
