@@ -112,11 +112,11 @@ class Units:
         for relation in plan.captures:
             try:
                 self.opened.source(relation.name.source).attach([relation])
-            except SourceUnreachable:
-                if not self._watch.failed_twice(relation.name):
+            except DydaError as error:
+                if isinstance(error, SourceUnreachable) and not self._watch.failed_twice(relation.name):
                     raise
-            except DydaError:
-                continue  # a rewriting that needs it will say so
+                # Views go on: a rewriting that needs it will say so.
+                self.log(f"{relation.name}, which the knowledge names, cannot be captured: {error.in_one_line}")
         self.writer.install(knowledge_installation(plan, known, polled))
         self._watch.seen(polled, names)
         self._tidy = None

@@ -154,8 +154,8 @@ def _without_keys(known: CatalogState, polled: Poll, messages: Iterable[Queued])
 
 def _read_after(known: CatalogState, changes: Iterable[ViewChange]) -> set[RelationName]:
     """What the views name once `changes` are installed, broken and held ones included."""
-    read = {name: set(record.relations) for name, record in known.records.items()}
-    read |= {view.name: set(view.definition.relations) for view in known.views.values()}
+    read = {view.name: set(view.definition.relations) for view in known.views.values()}
+    read |= {name: set(record.relations) for name, record in known.frozen.items()}
     read |= {change.view: set(change.version.relations) for change in changes if change.version is not None}
     return {name for names in read.values() for name in names}
 
