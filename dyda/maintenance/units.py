@@ -163,7 +163,7 @@ class Units:
         What was read is checked once, before the first of them: what happens to a schema later is a later message.
         """
         polled = work.polled
-        plans = plan_run(self._round(polled), units, work.views, self._analysis)
+        plans = self._plan_run(polled, units, work.views)
         try:
             with polled.blamed():
                 computed = list(execute_run(self._execution(work, plans[0]), plans, phases.done))
@@ -245,6 +245,12 @@ class Units:
         round = self._round(polled)
         round = self._looking_at(round, round.touched_by(unit))
         return self._captured(plan_unit(round, unit, views, self._analysis))
+
+    def _plan_run(self, polled: Poll, units: Sequence[Unit], views: Sequence[MaintainedView]) -> list[UnitPlan]:
+        """Its units are of rows alone; relations that only the knowledge names may have changed meanwhile."""
+        round = self._round(polled)
+        touched = {relation.name: relation for unit in units for relation in round.touched_by(unit)}
+        return plan_run(self._looking_at(round, touched.values()), units, views, self._analysis)
 
     def _plan_builds(
         self, polled: Poll, builds: Builds, unit: Unit | None, views: Sequence[MaintainedView]

@@ -57,6 +57,16 @@ class Violation:
         return "\n".join(part for part in (f"{self.rule}{where}: {self.text}", self.history, self.replay) if part)
 
 
+@dataclass(frozen=True)
+class _Wrong:
+    """What a view's rows violate under one reading of its names; `expected`: the rows that it should have."""
+
+    rule: str
+    text: str
+    history: str = ""
+    expected: Counter[str] | None = None
+
+
 @dataclass
 class Report:
     """What was checked: how many states of views were compared, how many of them were evaluated, and what was wrong."""
@@ -183,13 +193,18 @@ class _Checker:
         if view.state in ("building", "resync") or (earlier is None and self.history.carried):
             return
         self.compared += 1
-        found: list[Violation] = []
+        found: list[_Wrong] = []
         for named in self._namings(commit, view):
-            wrong = list(self._judged(commit, name, earlier, view, named))
-            if not wrong:
+            wrong = self._judged(name, view, named)
+            if wrong is None:
                 return
-            found += wrong
-        yield from self._violation(found[0].rule, found[0].text, commit, name, found[0].history)
+            found.append(wrong)
+        first = found[0]
+        history = first.history
+        if first.expected is not None and (first.rule, name) not in self._told:
+            shrinker = Shrinker(self.history, self.states, self.bench, self.loadable, self.patience)
+            history = shrinker.smallest(name, commit, earlier, view, first.expected)
+        yield from self._violation(first.rule, first.text, commit, name, history)
 
     def _namings(self, commit: Commit, view: ViewState) -> Iterator[Mapping[str, Position]]:
         """Where the definition's names are looked up: where the view stands; and where others stand already, whose
@@ -201,14 +216,11 @@ class _Checker:
             if any(self.states[source].added(own[source], position) for source, position in ahead.items()):
                 yield {**own, **ahead}
 
-    def _judged(
-        self, commit: Commit, name: str, earlier: ViewState | None, view: ViewState, named: Mapping[str, Position]
-    ) -> Iterator[Violation]:
+    def _judged(self, name: str, view: ViewState, named: Mapping[str, Position]) -> _Wrong | None:
         try:
             states = self.loadable(view, named)
         except LookupError as error:
-            yield Violation("correctness", f"view {name}: {error}")
-            return
+            return _Wrong("correctness", f"view {name}: {error}")
         for table, state in states.items():
             row = self.states[table[0]].tables[state.oid].impossible(cast(Key, state.key))
             if row is not None:
@@ -217,25 +229,21 @@ class _Checker:
                     f" had: {'.'.join(table)} would have the row {row} less than zero times"
                 )
                 touching = [one for one in self._table(table[0], state.oid) if row in one.effects.get(state.oid, {})]
-                yield Violation("strong", what, history=_told(touching[-4:]))
-                return
+                return _Wrong("strong", what, _told(touching[-4:]))
         key = (view.definition, tuple((name, state.oid, state.shape, state.key) for name, state in states.items()))
         try:
             if key not in self._answers:
                 self._answers[key] = digest(self.bench.evaluate(view.definition, states))
         except NotEvaluated as error:
-            yield Violation(
+            return _Wrong(
                 "correctness", f"view {name} is {view.state}, and PostgreSQL cannot evaluate it there: {error}"
             )
-            return
-        if self._answers[key] != view.rows:
-            expected = self.bench.evaluate(view.definition, states)
-            what = f"view {name}: {_difference(self.history.bags[view.rows], expected)}"
-            smallest = ""
-            if ("correctness", name) not in self._told:
-                shrinker = Shrinker(self.history, self.states, self.bench, self.loadable, self.patience)
-                smallest = shrinker.smallest(name, commit, earlier, view, expected)
-            yield Violation("correctness", what, history=smallest)
+        if self._answers[key] == view.rows:
+            return None
+        expected = self.bench.evaluate(view.definition, states)
+        return _Wrong(
+            "correctness", f"view {name}: {_difference(self.history.bags[view.rows], expected)}", expected=expected
+        )
 
     def loadable(self, view: ViewState, named: Mapping[str, Position] | None = None) -> dict[Name, State]:
         """The tables that the view reads, at its positions. The rows are good until the next call."""

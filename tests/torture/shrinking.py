@@ -64,10 +64,9 @@ class Shrinker:
         extent = self.history.bags[view.rows]
         row = min(row for row in {*extent, *expected} if extent.get(row, 0) != expected[row])
         found, wanted = extent.get(row, 0), expected[row]
-        after = {table: _kept(state) for table, state in self.loadable(view).items()}
-        before = {}
+        after, before = self._loaded(view), {}
         if earlier is not None and earlier.definition == view.definition:
-            before = {table: _kept(state) for table, state in self.loadable(earlier).items()}
+            before = self._loaded(earlier)
         if any(before[table].shape != state.shape for table, state in after.items() if table in before):
             before = {}
         lines = [f"  definition: {view.definition}", f"  {row} is there {_times(found)}, should be {_times(wanted)}"]
@@ -88,6 +87,13 @@ class Shrinker:
         lines += [f"  … and {len(added) - SHOWN} more"] if len(added) > SHOWN else []
         lines.append(f"  commit {commit.number}: {_at(view)}")
         return "\n".join(lines + ([f"  {hint}"] if hint else []))
+
+    def _loaded(self, view: ViewState) -> dict[Name, State]:
+        """Nothing if its text has names that the tables did not have there."""
+        try:
+            return {table: _kept(state) for table, state in self.loadable(view).items()}
+        except LookupError:
+            return {}
 
     def _added(self, earlier: ViewState, view: ViewState, tables: Mapping[Name, State]) -> list[Transaction]:
         """The transactions that the commit adds and that concern the view, in the order in which they committed."""

@@ -9,8 +9,8 @@ from typing import Any
 from postgast import pg_query_pb2 as pg
 
 from dyda.model.ddl.schemas import Schemas
-from dyda.model.ddl.types import read_type, serial_type
-from dyda.model.ddl.words import LISTS, OWN_TRIGGERS, Unreadable, functions, text_of
+from dyda.model.ddl.types import keeps_values, read_type, serial_type
+from dyda.model.ddl.words import LISTS, OWN_TRIGGERS, Unreadable, computes, functions, text_of
 from dyda.model.relation import Column, RelationName
 from dyda.model.schema_change import Harmless, Rewrite
 
@@ -87,7 +87,12 @@ def _apply(command: Any, table: RelationName, schemas: Schemas) -> None:
             type_ = read_type(argument.column_def.type_name)
             if not type_.builtin:
                 raise Unreadable(f"only the source knows what the type {type_.name} is")
-            schemas.change_type(table, column, type_)
+            old = type_ if there is None else there.column(column).type
+            if old != type_:
+                schemas.change_type(table, column, type_)
+            rewrites = not keeps_values(old, type_) or computes(argument.column_def.raw_default, column)
+            rows = "rewrites its rows with other values" if rewrites else "writes no row"
+            schemas.note(table, Rewrite(rows) if rewrites else Harmless(rows))
         case "SetNotNull" | "DropNotNull" as action:
             schemas.set_not_null(table, column, action == "SetNotNull")
         case "SetExpression":

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from dyda.model.ddl.words import LISTS, WORDS, Unreadable, text_of
 from dyda.model.types import PgType
 
-__all__ = ["read_type", "serial_type"]
+__all__ = ["keeps_values", "read_type", "serial_type"]
 
 INTERVAL_OF_ALL_FIELDS = 0x7FFF
+WIDENING = {"bit varying", "interval", "numeric"} | {
+    f"{time} {zone} time zone" for time in ("time", "timestamp") for zone in ("with", "without")
+}
+"""Types whose first modifier can grow, or go, without a row being written."""
 
 
 def read_type(written: Any) -> PgType:
@@ -30,6 +35,23 @@ def read_type(written: Any) -> PgType:
     # Without a length, bpchar is not padded.
     declared = "bpchar" if name == "bpchar" and not modifiers else _declared(bare, modifiers)
     return PgType(bare + array, declared + array, builtin)
+
+
+def keeps_values(old: PgType, new: PgType) -> bool:
+    """Whether ALTER COLUMN … TYPE from one to the other writes no row. Where that depends on more than the types
+    (timestamp to timestamptz on the session's time zone), it may, and the answer is no."""
+    if old == new:
+        return True
+    before, after = _modifiers(old), _modifiers(new)
+    if {old.name, new.name} <= {"text", "character varying"}:
+        return not after or (bool(before) and before <= after)
+    if old.name != new.name or old.name not in WIDENING:
+        return False
+    return not after or (bool(before) and before[0] <= after[0] and before[1:] == after[1:])
+
+
+def _modifiers(type_: PgType) -> list[int]:
+    return [int(number) for number in re.findall(r"-?\d+", type_.declared)]
 
 
 def serial_type(written: Any) -> PgType | None:

@@ -13,7 +13,7 @@ from typing import Any
 import postgast
 from postgast import pg_query_pb2 as pg
 
-__all__ = ["LISTS", "OWN_TRIGGERS", "WORDS", "Unreadable", "functions", "text_of"]
+__all__ = ["LISTS", "OWN_TRIGGERS", "WORDS", "Unreadable", "computes", "functions", "text_of"]
 
 WORDS: dict[str, dict[str, str]] = tomllib.loads(files(__package__).joinpath("words.toml").read_text(encoding="utf-8"))
 LISTS = {name: frozenset(words.split()) for name, words in WORDS["lists"].items()}
@@ -32,3 +32,9 @@ def functions(expression: Any) -> list[str]:
     """The functions that are called anywhere in the expression."""
     calls = [node for _, node in postgast.walk(expression) if isinstance(node, pg.FuncCall)]
     return [".".join(text_of(call.funcname)).removeprefix("pg_catalog.") for call in calls]
+
+
+def computes(expression: Any, column: str) -> bool:
+    """Whether the expression, if there is one, is more than the column itself."""
+    written = expression.WhichOneof("node")
+    return written is not None and (written != "column_ref" or text_of(expression.column_ref.fields)[-1:] != [column])

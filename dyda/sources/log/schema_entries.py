@@ -35,7 +35,6 @@ REWRITES = {
     8: "rewrites its rows for another access method",
 }
 """What pg_event_trigger_table_rewrite_reason() means."""
-TYPE_REWRITE = 4
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class SchemaEntry:
         steps += _parts(entry["came"], entry["went"])
         if before["parents"] != after["parents"]:
             steps.append(Rewrite(f"makes it a part of {', '.join(after['parents']) or 'nothing else'}"))
-        steps += _rewriting(entry["rewritten"], any(isinstance(step, ChangeType) for step in steps))
+        steps += _rewriting(entry["rewritten"])
         if entry["repaired"]:
             steps.append(Rewrite("disables its capture, so that rows may have changed uncaptured"))
         if entry["command"].endswith(" SUBSCRIPTION"):
@@ -150,9 +149,8 @@ def _parts(came: Sequence[tuple[str, bool]], went: Sequence[str | None]) -> Iter
         yield Rewrite(f"loses the part {gone} with its rows" if gone else "loses a part with its rows")
 
 
-def _rewriting(reason: int, retyped: bool) -> Iterator[Step]:
-    for bit, what in REWRITES.items():
-        if reason & bit and not (bit == TYPE_REWRITE and retyped):
-            yield Rewrite(what)
+def _rewriting(reason: int) -> Iterator[Step]:
+    """A column that keeps its type may have got other values in the same command, and nothing says which (S4)."""
+    yield from (Rewrite(what) for bit, what in REWRITES.items() if reason & bit)
     if reason and not reason & sum(REWRITES):
         yield Rewrite()

@@ -52,7 +52,9 @@ EFFECTS: list[tuple[str, dict[str, str]]] = [
     ("ALTER TABLE crm.customer RENAME TO client", {"flights": "renamed", "names": "renamed"}),
     ("ALTER TABLE crm.public.customer SET SCHEMA new", {"flights": "renamed", "names": "renamed"}),
     ("ALTER TABLE crm.old.customer RENAME TO customers", {"ancient": "renamed"}),
-    ("ALTER TABLE crm.customer ALTER age TYPE bigint", {"flights": "adapted"}),
+    # Rows are rewritten, and nothing tells in which columns (S4); for varchar none is.
+    ("ALTER TABLE crm.customer ALTER age TYPE bigint", {"flights": "adapted", "names": "adapted"}),
+    ("ALTER TABLE crm.customer ALTER phone TYPE varchar", {}),
     ("TRUNCATE booking.flight_res", {"flights": "adapted", "dest": "adapted"}),
     ("DROP TABLE booking.flight_res", {"flights": "broken", "dest": "broken"}),
     ("ALTER TABLE crm.customer RENAME age TO a; ALTER TABLE crm.customer DROP a", {"flights": "broken"}),
@@ -177,8 +179,8 @@ def test_types_that_do_not_fit_any_more_are_foretold(town: Town) -> None:
     town.view("pets", "SELECT p.name FROM crm.pet p EXCEPT SELECT c.name FROM crm.customer c")
     town.apply()
     for kind, told in (
-        ("bigint", {"next": "adapted", "passed": "adapted", "pets": "none", "sides": "broken"}),
-        ("date USING current_date", {"next": "broken", "passed": "adapted", "pets": "none", "sides": "none"}),
+        ("bigint", {"next": "adapted", "passed": "adapted", "pets": "adapted", "sides": "broken"}),
+        ("date USING current_date", {"next": "broken", "passed": "adapted", "pets": "adapted", "sides": "none"}),
     ):
         ddl = f"ALTER TABLE customer ALTER age TYPE {kind}"
         views = commands.impact(town.folder, ddl, "crm", engine=town.engine)["views"]

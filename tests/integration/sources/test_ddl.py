@@ -13,6 +13,7 @@ from dyda.embedded import binaries
 from dyda.errors import DydaError
 from dyda.model.ddl.schemas import Schemas
 from dyda.model.ddl.statements import apply_ddl
+from dyda.model.message import Truncation
 from dyda.model.relation import Relation, RelationName
 from dyda.sources import PostgresSource, SourceSettings
 
@@ -37,6 +38,12 @@ STATEMENTS = [
     "ALTER TABLE customer ALTER age TYPE bigint",
     "ALTER TABLE customer ALTER COLUMN age SET DATA TYPE text USING age::text || 'x', ALTER price TYPE numeric",
     "ALTER TABLE customer ALTER price TYPE numeric(12,4), ALTER name TYPE varchar(30), ALTER age TYPE int8",
+    "ALTER TABLE customer ALTER age TYPE bigint, ALTER id TYPE int USING id + 1",
+    "ALTER TABLE customer ALTER id TYPE int USING id + 1",
+    "ALTER TABLE customer ALTER id TYPE int USING id, ALTER age TYPE integer",
+    'ALTER TABLE customer ALTER "Odd Name" TYPE varchar(40), ALTER price TYPE numeric(12,2), ALTER name TYPE varchar',
+    'ALTER TABLE customer ALTER "Odd Name" TYPE varchar(10)',
+    "ALTER TABLE customer ALTER price TYPE numeric(9,2)",
     "ALTER TABLE customer ALTER age SET NOT NULL, ALTER name DROP NOT NULL",
     "ALTER TABLE customer ALTER age SET DEFAULT 3, ALTER age DROP DEFAULT, ALTER name SET STATISTICS 10",
     "ALTER TABLE customer ADD CONSTRAINT adult CHECK (age > 17), ADD CONSTRAINT k UNIQUE (price, age)",
@@ -107,7 +114,16 @@ def test_the_model_is_what_postgresql_makes(database: Callable[[str], str], ddl:
     schemas = Schemas({known: before})
     apply_ddl(ddl, schemas, lambda parts: RelationName("crm", *parts) if len(parts) == 2 else _public(parts[0]))
     with psycopg2.connect(url) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT pg_relation_filenode(%s::regclass)", [before.oid])
+        (file,) = cursor.fetchone() or ()
         cursor.execute(ddl)
+        cursor.execute("SELECT pg_relation_filenode(%s::regclass)", [before.oid])
+        (rewritten,) = cursor.fetchone() or ()
+    if file != rewritten:
+        (change,) = schemas.changes
+        assert isinstance(change, Truncation) or any(step.columns is None for step in change.steps), (
+            "every reader's rows"
+        )
     there = source.relations()
     at_the_name = source.describe([("public", "customer")]).get(("public", "customer")) if _in(there) else None
     after = at_the_name or source.find([before.oid])[before.oid]

@@ -24,6 +24,7 @@ from dyda.model.schema_change import (
 from dyda.model.types import PgType
 
 INT, TEXT = PgType("integer", "integer"), PgType("text", "text")
+REWRITTEN = Rewrite("rewrites its rows with other values")
 CUSTOMER = RelationName("crm", "public", "customer")
 RELATION = Relation(
     CUSTOMER, 7, (Column("id", INT, 1, True), Column("name", TEXT, 2), Column("age", INT, 3)), (("id",),)
@@ -51,7 +52,13 @@ def steps(ddl: str) -> tuple[Step, ...]:
     [
         ("ALTER TABLE customer DROP age", (DropColumn("age"),)),
         ("ALTER TABLE customer RENAME age TO years", (RenameColumn("age", "years"),)),
-        ("ALTER TABLE customer ALTER age TYPE int8", (ChangeType("age", INT, PgType("bigint", "bigint")),)),
+        ("ALTER TABLE customer ALTER age TYPE int8", (ChangeType("age", INT, PgType("bigint", "bigint")), REWRITTEN)),
+        ("ALTER TABLE customer ALTER age TYPE int USING age + 1", (REWRITTEN,)),
+        ("ALTER TABLE customer ALTER age TYPE int USING age", (Harmless("writes no row"),)),
+        (
+            "ALTER TABLE customer ALTER name TYPE varchar",
+            (ChangeType("name", TEXT, PgType("character varying", "character varying")), Harmless("writes no row")),
+        ),
         ("ALTER TABLE customer RENAME TO client", (RenameRelation(RelationName("crm", "public", "client")),)),
         ("ALTER TABLE customer SET SCHEMA old", (RenameRelation(RelationName("crm", "old", "customer")),)),
         ("DROP TABLE customer", (DropRelation(),)),
