@@ -139,7 +139,7 @@ def test_the_model_is_what_postgresql_makes(database: Callable[[str], str], ddl:
     assert set(after.keys) <= set(model.keys) or "DROP CONSTRAINT" in ddl
 
 
-def _file(cursor: Any, oid: int) -> int | None:
+def _file(cursor: Any, oid: int) -> Any:
     cursor.execute("SELECT pg_relation_filenode(%s::regclass)", [oid])
     return cursor.fetchone()[0]
 
