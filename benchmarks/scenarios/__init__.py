@@ -7,6 +7,7 @@ Always true here: the profile `tiny` runs every benchmark to its last line and m
     sales         totals per customer over 1.8 million rows
     shop          its tables, its view, its batches
     messages      how many queries a change costs
+    arrival_order compensation by arrival order, as paper 003 prints it: what `messages` compares with
     growth        one batch while one thing around it grows
     chains        its relations in a chain
     freshness     from a source's commit to a reader who sees it
