@@ -10,7 +10,7 @@ CASES ?= 2000
 RATE ?= 500
 PROFILE ?= quick
 POSTGRES ?= 14 15 16 17 18
-.PHONY: help demo test versions bench properties nightly churn torture soak mutants check format clean
+.PHONY: help demo test versions bench properties nightly churn torture soak mutants walks check format clean
 .DELETE_ON_ERROR:
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo "make churn       random changes while the daemon is killed again and again: SECONDS=1800 SEED=1"
 	@echo "make soak        a steady load on four databases with schema changes: SECONDS=1200 SEED=1 RATE=500"
 	@echo "make mutants     break each rule on purpose and see that the checker notices; about 15 minutes"
+	@echo "make walks       count how often one update crosses from package to package on its way through the code"
 	@echo "make torture     random changes, readers and every kind of fault, judged by PostgreSQL: SECONDS=1800 SEED=1"
 	@echo "make bench       measure against refresh, recompute and the limit: BENCHMARKS='six …' PROFILE=quick|full"
 	@echo "make check       format, lint, types, import contracts, and advisories about dependencies"
@@ -40,8 +41,8 @@ versions: $(VENV)/.ready-dev $(VENV)/spark-classes.jsa
 bench: $(VENV)/.ready-bench
 	$(VENV)/bin/python -m benchmarks $(BENCHMARKS) --profile $(PROFILE)
 
-properties: $(VENV)/.ready-dev
-	DYDA_EXAMPLES=$(EXAMPLES) $(VENV)/bin/python -m pytest tests/properties
+properties: $(VENV)/.ready-dev $(VENV)/spark-classes.jsa
+	DYDA_EXAMPLES=$(EXAMPLES) $(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder tests/properties
 
 # A town has five views and five batches: 25 cases.
 nightly: $(VENV)/.ready-dev
@@ -57,6 +58,9 @@ soak: $(VENV)/.ready-dev
 
 mutants: $(VENV)/.ready-dev
 	$(VENV)/bin/python -m tests.torture.mutants $(MUTANTS)
+
+walks: $(VENV)/.ready-dev
+	$(VENV)/bin/python -m tests.walks
 
 torture: $(VENV)/.ready-dev
 	$(VENV)/bin/python -m tests.torture --seconds $(SECONDS) --seed $(SEED)

@@ -2,8 +2,9 @@
 
 A daemon on embedded servers processes one update of a row, then the drop of a column that knowledge replaces. Every
 function of the product that is called on the way is noted once, when it is first called: what somebody has to read who
-follows the update. What another thread does is read where it was started. The language that all packages share, and the
-modules directly in `dyda`, are not places on the way, and an object that is only made is not visited. Of the rest a
+follows the update. What another thread does is read where it was asked for, not where the main thread happens to be
+when the other one begins: otherwise the count would change from run to run. The language that all packages share, and
+the modules directly in `dyda`, are not places on the way, and an object that is only made is not visited. Of the rest a
 function is a stop if it calls another package.
 
 Printed for each walk: the stops, their modules, how often the way changes from one package to another, how often it
@@ -21,6 +22,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures.thread import _WorkItem
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -81,6 +83,12 @@ class Walk:
     """Of each function: where its walk began, and its own number."""
     calls: set[tuple[CodeType, CodeType]] = field(default_factory=set)
     _began: dict[int, int] = field(default_factory=dict)
+    """Where the work of a thread was asked for."""
+    _submitted: dict[int, int] = field(default_factory=dict)
+
+    def submit(self, work: object) -> None:
+        """Work for another thread was asked for here: after the last function that was noted."""
+        self._submitted[id(work)] = self._began.get(threading.get_ident(), len(self.first) - 1)
 
     def note(self, frame: FrameType) -> None:
         """A function of the product was called."""
@@ -88,12 +96,11 @@ class Walk:
         while caller is not None and not place(caller.f_code):
             caller = caller.f_back
         thread, now = threading.get_ident(), len(self.first)
-        if caller is None:
-            self._began[thread] = now
-        else:
+        if caller is not None:
             self.calls.add((caller.f_code, frame.f_code))
-        began = now if thread == threading.main_thread().ident else self._began.get(thread, now)
-        self.first.setdefault(frame.f_code, (began, now))
+        elif thread != threading.main_thread().ident:
+            self._began[thread] = self._submitted.get(_work_of(frame), now)
+        self.first.setdefault(frame.f_code, (self._began.get(thread, now), now))
 
     @property
     def modules(self) -> list[str]:
@@ -109,6 +116,14 @@ class Walk:
             if package(place(caller)) != package(place(called)) and package(place(caller)) not in SHARED
         }
         return [place(code) for code in sorted(self.first, key=self.first.__getitem__) if code in leaving]
+
+
+def _work_of(frame: FrameType) -> int:
+    """Which work a pool's thread is doing."""
+    outer: FrameType | None = frame
+    while outer is not None and outer.f_code is not _WorkItem.run.__code__:
+        outer = outer.f_back
+    return id(outer.f_locals["self"]) if outer is not None else 0
 
 
 def place(code: CodeType) -> str:
@@ -159,7 +174,11 @@ class Observed:
             if self._now is not None and getattr(value, "name", "") == "WORKED":
                 self.cycles.append(self._now)
             self._now = Walk() if event == "call" else None
-        if event == "call" and self._now is not None and place(frame.f_code):
+        if event != "call" or self._now is None:
+            return
+        if frame.f_code is _WorkItem.__init__.__code__:
+            self._now.submit(frame.f_locals["self"])
+        elif place(frame.f_code):
             self._now.note(frame)
 
 

@@ -10,11 +10,11 @@ lose a row is asked of a source (rule R4); a row's counts before and after are e
     worlds = sweep(plan, ours, pending, ask)                      # {alias: Bag} each
     #   ask(alias, columns, key, values) -> Bag: at least the rows of block.by_alias[alias].relation with such a key
     #   -> {alias: Worlds(table) | Whole(table, reason)}; Whole must be scanned
-    #   A SharedLookups under `ask` lets views of one batch share answers; `workers` asks several at once
+    #   asking(block, SharedLookups(sources)) lets views of one batch share answers; `workers` asks several at once
     worlds = demand(plan, alias, key, values, pending, ask)       # or: what the rows with these keys are made of
     evaluation = delta_evaluation(block, worlds, scanner)         # scanner(occurrence) -> partitions, for Whole only
     evaluation = world_evaluation(block, worlds, scanner)         # or: the rows that were demanded
-    evaluation = build_evaluation(block, scanner, pending)        # or: the whole view, less what is pending
+    evaluation = build_evaluation(block, partitions, pending)     # or: the whole view, less what is pending
     tables = engine.evaluate([evaluation], reader)                # [c1 … cn text, n bigint], in the same order
 
     join_block      a view as one join block
@@ -31,7 +31,6 @@ lose a row is asked of a source (rule R4); a row's counts before and after are e
     careful         the same, so that nothing is evaluated for rows that cancel out
     shared_sweeps   blocks that are swept alike
     shared_lookups  lookups that several views share
-    arrival_order   compensation by arrival order, as paper 003 prints it
     fingerprint     what a program is, in one short text
     explain         how a view is maintained, in words
 """
@@ -45,7 +44,7 @@ from vm.fingerprint import fingerprint
 from vm.join_block import JoinBlock, Occurrence, flatten
 from vm.join_tree import SweepPlan, plan_sweep
 from vm.program import WAREHOUSE, Program, Step, Term, state_number
-from vm.shared_lookups import Lookup, SharedLookups, needed_columns
+from vm.shared_lookups import Lookup, SharedLookups, asking, needed_columns
 from vm.shared_sweeps import course, own_worlds, together
 from vm.sweep import Ask, demand, sweep
 from vm.worlds import TAG, Whole, Worlds
@@ -66,6 +65,7 @@ __all__ = [
     "Term",
     "Whole",
     "Worlds",
+    "asking",
     "build_evaluation",
     "compile_view",
     "course",

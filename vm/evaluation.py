@@ -163,20 +163,21 @@ world_evaluation = partial(delta_evaluation, counting=NEW_WORLD)
 
 def build_evaluation(
     block: JoinBlock,
-    scanner: Scanner,
+    partitions: Mapping[str, Sequence[Any]],
     pending: Mapping[str, Bag] | None = None,
     *,
     types: Sequence[str] | None = None,
     sign: int = 1,
     side: int | None = None,
 ) -> Evaluation:
-    """The whole view over scans, less `pending`: captured changes that the state asked for does not include yet."""
+    """The whole view over the `partitions` of every occurrence, less `pending`: captured changes that the state asked
+    for does not include yet."""
     worlds = {}
     for occurrence in block.occurrences:
         none = Bag.empty(list(occurrence.columns))
         restored = before(none, (pending or {}).get(occurrence.alias, none))
         worlds[occurrence.alias] = Whole(NEW_WORLD.table(restored, none), "the whole view is asked for", NEW_WORLD)
-    return world_evaluation(block, worlds, scanner, types=types, sign=sign, side=side)
+    return world_evaluation(block, worlds, lambda one: partitions[one.alias], types=types, sign=sign, side=side)
 
 
 def _typed(block: JoinBlock, types: Sequence[str] | None) -> tuple[JoinBlock, tuple[str, ...] | None]:

@@ -20,14 +20,37 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dyda.model.bag import Bag
+from dyda.model.operator_state import State
 from dyda.model.relation import Column, Relation, RelationName
 from vm.join_block import JoinBlock
 from vm.keys import KeyPredicate, KeySet
+from vm.program import Program, state_number
+from vm.sweep import Ask
 
-__all__ = ["Lookup", "SharedLookups", "needed_columns"]
+__all__ = ["Lookup", "SharedLookups", "asking", "needed_columns"]
 
 Lookup: TypeAlias = Callable[[Relation, Sequence[str], Sequence[str], pa.Table], Bag]
 """lookup(relation, columns, key, values): its rows, at least those with one of these keys, from one snapshot."""
+
+StateRows: TypeAlias = Callable[[str, int, State, Sequence[str], Sequence[str], pa.Table], Bag]
+"""state_rows(view, number, state, columns, key, values): the same of a view's state, as the warehouse has it."""
+
+
+def asking(
+    block: JoinBlock, lookup: Lookup, program: Program | None = None, state_rows: StateRows | None = None
+) -> Ask:
+    """What a sweep of the block asks: tables of their sources, and states of the program if it is part of one."""
+
+    def ask(alias: str, columns: Sequence[str], key: Sequence[str], values: pa.Table) -> Bag:
+        relation = block.by_alias[alias].relation
+        number = state_number(relation)
+        if number is None or program is None or state_rows is None:
+            return lookup(relation, columns, key, values)
+        state = program.steps[number].state
+        assert state is not None
+        return state_rows(program.view, number, state, columns, key, values)
+
+    return ask
 
 
 def needed_columns(blocks: Iterable[JoinBlock]) -> dict[Relation, tuple[str, ...]]:
@@ -60,10 +83,11 @@ class _Memory:
 
 
 class SharedLookups:
-    """A lookup that remembers. Of use for one snapshot only; `asked` and `saved` count queries."""
+    """A lookup that remembers what the sources, each in its own way, have answered. Of use for one snapshot of each
+    only; `asked` and `saved` count queries."""
 
-    def __init__(self, lookup: Lookup, needed: Mapping[Relation, Sequence[str]] | None = None) -> None:
-        self._lookup = lookup
+    def __init__(self, sources: Mapping[str, Lookup], needed: Mapping[Relation, Sequence[str]] | None = None) -> None:
+        self._sources = sources
         self._needed: dict[_Identity, set[str]] = {}
         for relation, columns in (needed or {}).items():
             self._needed.setdefault(_identity(relation), set()).update(columns)
@@ -84,7 +108,8 @@ class SharedLookups:
                 self.asked += missing.num_rows > 0
                 self.saved += missing.num_rows == 0
             if missing.num_rows:
-                answer = self._lookup(relation, memory.rows.columns, ordered, missing).select(memory.rows.columns)
+                lookup = self._sources[relation.name.source]
+                answer = lookup(relation, memory.rows.columns, ordered, missing).select(memory.rows.columns)
                 if memory.values.num_rows:
                     # A source's equality may be wider than ours: a row that two questions find is kept for one of them.
                     new = self._predicate(relation, ordered, missing)

@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.report.report import Bar, Plot, Report
+from benchmarks.scenarios.arrival_order import ArrivalOrder, nested_sweep
 from dyda.model.bag import Bag
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
 from vm import JoinBlock, flatten, plan_sweep, sweep
-from vm.arrival_order import ArrivalOrder, nested_sweep
 from vm.worlds import NEW, OLD, Whole, Worlds
 
 __all__ = ["SHAPES", "SIZES", "Cost", "costs", "run"]

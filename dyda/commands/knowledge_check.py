@@ -194,10 +194,11 @@ class _Test:
         where = " AND ".join(f"({condition})" for condition in conditions)
         text = f"SELECT {items} FROM {tables}" + (f" WHERE {where}" if where else "")
         definition = parse_view("knowledge", text, self._resolve, plain_numeric=self._numeric)
-        evaluation = build_evaluation(
-            self.opened.engine.block(definition),
-            lambda o: self.snapshots[o.relation.name.source].scan(o.relation, o.columns),
-        )
+        block = self.opened.engine.block(definition)
+        scanned = {
+            o.alias: self.snapshots[o.relation.name.source].scan(o.relation, o.columns) for o in block.occurrences
+        }
+        evaluation = build_evaluation(block, scanned)
         staging = self._nothing(len(values))
         try:
             self.opened.engine.build(evaluation, staging.sink(), read_partition)

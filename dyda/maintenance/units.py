@@ -151,10 +151,12 @@ class Units:
         except (ValueDoesNotFit, EvaluationFailed):
             self._poisoned(work, unit)
             return False
-        self._install(Installing(plan, changes, self.catalog.state, work.polled, phases))
+        done = Installing(plan, changes, self.catalog.state, work.polled, phases)
+        self._install(done)
         if plan.facts.forgotten:
             self.planner.forget()  # messages that wait have the new names from now on
         self.planner.installed(unit)
+        self._acknowledge(done)
         return unit.kind in (UnitKind.DATA, UnitKind.IDLE)
 
     def _process_run(self, work: _Work, units: Sequence[Unit], phases: Phases) -> None:
@@ -218,9 +220,11 @@ class Units:
             self.writer.discard_stagings()
             plan = self._plan_builds(polled, builds, None, ())
             changes = self._execute(work, plan, phases)
-        self._install(Installing(plan, changes, self.catalog.state, polled, phases))
+        done = Installing(plan, changes, self.catalog.state, polled, phases)
+        self._install(done)
         self.recovery.tried(polled, self.catalog.state, changes)
         self.planner.built()
+        self._acknowledge(done)
         return Outcome.WORKED
 
     def _read_for(self, builds: Iterable[str], error: BrokenUnit) -> set[RelationName]:
@@ -341,9 +345,11 @@ class Units:
         self.catalog.becomes(moved_on(done.catalog, done.changes, polled) if prepared.moves_rows_alone else None)
         self._tidy = None
         self.resting.back(polled.snapshots)
-        acknowledge(self.opened, polled, done.positions, self._acknowledged)
-        phases.done("acknowledge")
-        self.writer.note_phases(self.writer.last_unit, phases.after_installing())
+
+    def _acknowledge(self, done: Installing) -> None:
+        acknowledge(self.opened, done.poll, done.positions, self._acknowledged)
+        done.phases.done("acknowledge")
+        self.writer.note_phases(self.writer.last_unit, done.phases.after_installing())
 
     def _tidy_queue(self, polled: Poll) -> None:
         """Messages that no view waits for any more leave the queue: their readers were dropped, broke or rebuilt.

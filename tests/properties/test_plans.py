@@ -155,5 +155,16 @@ def play(
 
 
 def _compared(views: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """All but the reason: it quotes the steps, and a log has them in another order than the text."""
-    return [{part: value for part, value in view.items() if part not in ("reason", "cause")} for view in views]
+    """All but the sentence, which is made from the cause."""
+    return [{**view, "reason": None, "cause": _parts(view["cause"])} for view in views]
+
+
+def _parts(cause: Any) -> Any:
+    """A cause without its `detail`, which quotes the steps: a log has them by statement and in its own order, the text
+    has them by relation. What else names changes does so in any order."""
+    match cause:
+        case dict():
+            return {part: _parts(value) for part, value in cause.items() if part != "detail"}
+        case list():
+            return sorted(map(_parts, cause), key=repr)
+    return cause

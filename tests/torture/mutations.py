@@ -129,7 +129,7 @@ MUTANTS = (
         "P2",
         "lost-with-the-server",
         "dyda/maintenance/observe/poll.py",
-        "in_parallel(lambda source: self.snapshots[source].make_durable(self.marks.get(source)), passing)",
+        "snapshot.make_durable(self.marks.get(source))",
         "pass",
     ),
     _one(

@@ -40,7 +40,6 @@ from dyda.warehouse import Staging, hold_warehouse
 from vm import (
     TAG,
     WAREHOUSE,
-    Ask,
     Evaluation,
     JoinBlock,
     Lookup,
@@ -48,6 +47,7 @@ from vm import (
     Program,
     SharedLookups,
     SweepPlan,
+    asking,
     build_evaluation,
     delta_evaluation,
     helps,
@@ -173,7 +173,7 @@ class Refresh:
             phase("check")
             return found
 
-        shared = SharedLookups(self._lookup, needed_columns(block for view in views for block in view.program.blocks))
+        shared = SharedLookups(self._lookups, needed_columns(block for view in views for block in view.program.blocks))
         with ExitStack() as held:
             running = {view.name: self._running(view, run, held, shared) for view in views}
             # The left and the right sweep go to different sources at once (paper 003, Section 5.3).
@@ -212,7 +212,7 @@ class Refresh:
             view.program,
             lambda block: self._select(block, mine, tags if len(run) > 1 else None),
             lambda block: self._select(block, others),
-            lambda block: self._ask(block, lookup, view.program),
+            lookup,
             scan,
             tagged=len(run) > 1,
             standing=lambda block: frozenset((one.source, view.positions.get(one.source)) for one in block.relations),
@@ -235,7 +235,10 @@ class Refresh:
             if given is not None and step.number in given:
                 made.append(given[step.number])
                 continue
-            with hold_warehouse(self.opened.warehouse.url) as warehouse:
+            with ExitStack() as stack:
+                warehouse = None
+                if any(term.states for term in step.terms):
+                    warehouse = stack.enter_context(hold_warehouse(self.opened.warehouse.url))
                 evaluations = []
                 for term in step.terms:
                     held = {
@@ -243,7 +246,8 @@ class Refresh:
                             warehouse.staging(state, made[number]), program.view, occurrence
                         )
                         for occurrence in term.block.occurrences
-                        if (number := state_number(occurrence.relation)) is not None
+                        if warehouse is not None
+                        and (number := state_number(occurrence.relation)) is not None
                         and (state := program.steps[number].state) is not None
                     }
                     side = term.side if step.two_sided else None
@@ -288,10 +292,8 @@ class Refresh:
             return self.opened.engine.build(evaluation, staging.sink(), read_partition, progress)
 
     def _whole(self, block: JoinBlock, at: At, held: Mapping[str, Sequence[ScanPartition]], **term: Any) -> Evaluation:
-        def partitions(occurrence: Occurrence) -> Sequence[ScanPartition]:
-            return held[occurrence.alias] if occurrence.alias in held else self._scan(occurrence)
-
-        return build_evaluation(block, partitions, self.beyond(block, at), **term)
+        scanned = {one.alias: self._scan(one) for one in block.occurrences if one.alias not in held}
+        return build_evaluation(block, {**held, **scanned}, self.beyond(block, at), **term)
 
     def difference(
         self,
@@ -311,7 +313,7 @@ class Refresh:
         deltas = {alias: bag.consolidate() for alias, bag in {**deltas, **replaced}.items()}
         if not any(len(bag) for bag in deltas.values()):
             return None
-        worlds = sweep(plan, deltas, self.beyond(block, to), self._ask(block, self._lookup))
+        worlds = sweep(plan, deltas, self.beyond(block, to), asking(block, SharedLookups(self._lookups)))
         evaluation = delta_evaluation(block, worlds, self._scan)
         self.early_check(block.relations)
         with scanning():
@@ -388,20 +390,10 @@ class Refresh:
             self._xids[relation] = (images, pc.unique(images.column(XID)).to_pylist())
         return self._xids[relation][1]
 
-    def _lookup(self, relation: Relation, columns: Sequence[str], key: Sequence[str], values: pa.Table) -> Bag:
-        return self.poll.snapshots[relation.name.source].lookup(relation, columns, key, values)
-
-    def _ask(self, block: JoinBlock, lookup: Lookup, program: Program | None = None) -> Ask:
-        def ask(alias: str, columns: Sequence[str], key: Sequence[str], values: pa.Table) -> Bag:
-            relation = block.by_alias[alias].relation
-            number = state_number(relation)
-            if number is not None and program is not None:
-                state = program.steps[number].state
-                assert state is not None
-                return self._kept.state_rows(program.view, number, state, columns, key, values)
-            return lookup(relation, columns, key, values)
-
-        return ask
+    @property
+    def _lookups(self) -> dict[str, Lookup]:
+        """How each source is asked for rows."""
+        return {source: snapshot.lookup for source, snapshot in self.poll.snapshots.items()}
 
     def _scan(self, occurrence: Occurrence) -> list[ScanPartition]:
         relation = occurrence.relation

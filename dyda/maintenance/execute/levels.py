@@ -27,6 +27,7 @@ from vm import (
     Ask,
     Evaluation,
     JoinBlock,
+    Lookup,
     Program,
     Scanner,
     Step,
@@ -34,6 +35,7 @@ from vm import (
     Term,
     Whole,
     Worlds,
+    asking,
     course,
     delta_evaluation,
     demand,
@@ -75,7 +77,7 @@ class Running:
     program: Program
     deltas: Callable[[JoinBlock], Mapping[str, Bag]]
     pending: Callable[[JoinBlock], Mapping[str, Bag]]
-    ask: Callable[[JoinBlock], Ask]
+    lookup: Lookup
     scan: Scanner
     tagged: bool = False
     standing: Callable[[JoinBlock], Hashable | None] = lambda block: None
@@ -167,7 +169,7 @@ class Stepping:
             first, _, _ = alike[0]
             plan = together([term.plan for *_, term in alike])
             self.early_check(plan.block.relations)
-            ask = first.ask(plan.block)
+            ask = self._asking(first, plan.block)
             worlds = sweep(plan, *first.inputs(plan.block), ask, workers=self.workers)
             for view, step, term in alike:
                 own = own_worlds(worlds, plan, term.plan)
@@ -182,6 +184,9 @@ class Stepping:
             for term in step.terms
             if (id(view), id(term)) in found
         ]
+
+    def _asking(self, view: Running, block: JoinBlock) -> Ask:
+        return asking(block, view.lookup, view.program, self.states.state_rows)
 
     def _finish(self, view: Running, step: Step, entries: pa.Table) -> None:
         """What the entries make of the step's state, or of the view."""
@@ -205,7 +210,7 @@ class Stepping:
         evaluations = []
         for term in step.terms:
             deltas, pending = view.inputs(term.block)
-            worlds = _demanded(term, groups, deltas, pending, view.ask(term.block))
+            worlds = _demanded(term, groups, deltas, pending, self._asking(view, term.block))
             name = (view.program.view, step.number, term.side)
             evaluations.append(
                 world_evaluation(term.block, worlds, view.scan, types=step.types, sign=term.sign, sum=name)

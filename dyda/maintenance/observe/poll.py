@@ -75,35 +75,30 @@ class Poll:
     def xids(self, source: str) -> Sequence[int]:
         return self.arrivals.xids(source)
 
-    def compare(self, others: Names = (), looked_at: Names = (), *, scanned: bool = False) -> None:
+    def compare(
+        self, others: Names = (), looked_at: Names = (), *, scanned: bool = False, durable: bool = False
+    ) -> None:
         """R2: the schemas of all that was read since the last comparison are what they were before the snapshots; with
-        `scanned`, also of what Spark's tasks have read."""
-        read = {
-            source: snapshot.unchecked
-            | (snapshot.scanned if scanned else set())
-            | {name for name in others if name.source == source}
-            for source, snapshot in self.snapshots.items()
-        }
-        judged = {source: {name for name in looked_at if name.source == source} for source in self.snapshots}
+        `scanned`, also of what Spark's tasks have read. P2, with `durable`: what the snapshots show cannot be lost any
+        more. Once is enough, however many units they are for."""
 
         def compare(source: str) -> None:
             snapshot = self.snapshots[source]
-            snapshot.compare(read[source], judged[source])
-            if scanned:
-                snapshot.scanned.clear()
+            read = snapshot.unchecked | {name for name in others if name.source == source}
+            read |= snapshot.scanned if scanned else set()
+            judged = {name for name in looked_at if name.source == source}
+            if read or judged or snapshot.log_read:
+                snapshot.compare(read, judged)
+                if scanned:
+                    snapshot.scanned.clear()
+            if durable and not snapshot.durable:
+                snapshot.make_durable(self.marks.get(source))
 
-        concerned = [name for name in read if read[name] or judged[name] or self.snapshots[name].log_read]
-        in_parallel(compare, concerned)
-
-    def make_durable(self) -> None:
-        """P2: what the snapshots show cannot be lost any more. Once is enough, however many units they are for."""
-        passing = [source for source, snapshot in self.snapshots.items() if not snapshot.durable]
-        in_parallel(lambda source: self.snapshots[source].make_durable(self.marks.get(source)), passing)
+        in_parallel(compare, self.snapshots)
 
     def settle(self, others: Names = (), looked_at: Names = (), *, scanned: bool = False) -> None:
-        """What was read so far is what it seems (`compare`), and stays."""
-        self.compare(others, looked_at, scanned=scanned)
-        self.make_durable()
+        """What was read so far is what it seems, and stays."""
+        self.compare(others, looked_at, scanned=scanned, durable=True)
 
     @contextmanager
     def blamed(self) -> Iterator[None]:
@@ -161,7 +156,7 @@ def poll(
             found.after[name] = Position.meet(
                 view.positions[name] for view in known.views.values() if name in view.positions
             )
-        read = in_parallel(lambda name: found.snapshots[name].messages(found.after[name]), found.snapshots)
+        read = in_parallel(SourceSnapshot.messages, found.snapshots.values(), found.after.values())
         for name, messages in zip(found.snapshots, read, strict=True):
             if messages:
                 numbers = writer.receive(name, messages)

@@ -38,7 +38,7 @@ def test_a_build_reads_and_writes_in_tasks_and_takes_pending_changes_out(engine:
         "r": projected(block.by_alias["r"], {("4", "2024-01-05 00:00:00+00", "4.50"): 1}),
         "s": projected(block.by_alias["s"], {("5", "\\x05"): -1}),
     }
-    evaluation = build_evaluation(block, lambda occurrence: parts(memory.text(occurrence), 3), pending)
+    evaluation = build_evaluation(block, {one.alias: parts(memory.text(one), 3) for one in block.occurrences}, pending)
     sink = Files(str(tmp_path))
     seen: list[tuple[int, int]] = []
     written = engine.build(evaluation, sink, read_part, lambda done, total: seen.append((done, total)))
@@ -83,7 +83,7 @@ def test_no_task_is_given_a_large_relation_as_a_whole(
     block = engine.block(definition(rows))
     memory = Memory(block.by_alias, READ)
     number = dict(zip(("r", "s"), pieces, strict=True))
-    evaluation = build_evaluation(block, lambda o: parts(memory.text(o), number[o.alias]))
+    evaluation = build_evaluation(block, {o.alias: parts(memory.text(o), number[o.alias]) for o in block.occurrences})
     sink = Files(str(tmp_path))
     engine.build(evaluation, sink, read_part)
     assert len(sink.rows()) == 50
@@ -94,16 +94,17 @@ def test_no_task_is_given_a_large_relation_as_a_whole(
 def test_an_empty_relation_builds_an_empty_view_without_a_job(engine: Engine, tmp_path: Path) -> None:
     block = engine.block(definition())
     jobs = engine.jobs
-    assert engine.build(build_evaluation(block, lambda occurrence: []), Files(str(tmp_path)), read_part) == 0
+    assert (
+        engine.build(build_evaluation(block, dict.fromkeys(block.by_alias, ())), Files(str(tmp_path)), read_part) == 0
+    )
     assert engine.jobs == jobs
 
 
 def failing(engine: Engine, tmp_path: Path, part: Part) -> None:
     block = engine.block(definition())
     memory = Memory(block.by_alias, READ)
-    evaluation = build_evaluation(
-        block, lambda occurrence: [part] if occurrence.alias == "r" else parts(memory.text(occurrence), 1)
-    )
+    others = {one.alias: parts(memory.text(one), 1) for one in block.occurrences if one.alias != "r"}
+    evaluation = build_evaluation(block, {"r": [part], **others})
     engine.build(evaluation, Files(str(tmp_path)), read_part)
 
 

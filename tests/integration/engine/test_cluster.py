@@ -49,7 +49,8 @@ with Engine(Settings(master=master, config=config)) as engine:
     block = engine.block(definition())
     memory = Memory(block.by_alias, READ)
     sink = Files(folder)
-    written = engine.build(build_evaluation(block, lambda o: parts(memory.text(o), 4)), sink, read_part_without_dyda)
+    partitions = {one.alias: parts(memory.text(one), 4) for one in block.occurrences}
+    written = engine.build(build_evaluation(block, partitions), sink, read_part_without_dyda)
     executors = engine._sessions.context._jsc.sc().getExecutorMemoryStatus().size() - 1
     print("build", written, sum(sink.rows().values()), executors)
     delta = {("2", "2024-01-03 00:00:00+00", "2.50"): 1}

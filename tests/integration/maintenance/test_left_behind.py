@@ -6,6 +6,7 @@ ahead of, must not find its text meaning something else when it moves again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -13,6 +14,7 @@ import psycopg2
 import pytest
 
 from dyda import commands, faults
+from dyda.maintenance import Outcome
 from tests.town import Town
 
 EXCHANGED = (
@@ -235,4 +237,32 @@ def test_rows_of_what_the_relation_was_wait_while_it_becomes(town: Town, how: st
 
     with faults.on("install.committed", look):
         town.settle()
+    settled(town, "late", "early", "beside")
+
+
+FORBIDDEN = """
+CREATE FUNCTION no_triggers() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no triggers here''; END';
+CREATE EVENT TRIGGER no_triggers ON ddl_command_start WHEN TAG IN ('CREATE TRIGGER') EXECUTE FUNCTION no_triggers()
+"""
+
+
+def test_a_source_that_refuses_to_capture_what_only_the_knowledge_names_goes_on(town: Town) -> None:
+    """The first refusal may be a source that goes away. One that answers polls and refuses again would otherwise stop
+    its views for good: no message shows the table that was put in the place of the captured one."""
+    begin(town, REPLACEABLE)
+    town.execute("t", "CREATE TABLE h (id int PRIMARY KEY)", "INSERT INTO h VALUES (1)")
+    town.view("beside", "SELECT h.id FROM t.h h")
+    town.apply()
+    unseen = "SET event_triggers = off; DROP TABLE tour; CREATE TABLE tour (tname text, age bigint, since date)"
+    town.execute("t", unseen, FORBIDDEN, "INSERT INTO h VALUES (2)")
+    said: list[str] = []
+    with town.maintainer() as maintainer:
+        maintainer.log = said.append
+        assert maintainer.cycle() is Outcome.BLOCKED
+        assert "no triggers here" in str(maintainer.obstacle)
+        deadline = time.monotonic() + 60
+        while maintainer.cycle() is not Outcome.IDLE:
+            assert time.monotonic() < deadline, said
+    assert any(text.startswith("t.public.tour, which the knowledge names, cannot be captured") for text in said), said
+    assert town.extent("beside") == {"1": 1, "2": 1}
     settled(town, "late", "early", "beside")

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.scenarios.arrival_order import ArrivalOrder, nested_sweep
 from dyda.model.bag import Bag
 from tests.unit.vm import test_figure5 as figure5
 from tests.unit.vm.builders import Memory, Row, Rows, bag, projected, relation, view
 from tests.unit.vm.judge import Condition, answer, difference, minus
 from tests.unit.vm.test_sweep_property import Case, cases, prepared, tables
-from vm.arrival_order import ArrivalOrder, nested_sweep
 from vm.join_block import JoinBlock, flatten
 from vm.join_tree import plan_sweep
 from vm.sweep import Ask, sweep

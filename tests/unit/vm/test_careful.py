@@ -124,9 +124,8 @@ def outcome(compute: Callable[[], Counter[Any]]) -> Counter[Any] | None:
 
 def evaluation(step: Step, number: int) -> Evaluation:
     term = step.terms[number]
-    return build_evaluation(
-        term.block, lambda occurrence: ["all"], sign=term.sign, side=term.side if step.two_sided else None
-    )
+    partitions = {alias: ["all"] for alias in term.block.by_alias}
+    return build_evaluation(term.block, partitions, sign=term.sign, side=term.side if step.two_sided else None)
 
 
 def added_up(database: sqlite3.Connection, of: Program) -> Counter[Any]:

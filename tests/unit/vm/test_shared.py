@@ -13,10 +13,10 @@ from dyda.model.bag import Bag
 from dyda.model.relation import Relation
 from tests.unit.vm.builders import Memory, Row, Rows, bag, entries, projected, relation, view
 from tests.unit.vm.test_sweep_property import Case, cases, changes, completed, prepared
-from vm.join_block import JoinBlock, flatten
+from vm.join_block import flatten
 from vm.join_tree import plan_sweep
-from vm.shared_lookups import SharedLookups, needed_columns
-from vm.sweep import Ask, sweep
+from vm.shared_lookups import SharedLookups, asking, needed_columns
+from vm.sweep import sweep
 
 
 class Source:
@@ -33,13 +33,6 @@ class Source:
         at = [names.index(column) for column in key]
         found = {row: n for row, n in self.rows[one].items() if tuple(row[i] for i in at) in wanted}
         return bag(names, found).select(columns)
-
-
-def asking(block: JoinBlock, shared: SharedLookups) -> Ask:
-    def ask(alias: str, columns: Sequence[str], key: Sequence[str], values: pa.Table) -> Bag:
-        return shared(block.by_alias[alias].relation, columns, key, values)
-
-    return ask
 
 
 R = relation("r", ["x", "y"])
@@ -60,11 +53,11 @@ def test_a_relation_is_asked_once_for_any_number_of_views() -> None:
         for item, condition in (("y", "s.x > 0"), ("z", "r.y > 0"), ("x", "s.z < 4"))
     ]
     source = Source(ROWS)
-    shared = SharedLookups(source.lookup, needed_columns(blocks))
+    shared = SharedLookups({"s": source.lookup}, needed_columns(blocks))
     for block in blocks:
         delta = projected(block.by_alias["r"], {("1", "5"): 1, ("2", "6"): 1})
         worlds = sweep(plan_sweep(block), {"r": delta}, {}, asking(block, shared))
-        alone = sweep(plan_sweep(block), {"r": delta}, {}, asking(block, SharedLookups(Source(ROWS).lookup)))
+        alone = sweep(plan_sweep(block), {"r": delta}, {}, asking(block, SharedLookups({"s": Source(ROWS).lookup})))
         assert entries(worlds["s"].table) == entries(alone["s"].table)
     assert source.asked == [("s", ("x", "y", "z"), ("x",), [("1",), ("2",)])]
     assert (shared.asked, shared.saved) == (1, 2)
@@ -72,7 +65,7 @@ def test_a_relation_is_asked_once_for_any_number_of_views() -> None:
 
 def test_only_values_that_were_never_asked_for_are_asked_for() -> None:
     source = Source(ROWS)
-    shared = SharedLookups(source.lookup)
+    shared = SharedLookups({"s": source.lookup})
     assert shared(S, ["x", "z"], ["x"], keys("1", "9")).to_dict() == {("1", "8"): 1}
     found = shared(S, ["x", "z"], ["x"], keys("2", "1")).to_dict()
     assert found == {("1", "8"): 1, ("2", "9"): 2}
@@ -85,7 +78,7 @@ def test_only_values_that_were_never_asked_for_are_asked_for() -> None:
 def test_another_key_or_another_relation_of_the_same_name_is_another_question() -> None:
     other = relation("s", ["x", "y"])
     source = Source({**ROWS, other: {("1", "7"): 4}})
-    shared = SharedLookups(source.lookup)
+    shared = SharedLookups({"s": source.lookup})
     assert shared(S, ["x", "y"], ["x"], keys("1")).to_dict() == {("1", "7"): 1}
     assert shared(other, ["x", "y"], ["x"], keys("1")).to_dict() == {("1", "7"): 4}
     assert shared(S, ["x", "y"], ["y"], keys("7", name="y")).to_dict() == {("1", "7"): 1, ("2", "7"): 2, ("3", "7"): 1}
@@ -94,7 +87,7 @@ def test_another_key_or_another_relation_of_the_same_name_is_another_question() 
 
 def test_views_that_remember_another_size_of_a_relation_share_it() -> None:
     source = Source(ROWS)
-    shared = SharedLookups(source.lookup, {replace(S, estimated_rows=7): ["y"], S: ["z"]})
+    shared = SharedLookups({"s": source.lookup}, {replace(S, estimated_rows=7): ["y"], S: ["z"]})
     shared(S, ["x"], ["x"], keys("1"))
     shared(replace(S, estimated_rows=8), ["x"], ["x"], keys("1"))
     assert [asked[1] for asked in source.asked] == [("x", "y", "z")]
@@ -102,7 +95,7 @@ def test_views_that_remember_another_size_of_a_relation_share_it() -> None:
 
 def test_composite_keys_are_one_question_in_whatever_order_their_columns_stand() -> None:
     source = Source(ROWS)
-    shared = SharedLookups(source.lookup)
+    shared = SharedLookups({"s": source.lookup})
     pairs = pa.table({"x": ["1", "2"], "y": ["7", "7"]})
     first = shared(S, ["z"], ["x", "y"], pairs)
     assert first == shared(S, ["z"], ["y", "x"], pairs.select(["y", "x"]))
@@ -115,7 +108,7 @@ def test_composite_keys_are_one_question_in_whatever_order_their_columns_stand()
 
 def test_columns_that_nobody_announced_are_asked_for_all_the_same() -> None:
     source = Source(ROWS)
-    shared = SharedLookups(source.lookup, {S: ["x"]})
+    shared = SharedLookups({"s": source.lookup}, {S: ["x"]})
     shared(S, ["x"], ["x"], keys("1"))
     assert shared(S, ["x", "z"], ["x"], keys("1")).to_dict() == {("1", "8"): 1}
     assert [asked[1] for asked in source.asked] == [("x",), ("x", "z")]
@@ -130,7 +123,7 @@ def test_R4_a_row_that_two_questions_find_because_the_source_is_less_strict_coun
     def lookup(one: Relation, columns: Sequence[str], key: Sequence[str], values: pa.Table) -> Bag:
         return bag(["x"], rows)
 
-    shared = SharedLookups(lookup)
+    shared = SharedLookups({"s": lookup})
     asked = ["Ann", "ANN"] if kind == "text" else ["1.5", "2.5"]
     shared(one, ["x"], ["x"], keys(asked[0]))
     assert shared(one, ["x"], ["x"], keys(asked[1])).to_dict() == rows
@@ -143,7 +136,7 @@ def test_a_sweep_over_shared_lookups_reads_the_same_worlds(case: Case) -> None:
     block, memory = prepared(case)
     deltas, pending = changes(case, block)
     source = Source({block.by_alias[alias].relation: case.read[name] for alias, name in case.of.items()})
-    shared = SharedLookups(source.lookup, needed_columns([block]))
+    shared = SharedLookups({"s": source.lookup}, needed_columns([block]))
     expected = sweep(plan_sweep(block), deltas, pending, memory.ask)
     for _ in range(2):
         worlds = sweep(plan_sweep(block), deltas, pending, asking(block, shared))
