@@ -32,7 +32,13 @@ from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
 from dyda.warehouse.catalog.cause_codec import cause_to_json, stored_cause
-from dyda.warehouse.catalog.codec import name_to_text, relation_to_json, states_to_json, view_columns_to_json
+from dyda.warehouse.catalog.codec import (
+    layout_to_json,
+    name_to_text,
+    relation_to_json,
+    states_to_json,
+    view_columns_to_json,
+)
 from dyda.warehouse.catalog.records import RelationState, SourceState, UnitRecord, ViewVersion
 from dyda.warehouse.catalog.stored_views import KnownView, known_views
 from dyda.warehouse.connection import load, short
@@ -337,6 +343,7 @@ class _Installer:
                 "places": None if extent.places is None else list(extent.places),
                 "cause": sentence(version.cause),
                 "states": Json(states_to_json((stored.number, stored.table) for stored in self.states)),
+                "layout": Json(layout_to_json(version.layout)),
             },
         )
         previous = self.previous

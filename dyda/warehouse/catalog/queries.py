@@ -17,6 +17,7 @@ from dyda.warehouse.catalog import tables
 from dyda.warehouse.catalog.cause_codec import cause_from_json
 from dyda.warehouse.catalog.codec import (
     changes_from_json,
+    layout_from_json,
     name_from_text,
     relation_from_json,
     states_from_json,
@@ -83,6 +84,7 @@ def _view(row: Row[Any]) -> ViewRecord:
         details=row.details or {},
         states=tuple(table.state for _, table in states_from_json(row.states or ())),
         program=row.program,
+        layout=layout_from_json(row.layout),
     )
 
 
@@ -113,6 +115,7 @@ def versions(connection: Connection, view: str) -> list[VersionRecord]:
             row.extent,
             row.installed_at,
             row.details,
+            layout_from_json(row.layout),
         )
         for row in rows
     ]

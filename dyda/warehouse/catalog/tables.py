@@ -133,6 +133,7 @@ view_version = Table(
     Column("states", JSONB, nullable=False, server_default=text("'[]'")),
     Column("places", ARRAY(Integer)),
     Column("program", Text),
+    Column("layout", JSONB),
 )
 
 extent = Table(
