@@ -28,6 +28,7 @@ from dyda.errors import (
     UnknownView,
 )
 from dyda.model.cause import Cause
+from dyda.model.layout import Layout
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
@@ -39,11 +40,14 @@ from dyda.warehouse.catalog.codec import (
     states_to_json,
     view_columns_to_json,
 )
-from dyda.warehouse.catalog.records import RelationState, SourceState, UnitRecord, ViewVersion
+from dyda.warehouse.catalog.records import RelationState, SourceState, UnitRecord, ViewColumn, ViewVersion
 from dyda.warehouse.catalog.stored_views import KnownView, known_views
 from dyda.warehouse.connection import load, short
-from dyda.warehouse.extents.entries import all_entries
+from dyda.warehouse.extents.counted_extent import CountedExtent
+from dyda.warehouse.extents.entries import all_entries, sum_of_entries
 from dyda.warehouse.extents.extent import Extent, check_types
+from dyda.warehouse.extents.forms import key_places, narrowed_extent, new_extent, renamed_extent, save_form
+from dyda.warehouse.extents.plain_extent import KeyedExtent, PlainExtent
 from dyda.warehouse.extents.published_view import Publication, Reader, check_names, publish
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.states.install import StateChange, StateInstaller
@@ -70,7 +74,8 @@ class ViewChange:
     changes. `version` is a new definition; a view that does not exist yet is created by it. `state` None leaves the
     state alone, except that a new version, or rows in `replace` mode, make the view `live`. `positions` by source: (the
     expected one or None, the new one or None to forget the source). `states` change in the same mode; a version with
-    other states than before needs all rows of each.
+    other states than before needs all rows of each. `renewed`: the view gets a new table, of the form that its layout
+    asks for, with its rows as they are.
     """
 
     view: str
@@ -83,6 +88,7 @@ class ViewChange:
     cause: Cause | None = None
     positions: Mapping[str, tuple[Position | None, Position | None]] = field(default_factory=dict)
     states: tuple[StateChange, ...] = ()
+    renewed: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in ("delta", "replace"):
@@ -91,7 +97,7 @@ class ViewChange:
     @property
     def moves_rows_alone(self) -> bool:
         """Whether only the view's rows and positions change."""
-        stays = self.mode == "delta" and self.version is None and self.state is None
+        stays = self.mode == "delta" and self.version is None and self.state is None and not self.renewed
         return stays and all(new is not None for _, new in self.positions.values())
 
     @property
@@ -211,19 +217,26 @@ class _Installer:
         self.states = self._new_states()
         if change.version is not None and not self._same_types(change.version):
             if (narrowed := self._narrowed(change.version)) is not None:
-                self._save_version(change.version, narrowed)
+                self._save_version(change.version, narrowed, narrowed=True)
                 self._save_view(0, absolute=False)
             else:
                 self._save_view(self._new_extent(change.version), absolute=True)
             return
-        settled = self._settled()
+        rewritten = self._rewritten()
         if change.version is not None:
             assert self.known.extent is not None  # its types are the version's
-            self._save_version(change.version, self.known.extent)
-        absolute = change.mode == "replace" and change.has_rows
-        self._save_view(self._new_rows() if settled is None else settled, absolute=absolute)
-        if absolute and self.publication is None:
+            self._save_version(change.version, renamed_extent(self.known.extent, change.version.columns))
+        if rewritten is not None:
+            self._save_view(rewritten, absolute=True)
+            return
+        self._save_view(self._new_rows(), absolute=self._whole)
+        if self._whole and self.publication is None:
             self._show_again()
+
+    @property
+    def _whole(self) -> bool:
+        """Whether the change has all rows of the view."""
+        return self.change.mode == "replace" and self.change.has_rows
 
     def _show_again(self) -> None:
         """Readers see a rebuilt view, whatever happened to their view in the meantime."""
@@ -246,38 +259,61 @@ class _Installer:
             return None
         if tuple(extent.types[place] for place in change.projection) != tuple(c.type for c in version.columns):
             return None
-        return extent.narrowed(self._number(self._next()), change.projection)
+        number = self._number(self._next())
+        narrowed = narrowed_extent(extent, number, version.columns, change.projection, version.layout)
+        save_form(self.cursor, narrowed)
+        return narrowed
 
-    def _settled(self) -> int | None:
-        """Gives a view with a narrowed table a new one, now that rows arrive; its number of rows if they are all in."""
+    def _rewritten(self) -> int | None:
+        """Gives the view a new table if the one it has cannot take the rows, and returns their number.
+
+        A narrowed table has nothing to find rows by; and where the key is not proven any more, there must be room for a
+        duplicate before one is shown.
+        """
         change, known = self.change, self.known
-        if not change.has_rows or known.extent is None or known.extent.places is None:
+        columns = known.columns if change.version is None else change.version.columns
+        layout = known.layout if change.version is None else change.version.layout
+        if known.extent is None:
             return None
-        whole = change.mode == "replace"
-        types = known.extent.types
-        entries = self._entries(types) if whole else known.extent.projected(range(len(types)))
-        extent, rows = self._table(types, known.version, entries)
+        unsettled = change.has_rows and not known.extent.settled
+        if not (unsettled or change.renewed or self._key_lost(layout)):
+            return None
+        entries = self._entries(known.extent.types) if change.has_rows else None
+        if not self._whole:
+            held = known.extent.projected(range(len(known.extent.types)))
+            entries = held if entries is None else sum_of_entries(len(known.extent.types), [held, entries])
+        assert entries is not None
+        extent, rows = self._table(columns, layout, known.version, entries)
         self.cursor.execute(
             "UPDATE dyda.view_version SET extent = %s, places = NULL WHERE view = %s AND version = %s",
             (extent.number, change.view, known.version),
         )
         self.known = replace(known, extent=extent)
-        names = tuple(column.name for column in known.columns)
-        self.publication = Publication(self.reader, extent, names, self.previous)
-        return rows if whole else None
+        self.publication = Publication(self.reader, extent, extent.names, self.previous)
+        return rows
+
+    def _key_lost(self, layout: Layout) -> bool:
+        """Whether the rows are found by a key that need not be one any more."""
+        extent, version = self.known.extent, self.change.version
+        if version is None or not isinstance(extent, KeyedExtent):
+            return False
+        return key_places(version.columns, layout) != extent.key
 
     def _new_extent(self, version: ViewVersion) -> int:
         """A table of its own for the new columns. Readers with an older snapshot get a serialization error (I2)."""
         if self.change.mode != "replace" or not self.change.has_rows:
             raise DydaError(f"view {self.change.view}: new columns need all rows, in mode 'replace'")
-        types = tuple(column.type for column in version.columns)
-        extent, rows = self._table(types, self._next(), self._entries(types))
+        entries = self._entries([column.type for column in version.columns])
+        extent, rows = self._table(version.columns, version.layout, self._next(), entries)
         self._save_version(version, extent)
         return rows
 
-    def _table(self, types: tuple[str, ...], version: int | None, entries: sql.Composable) -> tuple[Extent, int]:
-        """An extent of these types, with the entries in, and how many rows these are."""
-        extent = Extent(self._number(version), self.change.view, types)
+    def _table(
+        self, columns: Sequence[ViewColumn], layout: Layout, version: int | None, entries: sql.Composable
+    ) -> tuple[PlainExtent, int]:
+        """An extent with these columns, with the entries in, and how many rows these are."""
+        extent = new_extent(self._number(version), self.change.view, columns, layout)
+        save_form(self.cursor, extent)
         extent.create(self.cursor)
         return extent, extent.fill(self.cursor, entries)
 
@@ -327,7 +363,7 @@ class _Installer:
     def _next(self) -> int:
         return (self.known.version or 0) + 1
 
-    def _save_version(self, version: ViewVersion, extent: Extent) -> None:
+    def _save_version(self, version: ViewVersion, extent: Extent, *, narrowed: bool = False) -> None:
         """The version's row, and the readers' view if that changes."""
         names = [column.name for column in version.columns]
         self.cursor.execute(
@@ -340,7 +376,7 @@ class _Installer:
                 "relations": [name_to_text(name) for name in version.relations],
                 "details": Json({**version.details, "cause": cause_to_json(version.cause)}),
                 "extent": extent.number,
-                "places": None if extent.places is None else list(extent.places),
+                "places": list(extent.places) if isinstance(extent, CountedExtent) and extent.places else None,
                 "cause": sentence(version.cause),
                 "states": Json(states_to_json((stored.number, stored.table) for stored in self.states)),
                 "layout": Json(layout_to_json(version.layout)),
@@ -350,7 +386,12 @@ class _Installer:
         shown = [column.name for column in self.known.columns]
         same = previous is not None and previous.number == extent.number and shown == names
         if not same or not self.reader.exists(self.cursor):
-            self.publication = Publication(self.reader, extent, tuple(names), previous)
+            places = None
+            if previous is not None and previous.number == extent.number:
+                places = tuple(range(len(names)))
+            elif narrowed:
+                places = self.change.projection
+            self.publication = Publication(self.reader, extent, tuple(names), previous, places)
 
     def clear(self) -> None:
         """Drops the extent and the states that are no longer used."""

@@ -18,7 +18,7 @@ from dyda.model.operator_state import Counted, Grouped, Kept, State
 from dyda.warehouse.catalog.codec import states_from_json
 from dyda.warehouse.catalog.records import StateTable
 from dyda.warehouse.connection import load
-from dyda.warehouse.extents.extent import Extent
+from dyda.warehouse.extents.counted_extent import CountedExtent
 
 __all__ = ["MULTIPLICITIES", "StoredState", "multiplicity", "places", "stored_states", "two_sided"]
 
@@ -58,8 +58,8 @@ class StoredState:
         return self.table.state
 
     @cached_property
-    def extent(self) -> Extent:
-        return Extent(self.number, self.view, tuple(type_ for _, type_ in self.state.columns))
+    def extent(self) -> CountedExtent:
+        return CountedExtent(self.number, self.view, tuple(type_ for _, type_ in self.state.columns))
 
     def create(self, cursor: Cursor, entries: sql.Composable) -> None:
         """The table, filled, with its indexes."""
