@@ -9,9 +9,11 @@ __all__ = ["Layout"]
 
 @dataclass(frozen=True)
 class Layout:
-    """`key` is proven: no two rows agree in these output columns, none of which is ever NULL, also by the equality of a
-    unique index in the warehouse. So every row occurs once. `()` is proven too: the view never has more than one row.
-    None: nothing is proven.
+    """`key` is proven: no two rows agree in these output columns, NULLs counted as equal. So every row occurs once.
+    `()` is proven too: the view never has more than one row. None: nothing is proven.
+
+    A unique index on it holds, with NULLS NOT DISTINCT too. Its values may be longer than an index entry (the key of a
+    DISTINCT view is all that it selects) and its columns more than an index has.
 
     `declared_key` is what the view's file says (`key = (…)`). It is checked against the rows, not proven, unless `key`
     is the same.
