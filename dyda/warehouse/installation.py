@@ -47,7 +47,7 @@ from dyda.warehouse.extents.counted_extent import CountedExtent
 from dyda.warehouse.extents.entries import all_entries, sum_of_entries
 from dyda.warehouse.extents.extent import Extent, check_types
 from dyda.warehouse.extents.forms import key_places, narrowed_extent, new_extent, renamed_extent, save_form
-from dyda.warehouse.extents.plain_extent import KeyedExtent, PlainExtent
+from dyda.warehouse.extents.plain_extent import KeyedExtent, KeyUnusable, PlainExtent
 from dyda.warehouse.extents.published_view import Publication, Reader, check_names, publish
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.states.install import StateChange, StateInstaller
@@ -222,16 +222,33 @@ class _Installer:
             else:
                 self._save_view(self._new_extent(change.version), absolute=True)
             return
-        rewritten = self._rewritten()
+        rows, absolute = self._placed()
         if change.version is not None:
             assert self.known.extent is not None  # its types are the version's
             self._save_version(change.version, renamed_extent(self.known.extent, change.version.columns))
-        if rewritten is not None:
-            self._save_view(rewritten, absolute=True)
-            return
-        self._save_view(self._new_rows(), absolute=self._whole)
+        self._save_view(rows, absolute=absolute)
         if self._whole and self.publication is None:
             self._show_again()
+
+    def _placed(self) -> tuple[int, bool]:
+        """Rows into the view's table, or all of them into a new one; the change in their number, or the number."""
+        columns, layout = self._wanted
+        entries = None
+        if self.change.has_rows and self.known.extent is not None:
+            entries = self._entries(self.known.extent.types)
+        if self._must_move(layout):
+            return self._moved(columns, layout, entries), True
+        try:
+            return self._new_rows(entries), self._whole
+        except KeyUnusable:
+            self.cursor.execute(f"ROLLBACK TO SAVEPOINT {KeyUnusable.SAVEPOINT}")
+            return self._moved(columns, layout, entries, by_key=False), True
+
+    @property
+    def _wanted(self) -> tuple[tuple[ViewColumn, ...], Layout]:
+        """The view's columns and layout after the change."""
+        described = self.change.version or self.known
+        return described.columns, described.layout
 
     @property
     def _whole(self) -> bool:
@@ -264,40 +281,44 @@ class _Installer:
         save_form(self.cursor, narrowed)
         return narrowed
 
-    def _rewritten(self) -> int | None:
-        """Gives the view a new table if the one it has cannot take the rows, and returns their number.
+    def _must_move(self, layout: Layout) -> bool:
+        """Whether the view needs a new table because the one it has cannot take the rows.
 
         A narrowed table has nothing to find rows by; and where the key is not proven any more, there must be room for a
         duplicate before one is shown.
         """
-        change, known = self.change, self.known
-        columns = known.columns if change.version is None else change.version.columns
-        layout = known.layout if change.version is None else change.version.layout
-        if known.extent is None:
-            return None
-        unsettled = change.has_rows and not known.extent.settled
-        if not (unsettled or change.renewed or self._key_lost(layout)):
-            return None
-        entries = self._entries(known.extent.types) if change.has_rows else None
-        if not self._whole:
-            held = known.extent.projected(range(len(known.extent.types)))
-            entries = held if entries is None else sum_of_entries(len(known.extent.types), [held, entries])
-        assert entries is not None
-        extent, rows = self._table(columns, layout, known.version, entries)
+        extent, version = self.known.extent, self.change.version
+        if extent is None:
+            return False
+        if self.change.renewed or (self.change.has_rows and not extent.settled):
+            return True
+        if version is None or not isinstance(extent, KeyedExtent):
+            return False
+        return key_places(version.columns, layout) != extent.key
+
+    def _moved(
+        self,
+        columns: Sequence[ViewColumn],
+        layout: Layout,
+        entries: sql.Composable | None,
+        *,
+        by_key: bool = True,
+    ) -> int:
+        """The view's rows, and `entries`, in a new table; returns their number. In `replace` mode entries are all."""
+        known = self.known
+        assert known.extent is not None
+        if entries is None or not self._whole:
+            width = len(known.extent.types)
+            held = known.extent.projected(range(width))
+            entries = held if entries is None else sum_of_entries(width, [held, entries])
+        extent, rows = self._table(columns, layout, known.version, entries, by_key=by_key)
         self.cursor.execute(
             "UPDATE dyda.view_version SET extent = %s, places = NULL WHERE view = %s AND version = %s",
-            (extent.number, change.view, known.version),
+            (extent.number, self.change.view, known.version),
         )
         self.known = replace(known, extent=extent)
         self.publication = Publication(self.reader, extent, extent.names, self.previous)
         return rows
-
-    def _key_lost(self, layout: Layout) -> bool:
-        """Whether the rows are found by a key that need not be one any more."""
-        extent, version = self.known.extent, self.change.version
-        if version is None or not isinstance(extent, KeyedExtent):
-            return False
-        return key_places(version.columns, layout) != extent.key
 
     def _new_extent(self, version: ViewVersion) -> int:
         """A table of its own for the new columns. Readers with an older snapshot get a serialization error (I2)."""
@@ -309,11 +330,29 @@ class _Installer:
         return rows
 
     def _table(
-        self, columns: Sequence[ViewColumn], layout: Layout, version: int | None, entries: sql.Composable
+        self,
+        columns: Sequence[ViewColumn],
+        layout: Layout,
+        version: int | None,
+        entries: sql.Composable,
+        *,
+        by_key: bool = True,
     ) -> tuple[PlainExtent, int]:
         """An extent with these columns, with the entries in, and how many rows these are."""
-        extent = new_extent(self._number(version), self.change.view, columns, layout)
-        save_form(self.cursor, extent)
+        number, key = self._number(version), key_places(columns, layout)
+        if key is not None and by_key:
+            keyed = new_extent(number, self.change.view, columns, key)
+            self.cursor.execute(f"SAVEPOINT {KeyUnusable.SAVEPOINT}")
+            try:
+                keyed.create(self.cursor)
+                rows = keyed.fill(self.cursor, entries)
+            except KeyUnusable:
+                self.cursor.execute(f"ROLLBACK TO SAVEPOINT {KeyUnusable.SAVEPOINT}")
+            else:
+                save_form(self.cursor, keyed)
+                return keyed, rows
+        extent = new_extent(number, self.change.view, columns, None)
+        save_form(self.cursor, extent, refused=key)
         extent.create(self.cursor)
         return extent, extent.fill(self.cursor, entries)
 
@@ -339,15 +378,15 @@ class _Installer:
             return installer.keep(known, wanted)
         return installer.make(wanted, self._next())
 
-    def _new_rows(self) -> int:
+    def _new_rows(self, entries: sql.Composable | None) -> int:
         """Rows into the existing extent; returns the change in their number, or in `replace` mode the number."""
         extent = self.known.extent
         if not self.change.has_rows:
             return 0
-        if extent is None:
+        if extent is None or entries is None:
             raise DydaError(f"view {self.change.view} has no extent yet; its first version creates it")
         merge = extent.replace if self.change.mode == "replace" else extent.merge
-        return merge(self.cursor, self._entries(extent.types))
+        return merge(self.cursor, entries)
 
     def _entries(self, types: Sequence[str]) -> sql.Composable:
         """A table or a subquery with all entries of the change."""

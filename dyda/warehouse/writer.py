@@ -37,6 +37,7 @@ from dyda.warehouse.catalog.records import RelationState, RequestRecord, SourceS
 from dyda.warehouse.catalog.stored_views import known_state
 from dyda.warehouse.connection import load, translated
 from dyda.warehouse.extents.extent import extent_table
+from dyda.warehouse.extents.forms import MOST_KEY_COLUMNS
 from dyda.warehouse.extents.published_view import Reader, check_names
 from dyda.warehouse.extents.staging import Staging, create_staging, drop_staging
 from dyda.warehouse.installation import STOPPED, Installation, ViewChange, carry_out, save_relation, save_source
@@ -217,7 +218,7 @@ class Writer:
         """Views whose table has not the form that it would get now: made by an older version, or before the view's
         rows were known to have a key."""
         with self._computing() as cursor:
-            cursor.execute(load("outdated_extents.sql"))
+            cursor.execute(load("outdated_extents.sql"), (MOST_KEY_COLUMNS,))
             return [view for (view,) in cursor.fetchall()]
 
     def renew_extent(self, view: str) -> None:

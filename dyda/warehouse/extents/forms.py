@@ -16,6 +16,9 @@ __all__ = ["key_places", "narrowed_extent", "new_extent", "renamed_extent", "sav
 
 COUNTED, KEYED, BAG, LOOSE = "counted", "keyed", "bag", "loose"
 
+MOST_KEY_COLUMNS = 4
+"""A unique index on more columns takes more room than digests do: the key of a DISTINCT view is all that it selects."""
+
 
 def stored_extent(
     number: int,
@@ -40,10 +43,9 @@ def stored_extent(
             raise ValueError(f"extent {number} of view {view} has the unknown form {form!r}")
 
 
-def new_extent(number: int, view: str, columns: Sequence[ViewColumn], layout: Layout) -> PlainExtent:
-    """What a view of this layout gets: every row is found by the proven key, or by a digest."""
+def new_extent(number: int, view: str, columns: Sequence[ViewColumn], key: tuple[int, ...] | None) -> PlainExtent:
+    """A new table: every row is found by the proven key at these places, or by a digest."""
     names, types = tuple(column.name for column in columns), tuple(column.type for column in columns)
-    key = key_places(columns, layout)
     if key is None:
         return BagExtent(number, view, types, names)
     return KeyedExtent(number, view, types, names, key)
@@ -73,16 +75,16 @@ def renamed_extent(extent: Extent, columns: Sequence[ViewColumn]) -> Extent:
 
 
 def key_places(columns: Sequence[ViewColumn], layout: Layout) -> tuple[int, ...] | None:
-    """The places of the proven key's columns, from 0."""
-    if layout.key is None:
+    """The places of the proven key's columns, from 0, if rows are to be found by it."""
+    if layout.key is None or len(layout.key) > MOST_KEY_COLUMNS:
         return None
     names = [column.name for column in columns]
     return tuple(names.index(name) for name in layout.key)
 
 
-def save_form(cursor: Cursor, extent: Extent) -> None:
-    """Writes down which form the table has."""
-    key = None
+def save_form(cursor: Cursor, extent: Extent, refused: Sequence[int] | None = None) -> None:
+    """Writes down which form the table has. `refused` is a proven key by which the rows of a bag cannot be found."""
+    key = None if refused is None else list(refused)
     match extent:
         case KeyedExtent():
             form, key = KEYED, list(extent.key)

@@ -27,7 +27,7 @@ from dyda.errors import InvariantViolated
 from dyda.warehouse.connection import load, short
 from dyda.warehouse.extents.extent import AS_ALWAYS, BY_INDEX, Extent
 
-__all__ = ["BagExtent", "KeyedExtent", "LooseExtent", "PlainExtent"]
+__all__ = ["BagExtent", "KeyUnusable", "KeyedExtent", "LooseExtent", "PlainExtent"]
 
 SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 """Names that a view's column may have and a table's may not."""
@@ -40,6 +40,20 @@ DIGEST_OF = "hashtextextended({}, 0)"
 SHARE_TO_ANALYZE = 0.1
 FEWEST_TO_ANALYZE = 100
 """Statistics are taken again after a merge of more than this share of the rows, unless it is a handful."""
+
+
+UNUSABLE = (
+    psycopg2.errors.NotNullViolation,
+    psycopg2.errors.ProgramLimitExceeded,
+    psycopg2.errors.UndefinedObject,
+)
+"""A NULL, a value that is too long for an index, a type that has no order."""
+
+
+class KeyUnusable(Exception):
+    """Rows cannot be found by the proven key, right as it is. The transaction can be rolled back to `SAVEPOINT`."""
+
+    SAVEPOINT = "dyda_by_key"
 
 
 @dataclass(frozen=True)
@@ -152,7 +166,7 @@ class PlainExtent(Extent):
         name = sql.Literal(self.identifier.as_string(cursor))
         try:
             self._execute(cursor, self._merging, entries, first, grouped=grouped, name=name, **self._parts)
-        except (psycopg2.errors.UniqueViolation, psycopg2.errors.NotNullViolation) as error:
+        except psycopg2.errors.UniqueViolation as error:
             raise self._not_unique(error) from None
         change, touched, held, wrong, sample = cursor.fetchone()
         if wrong:
@@ -252,7 +266,10 @@ class BagExtent(PlainExtent):
 
 @dataclass(frozen=True)
 class KeyedExtent(PlainExtent):
-    """Rows of which no two agree in the columns at `key`; without such columns there is one row at the most."""
+    """Rows of which no two agree in the columns at `key`; without such columns there is one row at the most.
+
+    `merge` and `replace` raise KeyUnusable after its savepoint; for `create` and `fill` the caller sets it.
+    """
 
     key: tuple[int, ...]
 
@@ -267,7 +284,9 @@ class KeyedExtent(PlainExtent):
     def fill(self, cursor: Cursor, entries: sql.Composable, order: Sequence[int] = ()) -> int:
         try:
             return super().fill(cursor, entries, order or self.key)
-        except (psycopg2.errors.UniqueViolation, psycopg2.errors.NotNullViolation) as error:
+        except UNUSABLE as error:
+            raise KeyUnusable(short(error)) from None
+        except psycopg2.errors.UniqueViolation as error:
             raise self._not_unique(error) from None
 
     def forged(self, cursor: Cursor) -> int:
@@ -278,6 +297,12 @@ class KeyedExtent(PlainExtent):
         columns = sql.SQL(", ").join(self.column(place) for place in self.key) if self.key else sql.SQL("(true)")
         name = sql.Identifier(f"dyda_key_{self.number}")
         cursor.execute(sql.SQL("CREATE UNIQUE INDEX {} ON {} ({})").format(name, self.identifier, columns))
+
+    def _merge(self, cursor: Cursor, entries: sql.Composable, first: str = "") -> int:
+        try:
+            return super()._merge(cursor, entries, f"SAVEPOINT {KeyUnusable.SAVEPOINT}; {first}")
+        except UNUSABLE as error:
+            raise KeyUnusable(short(error)) from None
 
     def _wrong(self, rows: int, sample: str) -> InvariantViolated:
         shown = sample if len(sample) <= 200 else sample[:200] + "…"

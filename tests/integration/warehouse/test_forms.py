@@ -135,7 +135,6 @@ WRONG = [
     pytest.param([("1", "Ann", "1.0", 1)], id="the row again"),
     pytest.param([("4", "Dan", "1", 1), ("4", "Eve", "1", 1)], id="two rows with one key"),
     pytest.param([("1", "Ann", "1.0", -1), ("1", "Dan", "1", 1), ("1", "Eve", "1", 1)], id="two rows for one"),
-    pytest.param([(None, "Dan", "1", 1)], id="a key that is NULL"),
 ]
 
 
@@ -160,6 +159,35 @@ def test_a_build_that_breaks_the_key_creates_nothing(
     with pytest.raises(InvariantViolated):
         create(writer, "v", KEYED, entries(*rows))
     assert warehouse.views() == []
+
+
+UNUSABLE = [pytest.param(None, id="NULL"), pytest.param("".join(map(chr, range(0x4E00, 0x5600))), id="long")]
+
+
+@pytest.mark.parametrize("value", UNUSABLE)
+@pytest.mark.parametrize("when", ["built", "merged", "replaced"])
+def test_rows_with_a_key_that_no_index_takes_are_found_by_digests(
+    warehouse: Warehouse, writer: Writer, query: Query, when: str, value: str | None
+) -> None:
+    """The key is right, NULLs counted as equal; it is only of no use for finding rows."""
+    defined = version(("k", "text"), ("n", "integer"), layout=Layout(key=("k",)))
+    rows = [("a", "1", 1), (value, "2", 1)]
+    create(writer, "v", defined, entries(*rows[: 2 if when == "built" else 1]))
+    if when != "built":
+        assert form(query) == ("keyed", [0])
+        delta = entries(*rows[1:]) if when == "merged" else entries(*rows)
+        install(writer, delta=delta, mode="delta" if when == "merged" else "replace")
+    assert (form(query), writer.outdated_extents()) == (("bag", [0]), []), "it is not tried again"
+    assert Counter(query("SELECT * FROM v")) == Counter([("a", 1), (value, 2)])
+    add(writer, "v", entries((value, "2", -1), (value, "3", 1)), START, START)
+    assert Counter(query("SELECT * FROM v")) == Counter([("a", 1), (value, 3)])
+    assert warehouse.view("v").rows == 2
+
+
+def test_a_key_of_many_columns_takes_more_room_than_digests(writer: Writer, query: Query) -> None:
+    columns = [(f"c{i}", "integer") for i in range(5)]
+    create(writer, "v", version(*columns, layout=Layout(key=tuple(name for name, _ in columns))))
+    assert (form(query), writer.outdated_extents()) == (("bag", None), [])
 
 
 def test_a_view_of_one_row(writer: Writer, query: Query) -> None:
