@@ -20,6 +20,7 @@ from dyda import faults
 from dyda.cursor import Cursor
 from dyda.errors import (
     ConfigurationError,
+    DeclaredKeyBroken,
     DydaError,
     InstallBlocked,
     InvariantViolated,
@@ -47,8 +48,9 @@ from dyda.warehouse.extents.counted_extent import CountedExtent
 from dyda.warehouse.extents.entries import all_entries, sum_of_entries
 from dyda.warehouse.extents.extent import Extent, check_types
 from dyda.warehouse.extents.forms import key_places, narrowed_extent, new_extent, renamed_extent, save_form
+from dyda.warehouse.extents.indexes import carry_over, declare, drop, give_up_key, lost_with, obsolete
 from dyda.warehouse.extents.plain_extent import KeyedExtent, KeyUnusable, PlainExtent
-from dyda.warehouse.extents.published_view import Publication, Reader, check_names, publish
+from dyda.warehouse.extents.published_view import Publication, Reader, check_names, lock, publish
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.states.install import StateChange, StateInstaller
 from dyda.warehouse.states.tables import StoredState
@@ -135,14 +137,17 @@ def carry_out(cursor: Cursor, installation: Installation, schema: str, patience:
     faults.point("install.begun")
     known = known_views(cursor, [change.view for change in installation.changes])
     installers = [
-        _Installer(cursor, change, schema, n, known.get(change.view)) for n, change in enumerate(installation.changes)
+        _Installer(cursor, change, schema, n, known.get(change.view), patience)
+        for n, change in enumerate(installation.changes)
     ]
     for installer in installers:
         with _owned(installer.change.view):
             installer.run()
     publish(cursor, [p for installer in installers if (p := installer.publication) is not None], patience)
     for installer in installers:
-        installer.clear()
+        with _owned(installer.change.view):
+            installer.clear()
+            installer.index()
     faults.point("install.merged")
     for change in installation.changes:
         if change.version is not None:
@@ -181,7 +186,7 @@ def _owned(view: str) -> Iterator[None]:
     """Blames this view for a failure inside: say, a value that the warehouse cannot hold."""
     try:
         yield
-    except (ConfigurationError, InvariantViolated, InstallBlocked, UnknownView):
+    except (ConfigurationError, InvariantViolated, InstallBlocked, NotInstallable, UnknownView):
         raise
     except DydaError as error:
         raise NotInstallable(view, error.what.removeprefix(f"view {view}: ")) from None
@@ -194,8 +199,17 @@ def _owned(view: str) -> Iterator[None]:
 class _Installer:
     """One view's part of the transaction."""
 
-    def __init__(self, cursor: Cursor, change: ViewChange, schema: str, number: int, known: KnownView | None) -> None:
+    def __init__(
+        self,
+        cursor: Cursor,
+        change: ViewChange,
+        schema: str,
+        number: int,
+        known: KnownView | None,
+        patience: float,
+    ) -> None:
         self.cursor = cursor
+        self.patience = patience
         self.change = change
         self.reader = Reader(schema, change.view)
         self.number = number
@@ -204,6 +218,8 @@ class _Installer:
         self.previous = self.known.extent
         self.states = self.known.states
         self.publication: Publication | None = None
+        self.lost: list[str] = []
+        self.renames: list[str] = []
 
     def run(self) -> None:
         change = self.change
@@ -238,11 +254,25 @@ class _Installer:
             entries = self._entries(self.known.extent.types)
         if self._must_move(layout):
             return self._moved(columns, layout, entries), True
+        if declared := self.known.layout.declared_key is not None and self.change.has_rows:
+            self.cursor.execute("SAVEPOINT merging")
         try:
             return self._new_rows(entries), self._whole
         except KeyUnusable:
             self.cursor.execute(f"ROLLBACK TO SAVEPOINT {KeyUnusable.SAVEPOINT}")
             return self._moved(columns, layout, entries, by_key=False), True
+        except DeclaredKeyBroken:
+            assert declared
+            self.cursor.execute("ROLLBACK TO SAVEPOINT merging")
+            self._give_up_key()
+            return self._new_rows(entries), self._whole
+
+    def _give_up_key(self) -> None:
+        """A view is a bag first: rows that the declared key does not allow are shown, and the key is not one."""
+        assert isinstance(self.known.extent, PlainExtent)
+        if self.reader.exists(self.cursor):
+            lock(self.cursor, [self.reader], self.patience)
+        self.lost.append(give_up_key(self.cursor, self.known.extent, self.known.layout))
 
     @property
     def _wanted(self) -> tuple[tuple[ViewColumn, ...], Layout]:
@@ -278,6 +308,9 @@ class _Installer:
             return None
         number = self._number(self._next())
         narrowed = narrowed_extent(extent, number, version.columns, change.projection, version.layout)
+        if isinstance(extent, PlainExtent):
+            gone = [name for place, name in enumerate(extent.stored_names) if place not in change.projection]
+            self.lost += lost_with(self.cursor, extent, gone)
         save_form(self.cursor, narrowed)
         return narrowed
 
@@ -350,11 +383,42 @@ class _Installer:
                 self.cursor.execute(f"ROLLBACK TO SAVEPOINT {KeyUnusable.SAVEPOINT}")
             else:
                 save_form(self.cursor, keyed)
+                self._index_new(keyed, layout)
                 return keyed, rows
         extent = new_extent(number, self.change.view, columns, None)
         save_form(self.cursor, extent, refused=key)
         extent.create(self.cursor)
-        return extent, extent.fill(self.cursor, entries)
+        order = next((key for key in (layout.declared_key, *layout.indexes) if key), ())
+        rows = extent.fill(self.cursor, entries, [extent.names.index(name) for name in order if name in extent.names])
+        self._index_new(extent, layout)
+        return extent, rows
+
+    def _index_new(self, extent: PlainExtent, layout: Layout) -> None:
+        """The indexes of a new table, before it is shown."""
+        self.lost += declare(self.cursor, extent, layout, strict=self._strict)
+        if self.previous is not None:
+            names = [column.name for column in self.known.columns]
+            lost, self.renames = carry_over(self.cursor, self.previous, names, extent)
+            self.lost += lost
+
+    @property
+    def _strict(self) -> bool:
+        """Whether what the view's file declares must hold: its author waits for the answer."""
+        return self.change.version is not None and self.change.version.file_text is not None
+
+    def index(self) -> None:
+        """The declared indexes of a table that stays, and what the view's history says of those that are lost."""
+        version, extent = self.change.version, self.known.extent
+        kept = self.publication is None or self.publication.places is not None
+        if version is not None and kept and isinstance(extent, PlainExtent):
+            extent = self.publication.extent if self.publication is not None else extent
+            assert isinstance(extent, PlainExtent)
+            self.lost += declare(self.cursor, extent, version.layout, strict=self._strict)
+            if names := obsolete(self.cursor, extent, version.layout):
+                lock(self.cursor, [self.reader], self.patience)
+                drop(self.cursor, extent, names)
+        if self.lost:
+            self.cursor.execute(load("save_lost_indexes.sql"), {"view": self.change.view, "lost": Json(self.lost)})
 
     def _number(self, version: int | None) -> int:
         """The number of a new extent, which readers with an older snapshot do not see (I2)."""
@@ -443,6 +507,8 @@ class _Installer:
             return
         published.previous.drop(self.cursor)
         self.cursor.execute("DELETE FROM dyda.extent WHERE id = %s", (published.previous.number,))
+        for rename in self.renames:
+            self.cursor.execute(rename)
 
     def _save_view(self, rows: int, *, absolute: bool) -> None:
         change = self.change

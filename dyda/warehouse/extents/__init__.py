@@ -8,6 +8,7 @@ Spark's executors.
     plain_extent           the view's rows as they are: keyed, or a bag with digests
     counted_extent         distinct rows with counts: operators' states, and extents of older versions
     forms                  which form a table has, and which one a new table gets
+    indexes                declared indexes, and those that users made by hand
     entries                the entries that an installation adds to one table
     staging                tables for rows that Spark's tasks deliver before an installation
     lockless_staging       the same for `verify`, which does not hold the project's lock

@@ -21,7 +21,7 @@ from dyda.errors import DydaError, EvaluationFailed, InvariantViolated
 from dyda.warehouse.catalog.tables import SCHEMA
 from dyda.warehouse.connection import load, short
 
-__all__ = ["AS_ALWAYS", "BY_INDEX", "Comparison", "Extent", "check_types", "extent_table", "lookups_only"]
+__all__ = ["AS_ALWAYS", "BY_INDEX", "Comparison", "Extent", "check_types", "comparable", "extent_table", "lookups_only"]
 
 BY_INDEX = "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; "
 AS_ALWAYS = "SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on"
@@ -220,6 +220,13 @@ def _collated(cursor: Cursor, type_: str, collation: str | None) -> sql.Composab
     cursor.execute("SELECT typcollation <> 0 FROM pg_type WHERE oid = to_regtype(%s)", (type_,))
     (collatable,) = cursor.fetchone()
     return sql.SQL(" COLLATE {}").format(sql.Identifier(collation)) if collatable else sql.SQL("")
+
+
+def comparable(cursor: Cursor, type_: str, method: str) -> bool:
+    """Whether PostgreSQL can compare the type in an index of this kind: hash, or btree, and so sort by it."""
+    cursor.execute(load("comparable.sql"), {"type": type_, "method": method})
+    (found,) = cursor.fetchone()
+    return bool(found)
 
 
 def check_types(cursor: Cursor, view: str, types: Sequence[str]) -> None:

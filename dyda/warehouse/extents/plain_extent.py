@@ -23,16 +23,19 @@ import psycopg2
 from psycopg2 import sql
 
 from dyda.cursor import Cursor
-from dyda.errors import InvariantViolated
+from dyda.errors import DeclaredKeyBroken, InvariantViolated
 from dyda.warehouse.connection import load, short
-from dyda.warehouse.extents.extent import AS_ALWAYS, BY_INDEX, Extent
+from dyda.warehouse.extents.extent import AS_ALWAYS, BY_INDEX, Extent, comparable
 
-__all__ = ["BagExtent", "KeyUnusable", "KeyedExtent", "LooseExtent", "PlainExtent"]
+__all__ = ["DECLARED_KEY", "BagExtent", "KeyUnusable", "KeyedExtent", "LooseExtent", "PlainExtent"]
 
 SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 """Names that a view's column may have and a table's may not."""
 
 DIGEST = "dyda_row"
+
+DECLARED_KEY = "dyda_declared_key_"
+"""The unique constraint of a key that the view's file declares, with the table's number."""
 
 DIGEST_OF = "hashtextextended({}, 0)"
 """Hash partitions rely on it, so it stays the same from one version of PostgreSQL to the next."""
@@ -127,7 +130,12 @@ class PlainExtent(Extent):
 
     def fill(self, cursor: Cursor, entries: sql.Composable, order: Sequence[int] = ()) -> int:
         """Rows that are near each other in `order`, places of columns, are near each other in the table."""
-        casts = [sql.SQL("{}::{}").format(self._columns[place], sql.SQL(self.types[place])) for place in order]
+        casts = [
+            sql.SQL("{}::{}").format(self._columns[place], sql.SQL(self.types[place]))
+            for place in order
+            # Arrays sort by their elements, which may have no order.
+            if not self.types[place].endswith("[]") and comparable(cursor, self.types[place], "btree")
+        ]
         parts = {
             "stored": self._stored,
             "values": self._values,
@@ -167,6 +175,8 @@ class PlainExtent(Extent):
         try:
             self._execute(cursor, self._merging, entries, first, grouped=grouped, name=name, **self._parts)
         except psycopg2.errors.UniqueViolation as error:
+            if (error.diag.constraint_name or "").startswith(DECLARED_KEY):
+                raise DeclaredKeyBroken(self.view, (), short(error)) from None
             raise self._not_unique(error) from None
         change, touched, held, wrong, sample = cursor.fetchone()
         if wrong:
