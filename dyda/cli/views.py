@@ -102,6 +102,7 @@ def _show_version(version: dict[str, Any]) -> None:
     if adaptation:
         took = f"{adaptation['rows']} rows, {adaptation['queries']} source queries, {adaptation['seconds']} s"
         pairs += [("adaptation", f"{adaptation['kind']}: {adaptation['reason']}"), ("it took", took)]
+    pairs += [("lost", what) for what in version["lost_indexes"]]
     facts(pairs)
     for line in version["sql"].rstrip("\n").splitlines():
         say(f"    {line}")

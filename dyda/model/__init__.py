@@ -13,6 +13,7 @@ import of ours. Papers: 003 for the messages and counts, 000 for positions, 002 
     schema_change   what a schema change did to a relation, as primitive steps
     operator_state  what a keyed operator stores beside the extent
     preferences     what a view's author allows when a schema changes
+    layout          what is unique in a view's rows, and what is indexed
     algebra/        a view as a tree that knows its schema
     sql/            view text to tree, and back
     ddl/            PostgreSQL's DDL as a source team writes it

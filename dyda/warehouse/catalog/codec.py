@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, assert_never
 
+from dyda.model.layout import Layout
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, UpdateMessage
 from dyda.model.operator_state import Accumulator, Counted, Grouped, Kept, State
 from dyda.model.relation import Column, Relation, RelationName
@@ -17,6 +18,8 @@ from dyda.warehouse.catalog.schema_steps import step_from_json, step_to_json
 __all__ = [
     "changes_from_json",
     "changes_to_json",
+    "layout_from_json",
+    "layout_to_json",
     "name_from_text",
     "name_to_text",
     "relation_from_json",
@@ -111,6 +114,22 @@ def view_columns_to_json(columns: Iterable[ViewColumn]) -> list[dict[str, Any]]:
 
 def view_columns_from_json(entries: Iterable[dict[str, Any]]) -> tuple[ViewColumn, ...]:
     return tuple(ViewColumn(**entry) for entry in entries)
+
+
+def layout_to_json(layout: Layout) -> dict[str, Any]:
+    return {
+        "key": None if layout.key is None else list(layout.key),
+        "declared_key": None if layout.declared_key is None else list(layout.declared_key),
+        "indexes": [list(index) for index in layout.indexes],
+    }
+
+
+def layout_from_json(entry: Mapping[str, Any] | None) -> Layout:
+    """A version from before layouts were recorded has none: nothing is known of it."""
+    if entry is None:
+        return Layout()
+    key, declared = (None if entry[name] is None else tuple(entry[name]) for name in ("key", "declared_key"))
+    return Layout(key, declared, tuple(map(tuple, entry["indexes"])))
 
 
 def states_to_json(states: Iterable[tuple[int, StateTable]]) -> list[dict[str, Any]]:

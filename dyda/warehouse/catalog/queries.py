@@ -17,6 +17,7 @@ from dyda.warehouse.catalog import tables
 from dyda.warehouse.catalog.cause_codec import cause_from_json
 from dyda.warehouse.catalog.codec import (
     changes_from_json,
+    layout_from_json,
     name_from_text,
     relation_from_json,
     states_from_json,
@@ -27,6 +28,7 @@ from dyda.warehouse.catalog.records import (
     Blocker,
     DaemonRecord,
     Identity,
+    IndexRecord,
     KnowledgeRecord,
     MessageRecord,
     RelationRecord,
@@ -83,6 +85,7 @@ def _view(row: Row[Any]) -> ViewRecord:
         details=row.details or {},
         states=tuple(table.state for _, table in states_from_json(row.states or ())),
         program=row.program,
+        layout=layout_from_json(row.layout),
     )
 
 
@@ -99,6 +102,15 @@ def _shown(row: Row[Any]) -> tuple[ShownState, Cause | None]:
     return (ShownState.FRESH if polled and not row.pending else ShownState.STALE), cause
 
 
+def indexes(connection: Connection, view: str) -> list[IndexRecord]:
+    """Those of the view's table: what its file declares, what users made by hand, and what finds its rows."""
+    rows = _all(connection, "view_indexes.sql", {"view": view})
+    return [
+        IndexRecord(row.name, row.purpose, tuple(row.columns), row.unique, row.definition, row.bytes, row.scans)
+        for row in rows
+    ]
+
+
 def versions(connection: Connection, view: str) -> list[VersionRecord]:
     table = tables.view_version
     rows = connection.execute(select(table).where(table.c.view == view).order_by(table.c.version))
@@ -113,6 +125,7 @@ def versions(connection: Connection, view: str) -> list[VersionRecord]:
             row.extent,
             row.installed_at,
             row.details,
+            layout_from_json(row.layout),
         )
         for row in rows
     ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dyda.model.cause import BuildReason, Cause, ToBeBuilt
+from dyda.model.layout import Layout
 from dyda.model.message import MessageState, UpdateMessage
 from dyda.model.operator_state import State
 from dyda.model.position import Position
@@ -20,6 +21,7 @@ __all__ = [
     "Blocker",
     "DaemonRecord",
     "Identity",
+    "IndexRecord",
     "KnowledgeRecord",
     "MessageRecord",
     "RelationRecord",
@@ -73,6 +75,7 @@ class ViewVersion:
     details: Mapping[str, Any] = field(default_factory=dict)
     states: tuple[StateTable, ...] | None = None
     program: str | None = None
+    layout: Layout = field(default_factory=Layout)
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,22 @@ class VersionRecord:
     extent: int
     installed_at: datetime.datetime
     details: Mapping[str, Any]
+    layout: Layout = field(default_factory=Layout)
+
+
+@dataclass(frozen=True)
+class IndexRecord:
+    """An index of a view's table. `purpose`: `rows` (how changes find their rows), `key` (proven), `declared key`,
+    `declared`, or `by hand`. `columns` are the table's, in order, without expressions."""
+
+    name: str
+    purpose: str
+    columns: tuple[str, ...]
+    unique: bool
+    definition: str
+    bytes: int
+    scans: int
+    """How often it has been read since PostgreSQL's statistics were reset."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +136,8 @@ class ViewRecord:
     states: tuple[State, ...] = ()
     program: str | None = None
     """The fingerprint of the steps that computed its rows; None: built before fingerprints were recorded."""
+    layout: Layout = field(default_factory=Layout)
+    """That of its version; of one from before layouts were recorded: nothing is known."""
 
     @property
     def reason(self) -> str | None:

@@ -133,6 +133,7 @@ view_version = Table(
     Column("states", JSONB, nullable=False, server_default=text("'[]'")),
     Column("places", ARRAY(Integer)),
     Column("program", Text),
+    Column("layout", JSONB),
 )
 
 extent = Table(
@@ -141,6 +142,8 @@ extent = Table(
     Column("id", BigInteger, Identity(), primary_key=True),
     _view(),
     Column("version", Integer, nullable=False),
+    Column("form", Text, nullable=False, server_default=text("'counted'")),
+    Column("key", ARRAY(Integer)),
 )
 
 position = Table(

@@ -17,6 +17,7 @@ from dyda.cursor import Cursor, Row
 from dyda.errors import ConfigurationError, InstallBlocked, NotInstallable, StoodOn
 from dyda.warehouse.connection import load, short
 from dyda.warehouse.extents.extent import Extent
+from dyda.warehouse.extents.plain_extent import PlainExtent
 
 __all__ = ["Publication", "Reader", "check_names", "lock", "publish"]
 
@@ -30,13 +31,28 @@ PAUSE = 0.1
 class Publication:
     """A reader-facing view that will show `extent` under these column names; it has shown `previous`.
 
-    A narrowed extent has the table of the previous one.
+    `places`: the extent has the table of the previous one, of which these columns are left; None: a table of its own.
     """
 
     reader: Reader
     extent: Extent
     names: tuple[str, ...]
     previous: Extent | None
+    places: tuple[int, ...] | None = None
+
+    def show(self, cursor: Cursor) -> None:
+        """Under exclusive locks."""
+        previous, places, gone = self.previous, self.places, []
+        if previous is not None and places is not None:
+            if self.extent.number != previous.number:
+                # By the number, a reader with an older snapshot notices that the view has other columns now (I2).
+                previous.rename(cursor, self.extent.number)
+            if isinstance(self.extent, PlainExtent) and isinstance(previous, PlainExtent):
+                gone = self.extent.take_names(cursor, previous, places)
+        self.reader.show(cursor, self.extent, self.names)
+        if gone:
+            assert isinstance(self.extent, PlainExtent)
+            self.extent.drop_columns(cursor, gone)
 
 
 def publish(cursor: Cursor, publications: Sequence[Publication], patience: float) -> None:
@@ -51,11 +67,7 @@ def publish(cursor: Cursor, publications: Sequence[Publication], patience: float
             )
     lock(cursor, [publication.reader for publication in there], patience)
     for publication in publications:
-        extent, previous = publication.extent, publication.previous
-        if previous is not None and extent.places is not None and extent.number != previous.number:
-            # By the number, a reader with an older snapshot notices that the view has other columns now (I2).
-            previous.rename(cursor, extent.number)
-        publication.reader.show(cursor, extent, publication.names)
+        publication.show(cursor)
 
 
 def lock(cursor: Cursor, readers: Sequence[Reader], patience: float) -> None:
@@ -143,9 +155,9 @@ class Reader:
             cursor.execute(self._definition("CREATE VIEW", extent, names))
             self._restore(cursor, kept, names)
 
-    def retire(self, cursor: Cursor, extent: Extent, patience: float) -> None:
-        """Drops the view, if it exists and is ours."""
-        if extent.number in self.extents(cursor):
+    def retire(self, cursor: Cursor, number: int, patience: float) -> None:
+        """Drops the view, if it exists and is ours: it shows extent `number`."""
+        if number in self.extents(cursor):
             lock(cursor, [self], patience)
             self.drop(cursor)
 
@@ -171,10 +183,9 @@ class Reader:
         items = [
             sql.SQL("e.{} AS {}").format(extent.column(place), sql.Identifier(name)) for place, name in enumerate(names)
         ]
-        return sql.SQL(
-            "{} AS SELECT {} FROM {} AS e CROSS JOIN LATERAL generate_series(1, e.count) AS copies"
-            " WHERE dyda.extent_visible({})"
-        ).format(created, sql.SQL(", ").join(items), extent.identifier, sql.Literal(extent.number))
+        return sql.SQL("{} AS SELECT {} FROM {} WHERE dyda.extent_visible({})").format(
+            created, sql.SQL(", ").join(items), extent.shown, sql.Literal(extent.number)
+        )
 
     def _try_replace(self, cursor: Cursor, extent: Extent, names: Sequence[str]) -> bool:
         """CREATE OR REPLACE keeps everything that depends on the view, but allows new columns only at the end."""

@@ -23,9 +23,11 @@ from dyda.model.cause import (
     Uncomputable,
     WaitsWith,
 )
-from dyda.warehouse import Warehouse
+from dyda.model.layout import Layout
+from dyda.warehouse import Warehouse, Writer
 from dyda.warehouse.catalog import tables
 from dyda.warehouse.connection import without_password
+from tests.integration.warehouse.conftest import create, version
 
 Query = Callable[..., list[tuple[Any, ...]]]
 
@@ -178,6 +180,7 @@ OLD_MESSAGES = {
 
 def test_reasons_of_an_older_version_keep_their_text_and_what_was_gone_by(warehouse: Warehouse, query: Query) -> None:
     query("UPDATE dyda.migration SET version_num = '0011'")
+    query("ALTER TABLE dyda.view_version DROP COLUMN layout; ALTER TABLE dyda.extent DROP COLUMN form, DROP COLUMN key")
     for table in ("view", "message"):
         query(f"ALTER TABLE dyda.{table} RENAME cause TO reason; ALTER TABLE dyda.{table} ALTER reason TYPE text")
     for name, old in OLD_VIEWS.items():
@@ -208,3 +211,16 @@ def test_reasons_of_an_older_version_keep_their_text_and_what_was_gone_by(wareho
     assert isinstance(messages[13].cause, Text)
     assert messages[14].cause == HeldByOperator(14)
     assert isinstance(messages[15].cause, Text)
+
+
+def test_a_layout_is_stored_with_its_version(writer: Writer, warehouse: Warehouse, query: Query) -> None:
+    columns = (("id", "integer"), ("odd name", "text"))
+    layout = Layout(("id",), ("odd name",), (("odd name", "id"), ("id",)))
+    create(writer, "people", version(*columns, layout=layout))
+    create(writer, "total", version(*columns, layout=Layout(key=())))
+    create(writer, "plain", version(*columns))
+    found = {view.name: view.layout for view in warehouse.views()}
+    assert found == {"people": layout, "total": Layout(key=()), "plain": Layout()}
+    assert [one.layout for one in warehouse.versions("people")] == [layout]
+    query("UPDATE dyda.view_version SET layout = NULL")  # as a version from before layouts has it
+    assert {view.layout for view in warehouse.views()} == {Layout()}

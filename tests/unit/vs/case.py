@@ -22,7 +22,7 @@ Catalog = dict[RelationName, Relation]
 _NAME = r"(?P<name>[\w.]+)"
 _BUILTIN = re.compile(
     r"(integer|bigint|smallint|text|character varying|numeric|date|boolean|json|jsonb|real|double precision"
-    r"|timestamp with(out)? time zone|uuid|bytea)(\(.*\))?(\[\])?"
+    r"|character|bpchar|interval|inet|timestamp with(out)? time zone|uuid|bytea)(\(.*\))?(\[\])?"
 )
 
 
