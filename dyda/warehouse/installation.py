@@ -38,13 +38,15 @@ from dyda.warehouse.catalog.stored_views import KnownView, known_views
 from dyda.warehouse.connection import load, short
 from dyda.warehouse.extents.entries import all_entries
 from dyda.warehouse.extents.extent import Extent, check_types
+from dyda.warehouse.extents.prepared_tables import PreparedTables, take
 from dyda.warehouse.extents.published_view import Publication, Reader, check_names, publish
 from dyda.warehouse.extents.staging import Staging
+from dyda.warehouse.hidden_views import is_hidden, visible_name
 from dyda.warehouse.states.install import StateChange, StateInstaller
 from dyda.warehouse.states.tables import StoredState
 from dyda.wording import sentence
 
-__all__ = ["STOPPED", "Installation", "ViewChange", "carry_out", "save_relation", "save_source"]
+__all__ = ["STOPPED", "Installation", "ViewChange", "carry_out", "owned", "save_relation", "save_source"]
 
 OWN = {"0A", "22", "23", "2B", "42", "54"}
 """Classes of errors that a view's rows or columns cause: features that this server lacks (xml without libxml), data,
@@ -77,6 +79,8 @@ class ViewChange:
     cause: Cause | None = None
     positions: Mapping[str, tuple[Position | None, Position | None]] = field(default_factory=dict)
     states: tuple[StateChange, ...] = ()
+    prepared: PreparedTables | None = None
+    """Tables with all the rows of a new view and of its states."""
 
     def __post_init__(self) -> None:
         if self.mode not in ("delta", "replace"):
@@ -91,7 +95,7 @@ class ViewChange:
     @property
     def has_rows(self) -> bool:
         delta = self.delta is not None and (self.mode == "replace" or self.delta.num_rows > 0)
-        return delta or self.staging is not None or self.projection is not None
+        return delta or self.staging is not None or self.projection is not None or self.prepared is not None
 
 
 @dataclass(frozen=True)
@@ -126,9 +130,10 @@ def carry_out(cursor: Cursor, installation: Installation, schema: str, patience:
         _Installer(cursor, change, schema, n, known.get(change.view)) for n, change in enumerate(installation.changes)
     ]
     for installer in installers:
-        with _owned(installer.change.view):
+        with owned(installer.change.view):
             installer.run()
-    publish(cursor, [p for installer in installers if (p := installer.publication) is not None], patience)
+    shown = [installer for installer in installers if not is_hidden(installer.change.view)]
+    publish(cursor, [p for installer in shown if (p := installer.publication) is not None], patience)
     for installer in installers:
         installer.clear()
     faults.point("install.merged")
@@ -165,7 +170,7 @@ def carry_out(cursor: Cursor, installation: Installation, schema: str, patience:
 
 
 @contextmanager
-def _owned(view: str) -> Iterator[None]:
+def owned(view: str) -> Iterator[None]:
     """Blames this view for a failure inside: say, a value that the warehouse cannot hold."""
     try:
         yield
@@ -198,7 +203,7 @@ class _Installer:
         if not self.exists and change.version is None:
             raise UnknownView(f"there is no view {change.view} to install rows into")
         if change.version is not None:
-            check_names(change.view, [column.name for column in change.version.columns])
+            check_names(visible_name(change.view), [column.name for column in change.version.columns])
             check_types(self.cursor, change.view, [column.type for column in change.version.columns])
         if not self.exists:
             self.cursor.execute("INSERT INTO dyda.view (name, state) VALUES (%s, 'building')", (change.view,))
@@ -234,7 +239,7 @@ class _Installer:
     def _narrowed(self, version: ViewVersion) -> Extent | None:
         """The existing extent, if the view only loses some of its columns."""
         change, extent = self.change, self.known.extent
-        if extent is None or change.projection is None or change.staging is not None:
+        if extent is None or change.projection is None or change.staging is not None or is_hidden(change.view):
             return None
         if change.mode != "replace" or (change.delta is not None and change.delta.num_rows):
             return None
@@ -265,7 +270,11 @@ class _Installer:
         if self.change.mode != "replace" or not self.change.has_rows:
             raise DydaError(f"view {self.change.view}: new columns need all rows, in mode 'replace'")
         types = tuple(column.type for column in version.columns)
-        extent, rows = self._table(types, self._next(), self._entries(types))
+        if (prepared := self.change.prepared) is not None:
+            extent, rows = Extent(prepared.extent, self.change.view, types), prepared.rows
+            take(self.cursor, extent.number, self.change.view, self._next())
+        else:
+            extent, rows = self._table(types, self._next(), self._entries(types))
         self._save_version(version, extent)
         return rows
 
@@ -295,6 +304,8 @@ class _Installer:
             wanted = tuple(stored.table for stored in known)
         if [stored.state for stored in known] == [table.state for table in wanted]:
             return installer.keep(known, wanted)
+        if change.prepared is not None:
+            return installer.take(wanted, self._next(), change.prepared.states)
         return installer.make(wanted, self._next())
 
     def _new_rows(self) -> int:

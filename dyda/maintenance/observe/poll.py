@@ -64,6 +64,13 @@ class Poll:
     marks: dict[str, str | None] = field(default_factory=dict)
     """By source, the mark that the last installation has remembered."""
 
+    closing: ExitStack = field(default_factory=ExitStack, repr=False)
+    """Closes the snapshots."""
+
+    def handed_over(self) -> ExitStack:
+        """The snapshots outlive the block that opened them: whoever takes them closes them."""
+        return self.closing.pop_all()
+
     @cached_property
     def arrivals(self) -> Arrivals:
         return Arrivals(tuple(self.queue))
@@ -137,7 +144,7 @@ def poll(
     """
     lock_limit = opened.project.settings.maintenance.lock_limit
     with ExitStack() as stack:
-        found = Poll(unreachable={n: why for n, why in (resting or {}).items() if n in known.captured})
+        found = Poll(unreachable={n: why for n, why in (resting or {}).items() if n in known.captured}, closing=stack)
         found.marks = {name: record.mark for name, record in known.sources.items()}
         captured = known.captured
         asked = [name for name in sorted(captured) if name in opened.sources and name not in found.unreachable]
