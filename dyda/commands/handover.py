@@ -120,5 +120,6 @@ def _built_beside(maintainer: Maintainer, names: Iterable[str], progress: Progre
         lane = lanes.running(name)
         if lane is not None:
             progress(f"building {name}", lane.done, max(lane.total, 1))
+    maintainer.meanwhile()
     lanes.wait(maintainer.opened.project.settings.maintenance.poll_min)
     return True

@@ -76,6 +76,8 @@ class Maintainer:
         )
         self.built: set[str] = set()
         """Views that were built and are shown, for whoever has asked for them and takes them out again."""
+        self.meanwhile: Callable[[], None] = lambda: None
+        """Called by whoever waits for a lane, between two cycles."""
         self.lanes: Lanes | None = None
         if stopping is not None and opened.project.settings.maintenance.lanes:
             self.lanes = Lanes(
@@ -157,6 +159,7 @@ class Maintainer:
                 return None
             if set(due.again) <= cycle.healed:
                 return self._processed(polled, due, cycle, phases)
+        self.planner.lock_again(locked)
         self.recovery.heal(self._to_attach(polled, due.again))
         cycle.healed |= set(due.again)
         return None

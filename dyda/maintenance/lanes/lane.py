@@ -47,7 +47,8 @@ class Lane:
         self.change: ViewChange | None = None
         self.error: BaseException | None = None
         self._writer = writer
-        self._snapshots = polled.handed_over()
+        asked = (*plan.facts.looked_at, *plan.facts.described)
+        self._snapshots = polled.handed_over({*build.to, *(name.source for name in asked)})
         self._stagings: Stagings | None = None
         self._ready = threading.Event()
         self._released = threading.Event()
@@ -119,7 +120,8 @@ class Lane:
         with self.poll.blamed():
             change = recompute(execution, build, built=True)
         self.poll.settle({*facts.described}, facts.looked_at, scanned=True)
-        self._snapshots.close()
+        if not self.poll.locked:  # otherwise the relations stay as they are until the result is adopted
+            self._snapshots.close()
         faults.point("lane.computed")
         if change.state == ViewState.BROKEN or change.version is None or change.staging is None:
             return change

@@ -159,13 +159,27 @@ class Lanes:
         return size >= self.opened.project.settings.maintenance.lane_size
 
     def _fits(self, plan: UnitPlan, polled: Poll, build: Rebuild) -> bool:
-        """Whether the others can go on without knowing of it: it changes nothing that the catalog says of relations."""
-        facts, known = plan.facts, self.catalog.state.relations
-        same = all(
-            name in known and _alike(known[name].relation, relation) for name, relation in facts.described.items()
-        )
+        """Whether the others can go on without knowing of it: it changes nothing that the catalog says of relations
+        that they read."""
+        facts = plan.facts
+        same = not self._read_by_others(plan, build.name)
         settled = not any(polled.snapshots[source].state.unsettled for source in build.to)
         return same and settled and not facts.forgotten and not facts.gone and not plan.postponed
+
+    def _read_by_others(self, plan: UnitPlan, name: str) -> list[RelationName]:
+        """Relations that the plan describes otherwise than the catalog does, and that are known by other views, too,
+        or by the knowledge."""
+        known = self.catalog.state
+        read = set(known.knowledge.relations)
+        for other, record in known.records.items():
+            if visible_name(other) != name:
+                read |= set(record.relations)
+        return [
+            relation.name
+            for relation in plan.facts.described.values()
+            if relation.name not in known.relations
+            or (relation.name in read and not _alike(known.relations[relation.name].relation, relation))
+        ]
 
     def _later(self, name: str, polled: Poll, current: Sequence[MaintainedView]) -> None:
         """A schema change that the others have yet to follow goes first; if it does not go, the view is built in the
@@ -283,6 +297,8 @@ class Lanes:
         for name in sorted(lane.reads):
             if not _same_record(before, now, lane, name):
                 return f"{name} has changed meanwhile"
+        if others := self._read_by_others(lane.plan, lane.name):
+            return f"{others[0]} is read by another view now"
         for source, at in lane.at.items():
             fresh, old = polled.snapshots.get(source), lane.poll.snapshots[source]
             if fresh is None:
