@@ -90,6 +90,8 @@ class MaintenanceSettings:
     batch_rows: int = 100_000
     max_aborts: int = 5
     lock_limit: float = 30.0
+    lanes: int = 2
+    lane_size: int = 16 * 2**20
     poll_min: float = 0.05
     poll_max: float = 1.0
     lock_timeout: float = 1.0
@@ -221,7 +223,7 @@ def _spark(table: _Table) -> SparkSettings:
 
 
 def _maintenance(table: _Table) -> MaintenanceSettings:
-    settings = table.settings(MaintenanceSettings)
+    settings = table.settings(MaintenanceSettings, lanes=table.few, lane_size=table.size)
     if settings.poll_min > settings.poll_max:
         raise table.error("poll_min", f"is {settings.poll_min}, above poll_max", "Make poll_min the smaller one.")
     return settings
@@ -278,13 +280,14 @@ class _Table:
         self.environment = environment
         self.asked: set[str] = set()
 
-    def settings(self, kind: type[Value]) -> Value:
-        """The whole table as a dataclass; each setting is read as its type says."""
+    def settings(self, kind: type[Value], **own: Callable[[str, Any], Any]) -> Value:
+        """The whole table as a dataclass; each setting is read as its type says, or by a reader of its `own`."""
         readers: dict[type, Callable[[str, Any], Any]] = {bool: self.flag, int: self.count, float: self.seconds}
         values = {}
         for name, type_ in get_type_hints(kind).items():
             default, choices = getattr(kind, name), get_args(type_)
-            values[name] = self.choice(name, default, choices) if choices else readers[type_](name, default)
+            reader = own.get(name) or readers.get(type_)
+            values[name] = reader(name, default) if reader else self.choice(name, default, choices)
         self.finish()
         return kind(**values)
 
@@ -368,6 +371,11 @@ class _Table:
             default,
             "a whole number from 1 to 2147483647",
             lambda v: v if type(v) is int and 0 < v < 2**31 else None,
+        )
+
+    def few(self, name: str, default: int) -> int:
+        return self._value(
+            name, default, "a whole number from 0 to 16", lambda v: v if type(v) is int and 0 <= v <= 16 else None
         )
 
     def seconds(self, name: str, default: float) -> float:

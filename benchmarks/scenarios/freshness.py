@@ -12,7 +12,7 @@ import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from tests.torture.load import SOURCES, SchemaChanges
 from tests.torture.soak import VIEWS
 from tests.town import Town
 
-__all__ = ["run"]
+__all__ = ["Run", "Stage", "run", "stage"]
 
 
 @dataclass(frozen=True)
@@ -146,16 +146,19 @@ class Stage:
 
 
 @contextmanager
-def stage(folder: Path, interval: float) -> Iterator[tuple[Stage, str]]:
-    """A daemon that maintains, and the servers' version."""
+def stage(
+    folder: Path, interval: float, maintenance: str = "", prepare: Callable[[Town], None] = lambda town: None
+) -> Iterator[tuple[Stage, str]]:
+    """A daemon that maintains, and the servers' version. `prepare` adds to the town before its views are built."""
     with ExitStack() as stack:
         machines = stack.enter_context(servers([*SOURCES, "warehouse"]))
-        town = Town(folder / "town", machines["warehouse"].database, lent_engine())
+        town = Town(folder / "town", machines["warehouse"].database, lent_engine(), maintenance)
         stack.callback(town.close)
         for source in SOURCES:
             town.source(source, *created(source), url=machines[source].database(source))
         for view, text in {**VIEWS, "marks": VIEW}.items():
             town.view(view, text)
+        prepare(town)
         town.apply_somewhere()
         daemon = Daemon(town.folder, folder / "daemon.log")
         stack.callback(daemon.bury)

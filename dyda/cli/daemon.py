@@ -59,6 +59,11 @@ def status_command() -> None:
         say(f"not polled yet, as no view reads them: {', '.join(unpolled)} (`dyda sources` checks them now)")
     say("")
     table(view_columns, answer["views"], "No views: add views/NAME.sql and run dyda apply.")
+    for lane in answer.get("lanes", ()):
+        of = f" {lane['done']} of {lane['total']} parts" if lane["total"] else ""
+        left = f", {lane['left']} messages left" if lane["left"] is not None else ""
+        written = f", {lane['rows']} rows" if lane["rows"] is not None else ""
+        say(f"\nbuilding {lane['view']} since {lane['since']} ({lane['reason']}): {lane['step']}{of}{written}{left}")
     if (aborts := answer.get("aborts")) and aborts["units"]:
         say(f"\nunits voided by schema changes so far: {aborts['units']}, after {aborts['seconds']:.1f} s of work")
     if (units := answer.get("units")) and units["counted"]:

@@ -114,7 +114,15 @@ def _serve(
     log: Callable[[str], None],
     stopping: threading.Event,
 ) -> int:
-    maintainer = Maintainer(opened, writer, log)
+    maintainer = Maintainer(opened, writer, log, stopping.is_set)
+    with contextlib.closing(maintainer):
+        return _maintain(folder, maintainer, until_idle, log, stopping)
+
+
+def _maintain(
+    folder: Path, maintainer: Maintainer, until_idle: bool, log: Callable[[str], None], stopping: threading.Event
+) -> int:
+    opened = maintainer.opened
     settings = opened.project.settings.maintenance
     log(f"maintaining {len(maintainer.known.views)} views, consistency {settings.consistency}")
     requests = Requests(folder, maintainer, log)
@@ -138,7 +146,8 @@ def _serve(
                 return 1
         else:
             blocked_since = None
-            if until_idle and outcome is Outcome.IDLE:
+            beside = maintainer.lanes is not None and maintainer.lanes.active
+            if until_idle and outcome is Outcome.IDLE and not beside:
                 return 0
         stopping.wait(pause)
         pause = min(pause * 2, settings.poll_max)

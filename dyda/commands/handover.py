@@ -68,7 +68,7 @@ def attach(
 def release(maintainer: Maintainer) -> None:
     """Release capture of relations that no view reads, not even a broken or held one, and no constraint names."""
     known = maintainer.known
-    read = {name for record in maintainer.opened.warehouse.views() for name in record.relations}
+    read = {name for record in maintainer.opened.warehouse.views(hidden=True) for name in record.relations}
     read |= named_relations(maintainer.opened.project, known.knowledge_record.document)
     unused = [record.relation for name, record in known.relations.items() if record.captured and name not in read]
     for source in {relation.name.source for relation in unused} & set(maintainer.opened.sources):
@@ -89,15 +89,37 @@ def named_relations(project: Project, document: Mapping[str, Any]) -> set[Relati
 
 def bring_about(maintainer: Maintainer, targets: Sequence[BuildRequest], progress: Progress) -> None:
     """Build the targets; a schema change meanwhile voids the attempt, and it is repeated."""
-    for _ in range(ATTEMPTS):
-        match maintainer.cycle(targets, progress):
-            case Outcome.WORKED:
-                return
-            case Outcome.BLOCKED:
-                raise maintainer.obstacle or DydaError("a source cannot be reached", "See: dyda status")
-            case Outcome.BROKEN | Outcome.IDLE:
-                continue
+    left = {target.name: target for target in targets}
+    maintainer.built -= left.keys()
+    attempts = 0
+    while attempts < ATTEMPTS:
+        outcome = maintainer.cycle(list(left.values()), progress)
+        left = {name: target for name, target in left.items() if name not in maintainer.built}
+        if not left:
+            return
+        if outcome is not Outcome.BROKEN and _built_beside(maintainer, left, progress):
+            continue
+        if outcome is Outcome.BLOCKED:
+            raise maintainer.obstacle or DydaError("a source cannot be reached", "See: dyda status")
+        attempts += 1
     raise DydaError(
         f"{', '.join(target.name for target in targets)}: the schemas kept changing while they were read",
         "Nothing was changed. Try again when the sources' migrations are done.",
     )
+
+
+def _built_beside(maintainer: Maintainer, names: Iterable[str], progress: Progress) -> bool:
+    """Whether lanes are building some of these views: say how far they are, and wait a moment."""
+    lanes = maintainer.lanes
+    waiting = [name for name in names if lanes is not None and lanes.waits(name)]
+    if lanes is None or not waiting:
+        return False
+    if lanes.stopping():
+        raise DydaError("the daemon is stopping", "Run the command again when it is back.")
+    for name in waiting:
+        lane = lanes.running(name)
+        if lane is not None:
+            progress(f"building {name}", lane.done, max(lane.total, 1))
+    maintainer.meanwhile()
+    lanes.wait(maintainer.opened.project.settings.maintenance.poll_min)
+    return True

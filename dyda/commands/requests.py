@@ -1,7 +1,7 @@
 """Requests of other commands to the daemon: served between its units, one at a time; the answer goes to the catalog.
 
 A request that has to wait for open transactions at a source is put aside and tried again; the views and other requests
-go on meanwhile.
+go on meanwhile. What an operator decides is served also while another request waits for what lanes build.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ __all__ = ["Requests"]
 ATTEMPT = 0.5
 """Seconds that one attempt waits; nothing is maintained meanwhile."""
 
+BUILDING = ("apply", "resync")
+"""Requests that may take long."""
+
 SHORTEST, LONGEST = 1.0, 5.0
 """Seconds between two attempts."""
 
@@ -52,6 +55,7 @@ class Requests:
         self._maintainer = maintainer
         self._log = log
         self._deferred: dict[int, _Deferred] = {}
+        maintainer.meanwhile = self._meanwhile
 
     def serve(self) -> bool:
         """Serve one request, if there is one; its error goes to the command, never to the daemon.
@@ -66,6 +70,17 @@ class Requests:
             return False
         self._log(f"request {request.id}: {request.verb}")
         return self._carry_out(_Deferred(request, time.monotonic()))
+
+    def _meanwhile(self) -> None:
+        """One request waits for a lane: others that take no time are served, those that build something wait."""
+        request = self._maintainer.writer.take_request()
+        if request is None:
+            return
+        if request.verb in BUILDING:
+            self._deferred[request.id] = _Deferred(request, time.monotonic())
+        else:
+            self._log(f"request {request.id}: {request.verb}")
+            self._carry_out(_Deferred(request, time.monotonic()))
 
     def _again(self, deferred: _Deferred) -> bool:
         request = deferred.request

@@ -16,7 +16,7 @@ from dyda.model.preferences import Preference
 from dyda.model.view_state import ShownState, ViewState
 from dyda.open_project import OpenProject
 from dyda.settings import without_password
-from dyda.warehouse import SourceRecord, UnitRecord, ViewRecord, cause_to_json
+from dyda.warehouse import RequestRecord, SourceRecord, UnitRecord, ViewRecord, cause_to_json
 from dyda.wording import sentence
 from vs import effective_preferences
 
@@ -47,6 +47,7 @@ def status(folder: Path) -> dict[str, Any]:
                 "waiting": len(now.waiting),
             },
             "sources": _sources(opened, now.sources),
+            "lanes": [_lane(record) for record in opened.warehouse.lanes() if now.daemon.running],
             "aborts": {"units": aborted, "seconds": seconds},
             "units": _where_time_goes(opened.warehouse.units(RECENT)),
             "views": [_view(record, unshown.get(record.name)) for record in now.views],
@@ -144,6 +145,22 @@ def _sources(opened: OpenProject, records: Sequence[SourceRecord]) -> list[dict[
         }
         for name, record in (polled | unpolled).items()
     ]
+
+
+def _lane(record: RequestRecord) -> dict[str, Any]:
+    """What one lane does: `done` of `total` parts of the step, as far as they are known, and how many messages are left
+    until the view has caught up."""
+    known = record.progress or {}
+    return {
+        "view": record.arguments["view"],
+        "reason": record.arguments["reason"],
+        "since": time_text(record.created_at),
+        "step": known.get("step", "reading"),
+        "done": known.get("done"),
+        "total": known.get("total"),
+        "rows": known.get("rows"),
+        "left": known.get("left"),
+    }
 
 
 def told(cause: Cause | None) -> dict[str, Any]:

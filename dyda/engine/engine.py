@@ -62,6 +62,7 @@ class Engine:
         self._sessions = Sessions(settings, log)
         self._outputs: dict[tuple[JoinBlock, ...], list[OutputType]] = {}
         self._numbers = itertools.count()
+        self._remembering = threading.Lock()
         self._careful: set[Hashable] = set()
         """Sums that failed on rows which their terms cancel out: they would fail again."""
         self.jobs = 0
@@ -117,13 +118,27 @@ class Engine:
 
         An item that is NULL in all of them has Spark's type `void`, which the warehouse holds as text.
         """
-        found = self._outputs.pop(blocks, None)
+        with self._remembering:
+            found = self._outputs.pop(blocks, None)
         if found is None:
             found = analyse_blocks(self._sessions.small, blocks)
-        self._outputs[blocks] = found  # last: the most recently used
-        while len(self._outputs) > REMEMBERED:
-            del self._outputs[next(iter(self._outputs))]
+        with self._remembering:
+            self._outputs[blocks] = found  # last: the most recently used
+            while len(self._outputs) > REMEMBERED:
+                del self._outputs[next(iter(self._outputs))]
         return found
+
+    def beside(self, name: str) -> None:
+        """What this thread computes from now on shares Spark fairly with the units; `cancel(name)` ends it."""
+        context = self._sessions.context
+        context.setLocalProperty("spark.scheduler.pool", name)
+        context.setJobGroup(name, name, interruptOnCancel=True)
+
+    def cancel(self, name: str) -> None:
+        """Ends what a thread computes beside the units, if Spark runs."""
+        if self._sessions.alive:
+            with contextlib.suppress(Py4JError, OSError, EOFError):
+                self._sessions.context.cancelJobGroup(name)
 
     def evaluate(
         self, evaluations: Sequence[Evaluation], reader: Reader | None = None, phase: Phase = lambda name: None

@@ -55,6 +55,8 @@ DEFAULTS = {
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "1000",
+    # A unit of a few rows does not wait until a build beside it (`Engine.beside`) has ended.
+    "spark.scheduler.mode": "FAIR",
     # The rows of one transaction, however many, travel with the tasks that compute over them.
     "spark.rpc.message.maxSize": "1024",
 }

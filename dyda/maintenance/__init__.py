@@ -7,6 +7,7 @@ and the sources' WAL is on disk (P2); positions and extents move together or not
 
     loop           observe, and decide what an error means for the rounds to come
     units          units under one poll: planned, executed, checked, installed, acknowledged
+    lanes/         what takes long, beside the units
     approval       schema changes that wait until an operator agrees
     next_unit      which messages make the next unit: Dyno's schedule between units, its breaks and locks
     view_reads     what maintaining a view reads, for the schedule

@@ -21,7 +21,7 @@ from dyda.model.cause import Cause, Effect, NeedsApproval, WaitsWith
 from dyda.model.message import MessageState, UpdateMessage
 from dyda.model.relation import Relation
 from dyda.open_project import OpenProject
-from dyda.warehouse import MessageRecord
+from dyda.warehouse import MessageRecord, is_hidden
 from dyda.wording import sentence
 
 __all__ = ["Approval", "Mark", "NotDecided", "Undecided"]
@@ -90,7 +90,7 @@ class Approval:
         if wanted:
             approved = {record.id for record in records if record.approved}
             dangers = {
-                number: [view for view in views if view.dangerous]
+                number: [view for view in views if view.dangerous and not is_hidden(view.name)]
                 for number, views in impact_of_messages(self.opened, known, queue).items()
             }
             stopped = _stopped(queue, dangers, approved, known)

@@ -119,6 +119,8 @@ class CatalogState:
     unread: tuple[Unread, ...] = ()
     """Those that mean nothing now; a new document keeps them (`document_of`)."""
     knowledge_record: KnowledgeRecord = field(default_factory=KnowledgeRecord)
+    reserved: Mapping[str, Mapping[str, Position]] = field(default_factory=dict)
+    """Where views begin that lanes are building now: nothing that they lack may be forgotten (P5)."""
 
     def is_described_with(self, name: RelationName, xid: int) -> bool:
         """Whether the catalog's description of the relation has the transaction in it already. The view that it came
@@ -157,17 +159,26 @@ class Catalog:
         self._writer = writer
         self._state: CatalogState | None = None
         self._last: CatalogState | None = None
+        self._reserved: dict[str, Mapping[str, Position]] = {}
 
     @property
     def state(self) -> CatalogState:
         if self._state is None:
-            self._state = self._last = load(self._opened, self._last)
+            found = load(self._opened, self._last, hidden=True)
+            self._state = self._last = replace(found, reserved=dict(self._reserved))
             keep_programs(self._opened, self._writer, self._state)
         return self._state
 
     def forget(self) -> None:
         """Read it again when it is next asked for."""
         self._state = None
+
+    def reserve(self, view: str, positions: Mapping[str, Position] | None) -> None:
+        """A lane begins to build the view at these positions; None: it has ended."""
+        self._reserved.pop(view, None)
+        if positions is not None:
+            self._reserved[view] = dict(positions)
+        self.forget()
 
     def becomes(self, state: CatalogState | None) -> None:
         """What an installation has made of it; None if that has to be read."""
@@ -181,10 +192,11 @@ class Catalog:
                 self.forget()
 
 
-def load(opened: OpenProject, before: CatalogState | None = None) -> CatalogState:
+def load(opened: OpenProject, before: CatalogState | None = None, *, hidden: bool = False) -> CatalogState:
     """Read the catalog and resolve every maintained view against the relations as the catalog knows them.
 
-    What `before` holds already, over the same relations, is not parsed and planned again.
+    What `before` holds already, over the same relations, is not parsed and planned again. `hidden`: with the views that
+    lanes have built and no reader sees yet.
     """
     relations = {record.relation.name: record for record in opened.warehouse.relations()}
     numeric = opened.project.settings.spark.numeric
@@ -193,7 +205,7 @@ def load(opened: OpenProject, before: CatalogState | None = None) -> CatalogStat
     views: dict[str, MaintainedView] = {}
     frozen: dict[str, ViewRecord] = {}
     unreadable: dict[str, Cause] = {}
-    for record in opened.warehouse.views(counted=False):
+    for record in opened.warehouse.views(counted=False, hidden=hidden):
         if record.stored_state not in MAINTAINED or record.sql is None:
             frozen[record.name] = record
             continue

@@ -34,6 +34,7 @@ from dyda.maintenance.catalog_state import BuildRequest, Catalog, CatalogState
 from dyda.maintenance.cycle import Cycle, Due, Outcome
 from dyda.maintenance.error_causes import cause_of
 from dyda.maintenance.execute.execution import Progress
+from dyda.maintenance.lanes import Lanes
 from dyda.maintenance.next_unit import Planner
 from dyda.maintenance.observe.drift import account_for, listen_again
 from dyda.maintenance.observe.missing_rights import Barred
@@ -46,7 +47,7 @@ from dyda.maintenance.units import Units
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
-from dyda.warehouse import Writer
+from dyda.warehouse import Writer, is_hidden
 
 __all__ = ["Maintainer"]
 
@@ -57,7 +58,14 @@ RENEW_PAUSE = 60.0
 class Maintainer:
     """Keeps the views of one project; holds the project's lock through its writer."""
 
-    def __init__(self, opened: OpenProject, writer: Writer, log: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(
+        self,
+        opened: OpenProject,
+        writer: Writer,
+        log: Callable[[str], None] = lambda text: None,
+        stopping: Callable[[], bool] | None = None,
+    ) -> None:
+        """`stopping`, for a process that goes on: whether it is to end. What takes long is then built in lanes."""
         self.opened = opened
         self.writer = writer
         self.log = log
@@ -75,6 +83,20 @@ class Maintainer:
         self.units = Units(
             opened, writer, self.catalog, self.planner, self.approval, self.recovery, self._resting, self._say
         )
+        self.built: set[str] = set()
+        """Views that were built and are shown, for whoever has asked for them and takes them out again."""
+        self.meanwhile: Callable[[], None] = lambda: None
+        """Called by whoever waits for a lane, between two cycles."""
+        self.lanes: Lanes | None = None
+        if stopping is not None and opened.project.settings.maintenance.lanes:
+            self.lanes = Lanes(
+                opened, writer, self.catalog, self.units, self.planner, self.recovery, self._say, stopping
+            )
+
+    def close(self) -> None:
+        """Nothing runs beside the units any more."""
+        if self.lanes is not None:
+            self.lanes.close()
 
     @property
     def known(self) -> CatalogState:
@@ -99,6 +121,8 @@ class Maintainer:
         """One poll and its units. `requests` are views to build: new ones, changed ones, those to resync."""
         cycle = Cycle({request.name: request for request in requests}, progress)
         cycle.healed |= set(cycle.requested)
+        if self.lanes is not None:
+            self.lanes.prefer(cycle.requested)
         if self.recovery.release(self.writer, self.known):
             self.reload()
         try:
@@ -164,22 +188,39 @@ class Maintainer:
                 return None
             if set(due.again) <= cycle.healed:
                 return self._processed(polled, due, cycle, phases)
+        self.planner.lock_again(locked)
         self.recovery.heal(self._to_attach(polled, due.again))
         cycle.healed |= set(due.again)
         return None
 
-    def _processed(self, polled: Poll, due: Due, cycle: Cycle, phases: Phases) -> Outcome:
+    def _processed(self, polled: Poll, due: Due, cycle: Cycle, phases: Phases) -> Outcome | None:
+        if self.lanes is not None:
+            if self.lanes.advance(polled) or self._show(self.lanes, polled, due):
+                return Outcome.WORKED
+            if due.builds and self.lanes.begin(polled, due, cycle, self.units.current(polled, due.waiting)):
+                return None  # it has the snapshots: the others need new ones
+            due = self.lanes.put_off(due)
         if due.builds:
-            return self.units.build(polled, due, cycle, phases)
+            outcome = self.units.build(polled, due, cycle, phases)
+            self.built |= set(due.builds)
+            return outcome
         outcome = self.units.work(polled, due, cycle, phases)
         if outcome is not Outcome.IDLE:
             return outcome
+        if self.lanes is not None and self._show(self.lanes, polled, due, idle=True):
+            return Outcome.WORKED
         read = {source for view in self.known.views.values() for source in view.record.sources}
         if away := sorted(read.intersection(polled.unreachable)):
             error = SourceNotAvailable(polled.unreachable[away[0]], "DyDa tries again.", away[0])
             return self.blocked(error, away)
         self.obstacle = None
         return outcome
+
+    def _show(self, lanes: Lanes, polled: Poll, due: Due, *, idle: bool = False) -> bool:
+        """Whether something that was built in a lane is shown from now on."""
+        shown = lanes.show(polled, self.units.current(polled, due.waiting), idle=idle)
+        self.built |= set(shown)
+        return bool(shown)
 
     def _due(self, polled: Poll, cycle: Cycle, phases: Phases) -> Due | None:
         """None if something was written down that the next poll must know."""
@@ -193,7 +234,7 @@ class Maintainer:
         if account_for(self.writer, self.known, polled, movement, self.log):
             self.reload()
             return None
-        owing = {**self.known.unreadable, **movement.again}
+        owing = {name: why for name, why in {**self.known.unreadable, **movement.again}.items() if not is_hidden(name)}
         again = {
             name: BuildRequest(name, self.known.records[name].sql or "", None, cause)
             for name, cause in owing.items()
@@ -204,11 +245,26 @@ class Maintainer:
         undecided = self.approval.put_off(self.known, again, cycle.requested)
         self.recovery.forget(undecided)
         again = {name: request for name, request in again.items() if name not in undecided}
+        beside = self._beside([*again, *cycle.requested])
+        again = {name: request for name, request in again.items() if name not in beside}
+        undecided |= {name: cause for name, cause in owing.items() if name in beside}
         waiting = {**movement.waiting, **{n: cause for n, cause in undecided.items() if n in self.known.views}}
         if set(again) <= cycle.healed:
             self.catalog.wait(waiting)
-        asked = {name: replace(request, anew=name in owing) for name, request in cycle.requested.items()}
+        asked = {
+            name: replace(request, anew=name in owing)
+            for name, request in cycle.requested.items()
+            if name not in beside
+        }
         return Due(again, {**again, **asked}, {**waiting, **barred})
+
+    def _beside(self, names: Iterable[str]) -> set[str]:
+        """Those of the views to be built that lanes build, or will build."""
+        if self.lanes is None:
+            return set()
+        found = {name for name in names if self.lanes.waits(name)}
+        self.recovery.forget(name for name in found if not self.lanes.busy(name))
+        return found
 
     def _note_sources(self, polled: Poll) -> None:
         for name in polled.snapshots:

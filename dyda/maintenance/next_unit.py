@@ -143,6 +143,10 @@ class Planner:
         locked, self._lock = self._lock, frozenset()
         return locked
 
+    def lock_again(self, relations: frozenset[RelationName]) -> None:
+        """The poll that locked these was not used for an attempt: the next one is."""
+        self._lock |= relations
+
     def early_check(self, polled: Poll) -> Callable[[Collection[RelationName]], None]:
         """In-exec detection by arrival: a unit that takes long asks now and then whether it is still worth it, given
         what it is about to read and what it has read since the schemas were last compared.

@@ -37,8 +37,9 @@ from dyda.maintenance.observe.tables import look_at
 from dyda.maintenance.phases import Phases
 from dyda.maintenance.plan.analysis import SparkAnalysis
 from dyda.maintenance.plan.builds import Builds, Reading, plan_builds, reachable_relations
+from dyda.maintenance.plan.left_behind import left_for_a_lane
 from dyda.maintenance.plan.planner import plan_knowledge, plan_run, plan_unit
-from dyda.maintenance.plan.unit_plan import UnitPlan
+from dyda.maintenance.plan.unit_plan import Rebuild, UnitPlan
 from dyda.model.cause import Quarantined
 from dyda.model.message import MessageState
 from dyda.model.relation import Relation, RelationName
@@ -74,6 +75,8 @@ class Units:
     recovery: Recovery
     resting: Resting
     log: Callable[[str], None]
+    takes_long: Callable[[Poll, Rebuild], bool] = lambda polled, plan: False
+    """Whether lanes build such a view: then no unit waits for it."""
     _acknowledged: set[str] = field(default_factory=set, init=False)
     _tidy: set[int] | None = field(default=None, init=False)
     """The messages that were in the queue when it was last found tidy; None after an installation."""
@@ -92,7 +95,7 @@ class Units:
         outcome = Outcome.IDLE
         while True:
             phases.done("plan")
-            work = replace(work, views=self._current(polled, due.waiting))
+            work = replace(work, views=self.current(polled, due.waiting))
             phases.done("catalog")
             unit = self.planner.next_unit(polled, work.views, self.catalog.state)
             phases.done("plan")
@@ -204,9 +207,9 @@ class Units:
 
     def _build_all(self, polled: Poll, due: Due, cycle: Cycle, phases: Phases) -> Outcome:
         work = _Work(polled, Refresh(self.opened, polled, self.writer), cycle)
-        builds = self._builds(due, cycle)
-        current = self._current(polled, [*due.builds, *due.waiting])
-        plan = self._plan_builds(polled, builds, self.planner.everything(polled, current), current)
+        builds = self.builds(due, cycle)
+        current = self.current(polled, [*due.builds, *due.waiting])
+        plan = self.plan_builds(polled, builds, self.planner.everything(polled, current), current)
         if plan.postponed:
             self.catalog.wait({name: why for name, why in plan.postponed.items() if name in self.catalog.state.views})
             if set(plan.postponed) == set(due.builds):
@@ -218,7 +221,7 @@ class Units:
                 raise
             # The views that come along find their poisoned message in a unit of their own.
             self.writer.discard_stagings()
-            plan = self._plan_builds(polled, builds, None, ())
+            plan = self.plan_builds(polled, builds)
             changes = self._execute(work, plan, phases)
         done = Installing(plan, changes, self.catalog.state, polled, phases)
         self._install(done)
@@ -248,7 +251,15 @@ class Units:
     def _plan(self, polled: Poll, unit: Unit, views: Sequence[MaintainedView]) -> UnitPlan:
         round = self._round(polled)
         round = self._looking_at(round, round.touched_by(unit))
-        return self._captured(plan_unit(round, unit, views, self._analysis))
+        plan = plan_unit(round, unit, views, self._analysis)
+        records = {view.name: view.record for view in views}
+        later = [
+            left_for_a_lane(records[one.name], one)
+            if isinstance(one, Rebuild) and self.takes_long(polled, one)
+            else one
+            for one in plan.views
+        ]
+        return self._captured(replace(plan, views=tuple(later)))
 
     def _plan_run(self, polled: Poll, units: Sequence[Unit], views: Sequence[MaintainedView]) -> list[UnitPlan]:
         """Its units are of rows alone; relations that only the knowledge names may have changed meanwhile."""
@@ -256,9 +267,10 @@ class Units:
         touched = {relation.name: relation for unit in units for relation in round.touched_by(unit)}
         return plan_run(self._looking_at(round, touched.values()), units, views, self._analysis)
 
-    def _plan_builds(
-        self, polled: Poll, builds: Builds, unit: Unit | None, views: Sequence[MaintainedView]
+    def plan_builds(
+        self, polled: Poll, builds: Builds, unit: Unit | None = None, views: Sequence[MaintainedView] = ()
     ) -> UnitPlan:
+        """With `unit`, `views` come along."""
         round = self._round(polled)
         following = [self.catalog.state.views[name] for name in builds.requests if name not in builds.readings]
         relations = {relation.name: relation for view in following for relation in reachable_relations(round, view)}
@@ -279,7 +291,7 @@ class Units:
         names = frozenset(str(relation.name) for relation in plan.captures)
         raise BrokenUnit(plan.captures[0].name.source, names, "its capture starts only now")
 
-    def _builds(self, due: Due, cycle: Cycle) -> Builds:
+    def builds(self, due: Due, cycle: Cycle) -> Builds:
         """What is to be built, and what the texts of files mean over the tables as they are now."""
         readings = {
             name: self._reading(request)
@@ -300,7 +312,7 @@ class Units:
         numeric = self.opened.project.settings.spark.numeric
         return Reading(read(request.name, request.sql, describe, numeric), described)
 
-    def _current(self, polled: Poll, excluded: Iterable[str]) -> list[MaintainedView]:
+    def current(self, polled: Poll, excluded: Iterable[str]) -> list[MaintainedView]:
         """The views that can be maintained now: not excluded, and every source of theirs in reach."""
         away, left_out = set(polled.unreachable), set(excluded)
         return [
@@ -351,6 +363,10 @@ class Units:
         done.phases.done("acknowledge")
         self.writer.note_phases(self.writer.last_unit, done.phases.after_installing())
 
+    def untidy(self) -> None:
+        """Messages may have lost the last view that waited for them, without an installation."""
+        self._tidy = None
+
     def _tidy_queue(self, polled: Poll) -> None:
         """Messages that no view waits for any more leave the queue: their readers were dropped, broke or rebuilt.
 
@@ -361,6 +377,7 @@ class Units:
         self._tidy = numbers
         waiting = numbers - {queued.number for queued in covered(polled.queue, positions_after(self.catalog.state, ()))}
         held = {name: dict(record.positions) for name, record in self.catalog.state.held.items()}
+        held |= {name: dict(at) for name, at in self.catalog.state.reserved.items()}
         stored = [
             Queued(record.id, record.message)
             for record in self.opened.warehouse.messages()

@@ -7,6 +7,7 @@ project's lock and whose fence is the current one. Readers never see two views i
     warehouse     reading the catalog, requests, taking the lock
     writer        every write, by the one process that holds the project's lock
     installation  the one transaction that installs a unit
+    hidden_views  views that lanes have built and no reader sees yet
     standby       a daemon that waits for the project's lock
     connection    one way to connect, one set of pinned settings
     catalog/      DyDa's own tables: records, queries, migrations
@@ -35,8 +36,10 @@ from dyda.warehouse.catalog.records import (
 )
 from dyda.warehouse.extents.exported_snapshot import HeldExtent, HeldState, hold_extent, hold_warehouse
 from dyda.warehouse.extents.lockless_staging import Stagings
+from dyda.warehouse.extents.prepared_tables import PreparedTables
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.extents.verification_snapshot import FrozenWarehouse
+from dyda.warehouse.hidden_views import hidden_name, is_hidden, visible_name
 from dyda.warehouse.installation import Installation, ViewChange
 from dyda.warehouse.states.combine import Combined
 from dyda.warehouse.states.install import StateChange
@@ -54,6 +57,7 @@ __all__ = [
     "Installation",
     "KnowledgeRecord",
     "MessageRecord",
+    "PreparedTables",
     "RelationRecord",
     "RelationState",
     "RequestRecord",
@@ -72,6 +76,9 @@ __all__ = [
     "Warehouse",
     "Writer",
     "cause_to_json",
+    "hidden_name",
     "hold_extent",
     "hold_warehouse",
+    "is_hidden",
+    "visible_name",
 ]

@@ -28,6 +28,7 @@ PROJECT_LOCK = 1
 UPGRADE_LOCK = 2
 WAITING_LOCK = 3  # shared by the daemons that wait for the project's
 STAGING_CLASS = 0x44794473  # the second key is the staging table's number
+PREPARED_CLASS = 0x44794470  # … the number of an extent that no view has yet
 
 
 KEEPALIVES = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}

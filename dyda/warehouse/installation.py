@@ -47,16 +47,18 @@ from dyda.warehouse.connection import load, short
 from dyda.warehouse.extents.counted_extent import CountedExtent
 from dyda.warehouse.extents.entries import all_entries, sum_of_entries
 from dyda.warehouse.extents.extent import Extent, check_types
-from dyda.warehouse.extents.forms import key_places, narrowed_extent, new_extent, renamed_extent, save_form
+from dyda.warehouse.extents.forms import filled_extent, key_places, narrowed_extent, renamed_extent, save_form
 from dyda.warehouse.extents.indexes import carry_over, declare, drop, give_up_key, lost_with, obsolete
 from dyda.warehouse.extents.plain_extent import KeyedExtent, KeyUnusable, PlainExtent
+from dyda.warehouse.extents.prepared_tables import PreparedTables, take
 from dyda.warehouse.extents.published_view import Publication, Reader, check_names, lock, publish
 from dyda.warehouse.extents.staging import Staging
+from dyda.warehouse.hidden_views import is_hidden, visible_name
 from dyda.warehouse.states.install import StateChange, StateInstaller
 from dyda.warehouse.states.tables import StoredState
 from dyda.wording import sentence
 
-__all__ = ["STOPPED", "Installation", "ViewChange", "carry_out", "save_relation", "save_source"]
+__all__ = ["STOPPED", "Installation", "ViewChange", "carry_out", "owned", "save_relation", "save_source"]
 
 OWN = {"0A", "22", "23", "2B", "42", "54"}
 """Classes of errors that a view's rows or columns cause: features that this server lacks (xml without libxml), data,
@@ -91,6 +93,8 @@ class ViewChange:
     positions: Mapping[str, tuple[Position | None, Position | None]] = field(default_factory=dict)
     states: tuple[StateChange, ...] = ()
     renewed: bool = False
+    prepared: PreparedTables | None = None
+    """Tables with all the rows of a new view and of its states."""
 
     def __post_init__(self) -> None:
         if self.mode not in ("delta", "replace"):
@@ -105,7 +109,7 @@ class ViewChange:
     @property
     def has_rows(self) -> bool:
         delta = self.delta is not None and (self.mode == "replace" or self.delta.num_rows > 0)
-        return delta or self.staging is not None or self.projection is not None
+        return delta or self.staging is not None or self.projection is not None or self.prepared is not None
 
 
 @dataclass(frozen=True)
@@ -141,11 +145,12 @@ def carry_out(cursor: Cursor, installation: Installation, schema: str, patience:
         for n, change in enumerate(installation.changes)
     ]
     for installer in installers:
-        with _owned(installer.change.view):
+        with owned(installer.change.view):
             installer.run()
-    publish(cursor, [p for installer in installers if (p := installer.publication) is not None], patience)
+    shown = [installer for installer in installers if not is_hidden(installer.change.view)]
+    publish(cursor, [p for installer in shown if (p := installer.publication) is not None], patience)
     for installer in installers:
-        with _owned(installer.change.view):
+        with owned(installer.change.view):
             installer.clear()
             installer.index()
     faults.point("install.merged")
@@ -182,7 +187,7 @@ def carry_out(cursor: Cursor, installation: Installation, schema: str, patience:
 
 
 @contextmanager
-def _owned(view: str) -> Iterator[None]:
+def owned(view: str) -> Iterator[None]:
     """Blames this view for a failure inside: say, a value that the warehouse cannot hold."""
     try:
         yield
@@ -226,7 +231,7 @@ class _Installer:
         if not self.exists and change.version is None:
             raise UnknownView(f"there is no view {change.view} to install rows into")
         if change.version is not None:
-            check_names(change.view, [column.name for column in change.version.columns])
+            check_names(visible_name(change.view), [column.name for column in change.version.columns])
             check_types(self.cursor, change.view, [column.type for column in change.version.columns])
         if not self.exists:
             self.cursor.execute("INSERT INTO dyda.view (name, state) VALUES (%s, 'building')", (change.view,))
@@ -300,7 +305,7 @@ class _Installer:
     def _narrowed(self, version: ViewVersion) -> Extent | None:
         """The existing extent, if the view only loses some of its columns."""
         change, extent = self.change, self.known.extent
-        if extent is None or change.projection is None or change.staging is not None:
+        if extent is None or change.projection is None or change.staging is not None or is_hidden(change.view):
             return None
         if change.mode != "replace" or (change.delta is not None and change.delta.num_rows):
             return None
@@ -357,8 +362,14 @@ class _Installer:
         """A table of its own for the new columns. Readers with an older snapshot get a serialization error (I2)."""
         if self.change.mode != "replace" or not self.change.has_rows:
             raise DydaError(f"view {self.change.view}: new columns need all rows, in mode 'replace'")
-        entries = self._entries([column.type for column in version.columns])
-        extent, rows = self._table(version.columns, version.layout, self._next(), entries)
+        if (prepared := self.change.prepared) is not None:
+            extent, rows = prepared.extent, prepared.rows
+            take(self.cursor, extent.number, self.change.view, self._next())
+            save_form(self.cursor, extent, prepared.refused)
+            self.lost += prepared.lost
+        else:
+            entries = self._entries([column.type for column in version.columns])
+            extent, rows = self._table(version.columns, version.layout, self._next(), entries)
         self._save_version(version, extent)
         return rows
 
@@ -372,26 +383,11 @@ class _Installer:
         by_key: bool = True,
     ) -> tuple[PlainExtent, int]:
         """An extent with these columns, with the entries in, and how many rows these are."""
-        number, key = self._number(version), key_places(columns, layout)
-        if key is not None and by_key:
-            keyed = new_extent(number, self.change.view, columns, key)
-            self.cursor.execute(f"SAVEPOINT {KeyUnusable.SAVEPOINT}")
-            try:
-                keyed.create(self.cursor)
-                rows = keyed.fill(self.cursor, entries)
-            except KeyUnusable:
-                self.cursor.execute(f"ROLLBACK TO SAVEPOINT {KeyUnusable.SAVEPOINT}")
-            else:
-                save_form(self.cursor, keyed)
-                self._index_new(keyed, layout)
-                return keyed, rows
-        extent = new_extent(number, self.change.view, columns, None)
-        save_form(self.cursor, extent, refused=key)
-        extent.create(self.cursor)
-        order = next((key for key in (layout.declared_key, *layout.indexes) if key), ())
-        rows = extent.fill(self.cursor, entries, [extent.names.index(name) for name in order if name in extent.names])
-        self._index_new(extent, layout)
-        return extent, rows
+        number = self._number(version)
+        made = filled_extent(self.cursor, number, self.change.view, columns, layout, entries, by_key=by_key)
+        save_form(self.cursor, made.extent, made.refused)
+        self._index_new(made.extent, layout)
+        return made.extent, made.rows
 
     def _index_new(self, extent: PlainExtent, layout: Layout) -> None:
         """The indexes of a new table, before it is shown."""
@@ -415,7 +411,8 @@ class _Installer:
             assert isinstance(extent, PlainExtent)
             self.lost += declare(self.cursor, extent, version.layout, strict=self._strict)
             if names := obsolete(self.cursor, extent, version.layout):
-                lock(self.cursor, [self.reader], self.patience)
+                if self.reader.exists(self.cursor):
+                    lock(self.cursor, [self.reader], self.patience)
                 drop(self.cursor, extent, names)
         if self.lost:
             self.cursor.execute(load("save_lost_indexes.sql"), {"view": self.change.view, "lost": Json(self.lost)})
@@ -440,6 +437,8 @@ class _Installer:
             wanted = tuple(stored.table for stored in known)
         if [stored.state for stored in known] == [table.state for table in wanted]:
             return installer.keep(known, wanted)
+        if change.prepared is not None:
+            return installer.take(wanted, self._next(), change.prepared.states)
         return installer.make(wanted, self._next())
 
     def _new_rows(self, entries: sql.Composable | None) -> int:

@@ -39,6 +39,7 @@ from dyda.warehouse.connection import (
 )
 from dyda.warehouse.extents.extent import check_types
 from dyda.warehouse.extents.lockless_staging import Stagings, own_stagings
+from dyda.warehouse.extents.prepared_tables import collect_prepared
 from dyda.warehouse.extents.set_comparison import SetComparison, compare_sets
 from dyda.warehouse.extents.staging import Staging, collect_garbage
 from dyda.warehouse.extents.verification_snapshot import FrozenWarehouse, frozen
@@ -141,6 +142,8 @@ class Warehouse:
                 self._take_lock(connection, time.monotonic() + wait)
                 writer = Writer(connection, self.url, self.schema, _raise_fence(connection, role))
                 collect_garbage(connection)
+                collect_prepared(connection)
+                writer.drop_hidden()
                 return writer
         except BaseException:
             connection.close()
@@ -197,6 +200,7 @@ class Warehouse:
     holder = _reads(queries.holder)
     waiting = _reads(queries.waiting)
     request = _reads(queries.request)
+    lanes = _reads(queries.lanes)
     status = _reads(queries.status)
 
     def view(self, name: str) -> ViewRecord:

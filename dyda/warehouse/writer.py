@@ -40,6 +40,7 @@ from dyda.warehouse.extents.extent import extent_table
 from dyda.warehouse.extents.forms import MOST_KEY_COLUMNS
 from dyda.warehouse.extents.published_view import Reader, check_names
 from dyda.warehouse.extents.staging import Staging, create_staging, drop_staging
+from dyda.warehouse.hidden_views import drop_all_hidden, drop_hidden, show
 from dyda.warehouse.installation import STOPPED, Installation, ViewChange, carry_out, save_relation, save_source
 from dyda.warehouse.states import combine
 from dyda.warehouse.states.combine import Combined
@@ -206,6 +207,7 @@ class Writer:
     def drop_view(self, name: str) -> None:
         """Drops the view with its rows, history and positions, in one transaction."""
         with self._writing() as cursor:
+            drop_hidden(cursor, name)
             cursor.execute("SELECT id FROM dyda.extent WHERE view = %s", (name,))
             for (number,) in cursor.fetchall():
                 Reader(self._schema, name).retire(cursor, number, self.patience)
@@ -224,6 +226,19 @@ class Writer:
     def renew_extent(self, view: str) -> None:
         """Moves the view's rows to a new table. Readers wait only while they are switched over to it."""
         self.install(Installation((ViewChange(view, renewed=True),)), patience=0)
+
+    def show_hidden(self, view: str) -> None:
+        """What a lane has built and that has caught up is the view from now on."""
+        with self._writing() as cursor:
+            show(cursor, self._schema, view, self.patience)
+
+    def drop_hidden(self, view: str | None = None) -> None:
+        """What lanes have built for the view, or for all of them."""
+        with self._writing() as cursor:
+            if view is None:
+                drop_all_hidden(cursor)
+            else:
+                drop_hidden(cursor, view)
 
     def set_state(self, view: str, state: ViewState, cause: Cause | None = None) -> None:
         """A new state of a view, and its cause."""
@@ -456,6 +471,16 @@ class Writer:
             cursor.execute(load("take_request.sql"))
             row = cursor.fetchone()
             return None if row is None else RequestRecord(*row)
+
+    def note_lane(self, view: str, reason: str) -> int:
+        """Something is built beside the units: `status` shows it until it is finished. It is a request of our own, so
+        a process that takes over ends it with the others."""
+        with self._writing() as cursor:
+            cursor.execute(
+                "INSERT INTO dyda.request (verb, arguments, state) VALUES ('lane', %s, 'running') RETURNING id",
+                (Json({"view": view, "reason": reason}),),
+            )
+            return int(cursor.fetchone()[0])
 
     def progress(self, request: int, progress: Any) -> None:
         """Progress for the waiting command: anything JSON can hold."""

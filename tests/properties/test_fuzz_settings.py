@@ -30,6 +30,8 @@ SETTINGS: dict[str, tuple[str, ...]] = {
         "batch_rows",
         "max_aborts",
         "lock_limit",
+        "lanes",
+        "lane_size",
         "poll_min",
         "poll_max",
         "lock_timeout",

@@ -168,6 +168,24 @@ MUTANTS = (
         "at = common(positions, source) or polled.snapshots[source].position",
         "at = polled.snapshots[source].position",
     ),
+    _one(
+        "a-lane-is-shown-too-early",
+        "positions",
+        "P5",
+        "lane",
+        "dyda/maintenance/lanes/lanes.py",
+        "            if not mine and (seen or any(have)):\n                return False\n",
+        "            continue\n",
+    ),
+    _one(
+        "acknowledged-past-a-lane",
+        "positions",
+        "P5",
+        "lane",
+        "dyda/maintenance/install/installation.py",
+        "    positions |= {name: dict(at) for name, at in known.reserved.items()}\n",
+        "",
+    ),
     # --- reading
     _one(
         "no-check-after-reading",

@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import contextlib
+import threading
+import time
 from collections.abc import Callable
 from functools import partial
 
 import psycopg2
 
 from dyda.errors import Fenced
-from dyda.maintenance import Maintainer
+from dyda.maintenance import BuildRequest, Maintainer
+from dyda.model.cause import BuildReason, ToBeBuilt
 from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK
 from tests.conftest import Server
 from tests.torture.recording import Change, Data, Nested, Plain
@@ -210,6 +213,39 @@ def killed_between_units(stage: Stage) -> None:
     for number in range(3):
         stage.do("one", f"INSERT INTO r VALUES ({10 + number}, 1)")
     stage.killed_at("acknowledge.after")
+    stage.settle()
+
+
+@scenario
+def lane(stage: Stage) -> None:
+    """P5: a view is built beside the others, which move on; it is shown when it has caught up, and follows then."""
+    stage.settings("lane_size = 1")
+    _two_tables(stage)
+    stage.begin()
+    computed, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        computed.set()
+        go.wait(60)
+
+    with stage.lanes() as maintainer, stage.at("lane.computed", hold):
+        assert maintainer.lanes is not None
+        request = BuildRequest("v", "", None, ToBeBuilt(BuildReason.REQUESTED))
+        while not computed.is_set():
+            maintainer.cycle([request])
+        try:
+            stage.do("one", "INSERT INTO r VALUES (3, 3)", "DELETE FROM r WHERE id = 1")
+            stage.settle(maintainer)
+            stage.do("one", "INSERT INTO q VALUES (4, 4)", "UPDATE r SET k = 9 WHERE id = 3")
+            stage.settle(maintainer)
+        finally:
+            go.set()
+        deadline = time.monotonic() + 60
+        while maintainer.lanes.active and time.monotonic() < deadline:
+            maintainer.cycle()
+            maintainer.lanes.wait(0.05)
+        stage.do("one", "INSERT INTO r VALUES (5, 5)", "DELETE FROM r WHERE id = 3")
+        stage.settle(maintainer)
     stage.settle()
 
 

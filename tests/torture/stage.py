@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import psycopg2
@@ -79,6 +79,14 @@ class Stage:
     def maintainer(self) -> Iterator[Maintainer]:
         with self.town.maintainer() as maintainer:
             yield maintainer
+
+    @contextmanager
+    def lanes(self) -> Iterator[Maintainer]:
+        """Maintenance that builds beside its units, as a daemon does."""
+        with self.town.opened() as opened, opened.warehouse.lock() as writer:
+            maintainer = Maintainer(opened, writer, stopping=lambda: False)
+            with closing(maintainer):
+                yield maintainer
 
     def settle(self, maintainer: Maintainer | None = None, seconds: float = 40) -> None:
         """Cycles until nothing is left to do; what is still left then, the history shows."""

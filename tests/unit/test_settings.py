@@ -39,6 +39,8 @@ schema_changes = "approve"
 batch_rows = 5
 max_aborts = 2
 lock_limit = 2.5
+lanes = 0
+lane_size = "1MB"
 poll_min = 1
 poll_max = 2.5
 lock_timeout = 0.5
@@ -77,6 +79,7 @@ def test_everything_the_interface_names_is_read() -> None:
     }
     assert settings.maintenance.consistency == "complete"
     assert (settings.maintenance.poll_min, settings.maintenance.poll_max) == (1.0, 2.5)
+    assert (settings.maintenance.lanes, settings.maintenance.lane_size) == (0, 2**20)
     assert settings.preferences.dispensable
     assert settings.daemon.metrics == ("127.0.0.1", 9464)
 
@@ -87,6 +90,7 @@ def test_defaults() -> None:
     assert settings.spark.numeric == "decimal(38,18)"
     assert settings.maintenance.batch_rows == 100_000
     assert settings.maintenance.max_aborts == 5
+    assert settings.maintenance.lanes == 2
     assert (settings.maintenance.poll_min, settings.maintenance.poll_max) == (0.05, 1.0)
     assert (settings.maintenance.lock_timeout, settings.maintenance.statement_timeout) == (1.0, 60.0)
     assert settings.preferences.extent == "equivalent"

@@ -19,7 +19,7 @@ from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.sql.render import render_view
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
-from dyda.warehouse import Staging, StateChange, ViewChange, ViewColumn, ViewVersion, Writer
+from dyda.warehouse import Staging, Stagings, StateChange, ViewChange, ViewColumn, ViewVersion, Writer
 from va import Adaptation, FromExtent, Reaggregate
 
 __all__ = ["Execution", "Progress", "Spending", "shown_columns"]
@@ -38,6 +38,12 @@ class Execution:
     refresh: Refresh
     facts: RelationFacts
     progress: Progress
+    lane: Stagings | None = None
+    """Where a lane puts rows: not in the writer's session, which units use meanwhile."""
+
+    @property
+    def stagings(self) -> Writer | Stagings:
+        return self.lane or self.writer
 
     def spending(self) -> Spending:
         return Spending(self.poll, self.poll.queries, time.perf_counter())

@@ -41,7 +41,7 @@ def _recomputed(execution: Execution, plan: Rebuild) -> ViewChange:
     (*states, staging), written = execution.refresh.build(
         build.program,
         lambda occurrence: plan.to.get(occurrence.relation.name.source),
-        execution.writer,
+        execution.stagings,
         lambda done, total: execution.progress(f"building {plan.name}", done, total),
     )
     how = Recompute(plan.definition, plan.reason or plan.request.reason)
@@ -62,7 +62,7 @@ def _recomputed(execution: Execution, plan: Rebuild) -> ViewChange:
         staging=staging,
         states=tuple(StateChange(number, staging=state) for number, state in enumerate(states)),
         mode="replace",
-        version=None if unchanged and plan.request.file_text is None else version,
+        version=None if unchanged and plan.request.file_text is None and execution.lane is None else version,
         state=ViewState.LIVE,
         positions={source: (expected.get(source), position) for source, position in plan.to.items()},
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,16 +18,18 @@ from dyda.model.view_state import ViewState
 from dyda.warehouse import Installation, RelationState, SourceState, UnitRecord, ViewChange
 from scheduler import Queued
 
-__all__ = ["Installing", "installation", "knowledge_installation", "moved_on", "positions_after"]
+__all__ = ["Installing", "adoption", "installation", "knowledge_installation", "moved_on", "positions_after"]
 
 UNSETTLED = -1
 """No gap has this number: views built while one was unsettled are built again when it has settled."""
 
 
 def positions_after(known: CatalogState, changes: Iterable[ViewChange]) -> Positions:
-    """Each view's positions once `changes` are installed. Held views count: they resume from theirs."""
+    """Each view's positions once `changes` are installed. Held views count: they resume from theirs. So do those that
+    lanes are building: they begin at theirs."""
     positions = {view.name: dict(view.positions) for view in known.views.values()}
     positions |= {name: dict(record.positions) for name, record in known.held.items()}
+    positions |= {name: dict(at) for name, at in known.reserved.items()}
     for change in changes:
         if change.state == ViewState.BROKEN:
             positions.pop(change.view, None)
@@ -121,6 +124,29 @@ def knowledge_installation(plan: UnitPlan, catalog: CatalogState, polled: Poll) 
         knowledge=plan.knowledge.document,
         retired=plan.knowledge.retired,
     )
+
+
+def adoption(
+    plan: UnitPlan,
+    change: ViewChange,
+    catalog: CatalogState,
+    read: Poll,
+    polled: Poll,
+    mode: str,
+    started_at: datetime.datetime,
+) -> Installation:
+    """What a lane has built under the poll `read`; `polled` shows the sources as they are now.
+
+    What the lane found of relations is new only where the catalog has recorded nothing yet, or something else: a drift.
+    """
+    relations = [
+        RelationState(relation, kept, position=read.snapshots[name.source].position)
+        for name, relation in plan.facts.described.items()
+        if catalog.relations[name].fingerprint != (kept := read.snapshots[name.source].kept(name))
+    ]
+    sources = [_source_state(catalog, polled, source) for source in change.positions]
+    unit = UnitRecord(started_at=started_at, mode=mode, kind="build")
+    return Installation(changes=(change,), sources=tuple(sources), relations=tuple(relations), unit=unit)
 
 
 def _described_with(done: Installing, name: RelationName) -> Position:

@@ -64,6 +64,17 @@ class Poll:
     marks: dict[str, str | None] = field(default_factory=dict)
     """By source, the mark that the last installation has remembered."""
 
+    locked: bool = False
+    """Whether some relations stay as they are until the snapshots are closed."""
+    closing: ExitStack = field(default_factory=ExitStack, repr=False)
+    """Closes the snapshots."""
+
+    def handed_over(self, sources: Collection[str]) -> ExitStack:
+        """The snapshots of these sources outlive the block that opened them: whoever takes them closes them."""
+        for source in [source for source in self.snapshots if source not in sources]:
+            self.snapshots.pop(source).close()
+        return self.closing.pop_all()
+
     @cached_property
     def arrivals(self) -> Arrivals:
         return Arrivals(tuple(self.queue))
@@ -132,7 +143,8 @@ def poll(
     """
     lock_limit = opened.project.settings.maintenance.lock_limit
     with ExitStack() as stack:
-        found = Poll(unreachable={n: why for n, why in (resting or {}).items() if n in known.captured})
+        found = Poll(unreachable={n: why for n, why in (resting or {}).items() if n in known.captured}, closing=stack)
+        found.locked = bool(locked)
         found.marks = {name: record.mark for name, record in known.sources.items()}
         captured = known.captured
         asked = [name for name in sorted(captured) if name in opened.sources and name not in found.unreachable]

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from dyda.maintenance.catalog_state import last_definition
 from dyda.maintenance.observe.round import Round
-from dyda.maintenance.plan.unit_plan import Freeze, LeaveBehind
+from dyda.maintenance.plan.unit_plan import Freeze, LeaveBehind, Rebuild
 from dyda.maintenance.plan.version_details import Moved, because, story, unseen
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.cause import Behind, Followed, SourceAway
@@ -26,7 +26,7 @@ from dyda.wording import rows_follow
 from va import Recompute
 from vs import Broken, Holds, Rewritten, World, synchronize
 
-__all__ = ["left_behind"]
+__all__ = ["left_behind", "left_for_a_lane"]
 
 
 def left_behind(
@@ -51,6 +51,17 @@ def left_behind(
             needed = judgement.definition.sources
             away = [SourceAway(source, why) for source, why in round.unreachable.items() if source in needed]
             yield LeaveBehind(_followed(record, judgement, moved, other, away), judgement)
+
+
+def left_for_a_lane(record: ViewRecord, plan: Rebuild) -> LeaveBehind:
+    """A view that the unit would compute from its sources, for long: its text follows now, its rows when a lane has
+    built them."""
+    judgement = plan.judgement
+    if plan.definition.sql != record.sql:
+        change = _followed(record, judgement, list(plan.moved), plan.reason or plan.request.reason, [])
+        return LeaveBehind(change, judgement)
+    change = ViewChange(view=record.name, state=ViewState.RESYNC, cause=Behind(plan.reason or plan.request.reason))
+    return LeaveBehind(change, judgement)
 
 
 def _others(round: Round, taken: Collection[str]) -> Iterator[tuple[ViewRecord, ViewDefinition]]:

@@ -53,9 +53,13 @@ def _all(connection: Connection, name: str, parameters: Mapping[str, Any] | None
     return list(connection.exec_driver_sql(load(name).string, dict(parameters or {})))
 
 
-def views(connection: Connection, name: str | None = None, *, counted: bool = True) -> list[ViewRecord]:
-    """Every view, or the one called `name`. `counted` False skips counting pending messages: that takes long."""
-    return [_view(row) for row in _all(connection, "views.sql", {"name": name, "counted": counted})]
+def views(
+    connection: Connection, name: str | None = None, *, counted: bool = True, hidden: bool = False
+) -> list[ViewRecord]:
+    """Every view, or the one called `name`. `counted` False skips counting pending messages: that takes long. `hidden`:
+    also those that lanes have built and no reader sees yet."""
+    parameters = {"name": name, "counted": counted, "hidden": hidden}
+    return [_view(row) for row in _all(connection, "views.sql", parameters)]
 
 
 def _view(row: Row[Any]) -> ViewRecord:
@@ -209,6 +213,13 @@ def aborts_of_waiting(connection: Connection) -> list[AbortRecord]:
         )
     )
     return [AbortRecord(tuple(messages), tuple(map(name_from_text, relations))) for messages, relations in rows]
+
+
+def lanes(connection: Connection) -> list[RequestRecord]:
+    """What is being built beside the units, oldest first."""
+    table = tables.request
+    rows = connection.execute(select(table).where(table.c.verb == "lane", table.c.state == "running").order_by("id"))
+    return [RequestRecord(**row._mapping) for row in rows]
 
 
 def request(connection: Connection, number: int) -> RequestRecord:

@@ -11,7 +11,8 @@ Spark's executors.
     indexes                declared indexes, and those that users made by hand
     entries                the entries that an installation adds to one table
     staging                tables for rows that Spark's tasks deliver before an installation
-    lockless_staging       the same for `verify`, which does not hold the project's lock
+    lockless_staging       the same in a session of their own, for `verify` and lanes
+    prepared_tables        extents that are filled before a view has them
     copy_in                rows of Spark's tasks into a staging table
     published_view         the views that readers query
     exported_snapshot      extents and states under one snapshot while Spark reads them

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+
+from psycopg2 import sql
 
 from dyda.cursor import Cursor
 from dyda.model.layout import Layout
 from dyda.warehouse.catalog.records import ViewColumn
 from dyda.warehouse.extents.counted_extent import CountedExtent
 from dyda.warehouse.extents.extent import Extent
-from dyda.warehouse.extents.plain_extent import BagExtent, KeyedExtent, LooseExtent, PlainExtent
+from dyda.warehouse.extents.plain_extent import BagExtent, KeyedExtent, KeyUnusable, LooseExtent, PlainExtent
 
-__all__ = ["key_places", "narrowed_extent", "new_extent", "renamed_extent", "save_form", "stored_extent"]
+__all__ = [
+    "Filled",
+    "filled_extent",
+    "key_places",
+    "narrowed_extent",
+    "new_extent",
+    "renamed_extent",
+    "save_form",
+    "stored_extent",
+]
 
 COUNTED, KEYED, BAG, LOOSE = "counted", "keyed", "bag", "loose"
 
@@ -49,6 +60,42 @@ def new_extent(number: int, view: str, columns: Sequence[ViewColumn], key: tuple
     if key is None:
         return BagExtent(number, view, types, names)
     return KeyedExtent(number, view, types, names, key)
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A new table with its rows in; `refused` is a proven key by which they cannot be found."""
+
+    extent: PlainExtent
+    rows: int
+    refused: tuple[int, ...] | None = None
+
+
+def filled_extent(
+    cursor: Cursor,
+    number: int,
+    view: str,
+    columns: Sequence[ViewColumn],
+    layout: Layout,
+    entries: sql.Composable,
+    *,
+    by_key: bool = True,
+) -> Filled:
+    """A new table with the entries in: by its proven key if there is one and an index takes it, or else by digests."""
+    key = key_places(columns, layout)
+    if key is not None and by_key:
+        keyed = new_extent(number, view, columns, key)
+        cursor.execute(f"SAVEPOINT {KeyUnusable.SAVEPOINT}")
+        try:
+            keyed.create(cursor)
+            return Filled(keyed, keyed.fill(cursor, entries))
+        except KeyUnusable:
+            cursor.execute(f"ROLLBACK TO SAVEPOINT {KeyUnusable.SAVEPOINT}")
+    extent = new_extent(number, view, columns, None)
+    extent.create(cursor)
+    order = next((names for names in (layout.declared_key, *layout.indexes) if names), ())
+    rows = extent.fill(cursor, entries, [extent.names.index(name) for name in order if name in extent.names])
+    return Filled(extent, rows, key)
 
 
 def narrowed_extent(

@@ -1,16 +1,19 @@
-"""Staging tables for a process without the project's lock: `verify`, beside a running daemon."""
+"""Staging tables in a session of their own: for `verify`, beside a running daemon, and for lanes, beside its units."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import psycopg2
 
 from dyda.cursor import Connection
 from dyda.model.operator_state import State
+from dyda.warehouse.catalog.records import ViewVersion
 from dyda.warehouse.connection import session
+from dyda.warehouse.extents.prepared_tables import PreparedTables, prepare
 from dyda.warehouse.extents.staging import Staging, create_staging, drop_staging
+from dyda.warehouse.installation import owned
 from dyda.warehouse.states.combine import combine_staging
 
 __all__ = ["Stagings", "own_stagings"]
@@ -38,6 +41,16 @@ class Stagings:
             combine_staging(cursor, view, state, entries, target)
         self._connection.commit()
         return target
+
+    def prepare(self, view: str, version: ViewVersion, rows: Staging, states: Sequence[Staging]) -> PreparedTables:
+        """The tables of a view that an installation takes; this session guards them until then."""
+        with owned(view):
+            return prepare(self._connection, view, version, rows, states)
+
+    def cancel(self) -> None:
+        """Ends what the session is doing now; from any thread."""
+        with suppress(psycopg2.Error):
+            self._connection.cancel()
 
 
 @contextmanager

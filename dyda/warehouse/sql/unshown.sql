@@ -3,7 +3,7 @@
 SELECT v.name, EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
                        WHERE n.nspname = %(schema)s AND c.relname = v.name) AS replaced
 FROM dyda.view v JOIN dyda.view_version w ON w.view = v.name AND w.version = v.version
-WHERE NOT EXISTS (
+WHERE right(v.name, 5) <> '/next' AND NOT EXISTS (
     SELECT FROM pg_class c
     JOIN pg_namespace n ON n.oid = c.relnamespace
     JOIN pg_rewrite r ON r.ev_class = c.oid

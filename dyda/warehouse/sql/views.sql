@@ -1,6 +1,7 @@
 -- views: every view with its version, its positions, and what has been received and is not in it yet.
 -- A message concerns a view if it touches one of the view's relations; a version that lists none reads everything of
--- the sources it has positions for. Parameters: name (NULL: all), counted (false: nothing is said to wait).
+-- the sources it has positions for. Parameters: name (NULL: all), counted (false: nothing is said to wait), hidden (true:
+-- also those that no reader sees yet).
 -- A position may list thousands of transactions, so its text is read once, not for every message.
 WITH placed AS MATERIALIZED (
     SELECT p.view, p.source, p.position::pg_snapshot AS position FROM dyda.position p
@@ -29,5 +30,5 @@ FROM dyda.view v
 LEFT JOIN dyda.view_version w ON w.view = v.name AND w.version = v.version
 LEFT JOIN standing ON standing.view = v.name
 LEFT JOIN waiting ON waiting.view = v.name
-WHERE %(name)s::text IS NULL OR v.name = %(name)s::text
+WHERE CASE WHEN %(name)s::text IS NULL THEN %(hidden)s OR right(v.name, 5) <> '/next' ELSE v.name = %(name)s::text END
 ORDER BY v.name COLLATE "C"

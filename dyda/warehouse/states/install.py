@@ -13,6 +13,7 @@ from dyda.errors import DydaError
 from dyda.warehouse.catalog.records import StateTable
 from dyda.warehouse.extents.entries import all_entries
 from dyda.warehouse.extents.extent import check_types
+from dyda.warehouse.extents.prepared_tables import take
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.states.tables import StoredState
 
@@ -77,6 +78,12 @@ class StateInstaller:
             stored.create(self.cursor, self._entries(by_number[number], len(stored.extent.types)))
             made.append(stored)
         return tuple(made)
+
+    def take(self, wanted: Sequence[StateTable], version: int, numbers: Sequence[int]) -> tuple[StoredState, ...]:
+        """New tables, which are filled already."""
+        for number in numbers:
+            take(self.cursor, number, self.view, version)
+        return tuple(StoredState(number, self.view, table) for number, table in zip(numbers, wanted, strict=True))
 
     def _check_numbers(self, states: int) -> None:
         numbers = [change.number for change in self.changes]

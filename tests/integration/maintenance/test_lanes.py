@@ -1,0 +1,329 @@
+"""Lanes (rule P5): what takes long is built beside the units, catches up, and only then is shown."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg2
+import pytest
+
+from dyda import commands, faults
+from dyda.maintenance import BuildRequest, Maintainer, Outcome
+from dyda.model.cause import BuildReason, ToBeBuilt
+from tests.recompute_oracle import printed
+from tests.town import Town
+
+PATIENCE = 120.0
+LANES = "lane_size = 1"
+
+
+class Held:
+    """A lane that is held at a fault point until `go`; units run meanwhile."""
+
+    def __init__(self, point: str) -> None:
+        self.point = point
+        self.there = threading.Event()
+        self._go = threading.Event()
+
+    def __call__(self) -> None:
+        self.there.set()
+        assert self._go.wait(PATIENCE)
+
+    def go(self) -> None:
+        self._go.set()
+
+
+@contextmanager
+def held(point: str) -> Iterator[Held]:
+    hook = Held(point)
+    with faults.on(point, hook):
+        try:
+            yield hook
+        finally:
+            hook.go()
+
+
+@contextmanager
+def running(town: Town) -> Iterator[Maintainer]:
+    """A loop with lanes, as the daemon has it."""
+    lines: list[str] = []
+    with town.opened() as opened, opened.warehouse.lock(role="daemon") as writer:
+        maintainer = Maintainer(opened, writer, lines.append, lambda: False)
+        maintainer.lines = lines  # type: ignore[attr-defined]
+        try:
+            yield maintainer
+        finally:
+            maintainer.close()
+
+
+def cycles(maintainer: Maintainer, until: Callable[[], bool], *requests: BuildRequest) -> list[Outcome]:
+    deadline = time.monotonic() + PATIENCE
+    outcomes: list[Outcome] = []
+    while not until():
+        assert time.monotonic() < deadline, (outcomes[-5:], maintainer.lines)  # type: ignore[attr-defined]
+        outcomes.append(maintainer.cycle(requests))
+    return outcomes
+
+
+def settle(maintainer: Maintainer) -> None:
+    """Until nothing runs and nothing waits."""
+    assert maintainer.lanes is not None
+    deadline = time.monotonic() + PATIENCE
+    while maintainer.cycle() is not Outcome.IDLE or maintainer.lanes.active:
+        assert time.monotonic() < deadline, maintainer.lines  # type: ignore[attr-defined]
+        maintainer.lanes.wait(0.05)
+
+
+@pytest.fixture
+def shop(new_town: Callable[..., Town]) -> Town:
+    """Two views over one table, one with states; the third over another source too."""
+    return _shop(new_town(LANES))
+
+
+def _shop(town: Town) -> Town:
+    town.source(
+        "shop",
+        "CREATE TABLE orders (id int PRIMARY KEY, customer text, amount int)",
+        "INSERT INTO orders SELECT i, 'c' || i % 7, i FROM generate_series(1, 500) i",
+    )
+    town.source("crm", "CREATE TABLE customer (name text, city text)", "INSERT INTO customer VALUES ('c1', 'Rome')")
+    town.view("small", "SELECT o.id, o.amount FROM shop.orders o WHERE o.id < 10")
+    town.view("big", "SELECT o.id, o.customer, c.city FROM shop.orders o JOIN crm.customer c ON c.name = o.customer")
+    town.view("sums", "SELECT o.customer, sum(o.amount) AS total, max(o.id) AS last FROM shop.orders o GROUP BY 1")
+    town.apply()
+    town.check()
+    return town
+
+
+def resync(name: str) -> BuildRequest:
+    return BuildRequest(name, "", None, ToBeBuilt(BuildReason.REQUESTED))
+
+
+def miss_a_change(town: Town) -> None:
+    """A row that capture has not seen (C5)."""
+    town.execute("crm", "SET event_triggers = off", "ALTER TABLE customer DISABLE TRIGGER ALL")
+    town.execute("crm", "INSERT INTO customer VALUES ('c3', 'Bergen')")
+
+
+def logged(town: Town, source: str) -> int:
+    """Entries of the source's log that are not acknowledged."""
+    return int(next(iter(printed(town.sources[source], "SELECT count(*) FROM dyda.log WHERE op IN ('I', 'D')"))))
+
+
+@pytest.mark.parametrize("view", ["big", "sums"])
+def test_others_are_fresh_while_a_lane_is_stopped_and_it_joins_when_it_has_caught_up(shop: Town, view: str) -> None:
+    with running(shop) as maintainer, held("lane.computed") as lane:
+        assert maintainer.lanes is not None
+        before = shop.extent(view)
+        cycles(maintainer, lane.there.is_set, resync(view))
+        shop.execute("shop", "INSERT INTO orders VALUES (3001, 'c1', 5)", "DELETE FROM orders WHERE id = 2")
+        assert cycles(maintainer, lambda: "2\t2" not in shop.extent("small"))[-1] is Outcome.WORKED
+        shop.check("small")
+        (beside,) = commands.status(shop.folder)["lanes"]
+        assert (beside["view"], beside["reason"]) == (view, "resync requested")
+        assert beside["since"]
+        assert logged(shop, "shop") == 2, "P5: nothing is acknowledged that the lane does not have"
+        assert shop.extent(view) != before, "what is maintained goes on, while it is built again"
+        shop.execute("shop", "UPDATE orders SET amount = amount + 1, customer = 'c1' WHERE id = 5")
+        shop.execute("crm", "INSERT INTO customer VALUES ('c2', 'Oslo')")
+        cycles(maintainer, lambda: "5\t6" in shop.extent("small"))
+        lane.go()
+        settle(maintainer)
+        assert logged(shop, "shop") == 0
+        assert commands.status(shop.folder)["lanes"] == []
+        shop.check()
+        assert {entry["name"] for entry in commands.views(shop.folder)} == {"small", "big", "sums"}
+    assert {one["result"] for one in commands.verify(shop.folder, engine=shop.engine)} == {"equal"}
+
+
+def test_a_lane_without_catching_up_is_not_shown(shop: Town) -> None:
+    """Adopted at its snapshot, the view is older than the others: until a unit has taken it along, readers see the old
+    rows."""
+    with running(shop) as maintainer, held("lane.computed") as lane:
+        assert maintainer.lanes is not None
+        cycles(maintainer, lane.there.is_set, resync("big"))
+        shop.execute("shop", "INSERT INTO orders VALUES (3001, 'c1', 5)")
+        cycles(maintainer, lambda: "3001\tc1\tRome" in shop.extent("big"))
+        seen: list[Counter[str]] = []
+        with (
+            faults.on("lane.adopted", lambda: seen.append(shop.extent("big"))),
+            faults.on("install.committed", lambda: seen.append(shop.extent("big"))),
+        ):
+            lane.go()
+            settle(maintainer)
+        assert len(seen) >= 3
+        assert all("3001\tc1\tRome" in rows for rows in seen), "a view never goes back"
+        shop.check()
+
+
+def test_a_new_view_is_built_beside_the_others_and_shown_whole(shop: Town) -> None:
+    shop.view("late", "SELECT DISTINCT o.customer FROM shop.orders o")
+    with running(shop) as maintainer, held("lane.prepared") as lane:
+        done = threading.Event()
+
+        def apply() -> None:
+            from dyda.commands.apply import execute_apply
+            from dyda.project import Project
+
+            execute_apply(maintainer, Project.load(shop.folder), lambda text, done, total: None)
+            done.set()
+
+        thread = threading.Thread(target=apply)
+        thread.start()
+        assert lane.there.wait(PATIENCE)
+        shop.execute(
+            "shop",
+            "INSERT INTO orders VALUES (3002, 'new', 5), (4, 'c9', 1) ON CONFLICT (id) DO UPDATE SET amount = 99",
+        )
+        deadline = time.monotonic() + PATIENCE
+        while "4\t99" not in shop.extent("small"):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert shop.state("late")["state"] == "building"
+        with pytest.raises(psycopg2.errors.UndefinedTable):
+            shop.extent("late")
+        lane.go()
+        thread.join(PATIENCE)
+        assert done.is_set()
+        settle(maintainer)
+        shop.check()
+
+
+def test_a_schema_change_while_a_lane_reads_or_waits_voids_it_and_it_begins_again(shop: Town) -> None:
+    for point in ("lane.opened", "lane.prepared"):
+        with running(shop) as maintainer, held(point) as lane:
+            cycles(maintainer, lane.there.is_set, resync("big"))
+            shop.execute("shop", f"ALTER TABLE orders ADD COLUMN {point.replace('.', '_')} int")
+            shop.execute("shop", "INSERT INTO orders (id, customer, amount) VALUES (9, 'c1', 1) ON CONFLICT DO NOTHING")
+            cycles(maintainer, lambda: maintainer.cycle() is Outcome.IDLE)
+            lane.go()
+            settle(maintainer)
+            shop.check()
+        assert shop.state("big")["state"] == "fresh"
+
+
+def test_a_renamed_column_is_followed_while_the_result_catches_up(shop: Town) -> None:
+    with running(shop) as maintainer, held("lane.prepared") as lane:
+        cycles(maintainer, lane.there.is_set, resync("sums"))
+        shop.execute("shop", "INSERT INTO orders VALUES (3003, 'c1', 7)")
+        lane.go()
+        assert maintainer.lanes is not None
+        cycles(maintainer, lambda: bool(maintainer.lanes and maintainer.lanes.hidden), resync("sums"))
+        shop.execute("shop", "ALTER TABLE orders RENAME COLUMN amount TO price")
+        shop.execute("shop", "INSERT INTO orders VALUES (3004, 'c1', 9)")
+        settle(maintainer)
+        shop.check_definitions("small", "big", "sums")
+
+
+def test_a_gap_rebuilds_each_view_in_a_lane(shop: Town) -> None:
+    """Without a request: what was missed is read again beside the units."""
+    with running(shop) as maintainer:
+        settle(maintainer)
+        miss_a_change(shop)
+        with held("lane.computed") as lane:
+            cycles(maintainer, lane.there.is_set)
+            shop.execute("shop", "INSERT INTO orders VALUES (0, 'c3', 5)")
+            cycles(maintainer, lambda: "0\t5" in shop.extent("small"))
+            assert shop.state("big")["state"] == "resync"
+        settle(maintainer)
+        shop.check()
+        assert shop.state("big")["state"] == "fresh"
+
+
+def test_two_lanes_run_at_once_and_a_third_view_waits_for_one(shop: Town) -> None:
+    inside: list[str] = []
+    two, go = threading.Event(), threading.Event()
+
+    def hook() -> None:
+        inside.append(threading.current_thread().name)
+        if len(inside) == 2:
+            two.set()
+        assert go.wait(PATIENCE)
+
+    with running(shop) as maintainer, faults.on("lane.computed", hook):
+        requests = [resync(name) for name in ("big", "small", "sums")]
+        try:
+            cycles(maintainer, two.is_set, *requests)
+            shop.execute("shop", "INSERT INTO orders VALUES (0, 'c1', 5)")
+            cycles(maintainer, lambda: "0\t5" in shop.extent("small"), *requests)
+            assert len(inside) == 2
+        finally:
+            go.set()
+        maintainer.built.clear()
+        cycles(maintainer, lambda: maintainer.built >= {"big", "small"}, *requests)
+        cycles(maintainer, lambda: "sums" in maintainer.built, requests[-1])
+        settle(maintainer)
+        assert sorted(set(inside)) == ["dyda lane big", "dyda lane small", "dyda lane sums"]
+        shop.check()
+
+
+def test_each_transaction_is_a_state_of_its_own_while_a_lane_runs(new_town: Callable[..., Town]) -> None:
+    """`complete`: for the views that are live already."""
+    town = _shop(new_town(f'{LANES}\nconsistency = "complete"'))
+    with running(town) as maintainer, held("lane.computed") as lane:
+        cycles(maintainer, lane.there.is_set, resync("sums"))
+        states: list[int] = []
+
+        def note() -> None:
+            states.append(sum(1 for row in town.extent("small") if int(row.split("\t")[0]) < 0))
+
+        for number in range(1, 5):
+            town.execute("shop", f"INSERT INTO orders VALUES (-{number}, 'c1', 5)")
+        with faults.on("install.committed", note):
+            cycles(maintainer, lambda: "-4\t5" in town.extent("small"))
+            lane.go()
+            settle(maintainer)
+        assert [state for place, state in enumerate(states) if state not in states[:place]] == [1, 2, 3, 4]
+        town.check()
+
+
+@pytest.mark.parametrize("point", faults.LANE_POINTS)
+def test_a_process_that_ends_loses_the_work_of_its_lane_and_nothing_else(shop: Town, point: str) -> None:
+    """kill -9 at every point of a lane."""
+    miss_a_change(shop)
+    shop.execute("shop", "INSERT INTO orders VALUES (0, 'c3', 5)")
+    killed = shop.run("daemon", "--until-idle", fault=f"{point}=kill", check=False)
+    assert killed.returncode == -9, killed.stderr
+    shop.execute("shop", "INSERT INTO orders VALUES (-1, 'c3', 6)")
+    shop.run("daemon", "--until-idle")
+    shop.check()
+    left = printed(
+        shop.warehouse,
+        "SELECT relname FROM pg_class WHERE relnamespace = 'dyda'::regnamespace"
+        " AND relname ~ '^(staging|prepared)_[0-9]+$'",
+    )
+    assert not left
+    assert {entry["state"] for entry in commands.views(shop.folder)} == {"fresh"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param("TRUNCATE orders", id="truncated"),
+        pytest.param("ALTER TABLE orders ALTER COLUMN amount TYPE bigint USING amount * 2", id="rewritten"),
+    ],
+)
+def test_a_view_that_a_schema_change_rebuilds_is_left_to_a_lane(shop: Town, change: str) -> None:
+    """The unit installs everything else: another view follows a later change while the lane is held."""
+    shop.source("other", "CREATE TABLE t (a int)", "INSERT INTO t VALUES (1)")
+    shop.view("beside", "SELECT t.a FROM other.t t")
+    shop.apply()
+    with running(shop) as maintainer:
+        settle(maintainer)
+        with held("lane.opened") as lane:
+            shop.execute("shop", change)
+            shop.execute("shop", "INSERT INTO orders VALUES (7001, 'c1', 5)")
+            cycles(maintainer, lane.there.is_set)
+            state = shop.state("sums")
+            assert state["state"] == "resync"
+            assert state["reason"]
+            shop.execute("other", "ALTER TABLE t RENAME COLUMN a TO b", "INSERT INTO t VALUES (2)")
+            cycles(maintainer, lambda: shop.extent("beside") == Counter({"1": 1, "2": 1}))
+            shop.execute("shop", "INSERT INTO orders VALUES (7002, 'c1', 5)")
+        settle(maintainer)
+        shop.check_definitions("small", "big", "sums", "beside")
+        assert {entry["state"] for entry in commands.views(shop.folder)} == {"fresh"}
