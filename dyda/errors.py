@@ -14,6 +14,7 @@ __all__ = [
     "BrokenUnit",
     "CaptureBlocked",
     "ConfigurationError",
+    "DeclaredKeyBroken",
     "DydaError",
     "EngineFailed",
     "EvaluationFailed",
@@ -323,6 +324,15 @@ class StoodOn(NotInstallable):
         super().__init__(view, f"{', '.join(dependents)} {depend} on {reader}, whose columns must change")
         self.remedy = "Drop or redirect the dependent objects; maintenance then resumes."
         self.dependents = dependents
+
+
+class DeclaredKeyBroken(NotInstallable):
+    """The key that a view's file declares does not hold."""
+
+    def __init__(self, view: str, key: tuple[str, ...], why: str) -> None:
+        super().__init__(view, f"({', '.join(key)}) is not a key of its rows: {why}")
+        self.remedy = "Correct the rows, or the key in the view's file."
+        self.key = key
 
 
 class InvariantViolated(DydaError):

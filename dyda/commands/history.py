@@ -66,7 +66,7 @@ def _as_dict(version: VersionRecord) -> dict[str, Any]:
         "evolved": bool(details.get("evolved")),
         "sql": version.sql,
         "columns": [{"name": column.name, "type": column.type} for column in version.columns],
-        **{key: details.get(key, []) for key in ("changes", "followed", "components", "runners_up")},
+        **{key: details.get(key, []) for key in ("changes", "followed", "components", "runners_up", "lost_indexes")},
         **{key: details.get(key) for key in ("rewriting", "adaptation")},
         "layout": [_relaid(entry) for entry in details.get("layout", ())],
     }

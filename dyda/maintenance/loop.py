@@ -11,18 +11,22 @@ What a poll shows is looked at here; the units under it are processed in `units`
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from dyda.errors import (
     BrokenUnit,
+    ConfigurationError,
     DydaError,
+    InstallBlocked,
     InvariantViolated,
     MissingRights,
     NotAvailable,
     NotInstallable,
     PositionMoved,
     SourceNotAvailable,
+    UnknownView,
     WarehouseUnreachable,
 )
 from dyda.maintenance.approval import Approval
@@ -46,6 +50,9 @@ from dyda.warehouse import Writer
 
 __all__ = ["Maintainer"]
 
+RENEW_PAUSE = 60.0
+"""Seconds until a table that a reader had open is tried again."""
+
 
 class Maintainer:
     """Keeps the views of one project; holds the project's lock through its writer."""
@@ -61,6 +68,8 @@ class Maintainer:
         self.recovery = Recovery(opened)
         self.approval = Approval(opened)
         self.catalog = Catalog(opened, writer)
+        self._outdated: list[str] | None = None
+        self._renew_after = 0.0
         self._resting = Resting(opened)
         self._barred = Barred(opened, writer, self._say)
         self.units = Units(
@@ -99,7 +108,27 @@ class Maintainer:
             self.writer.discard_stagings()  # a unit that is not installed leaves no trace
             self.forget()
             return self._outcome_of(error, cycle)
+        if outcome is Outcome.IDLE:
+            self._renew_extents()
         return outcome
+
+    def _renew_extents(self) -> None:
+        """Views of an older version move to tables of today's form, one at a time, while nothing else is to do."""
+        if self._outdated is None:
+            self._outdated = self.writer.outdated_extents()
+        if not self._outdated or time.monotonic() < self._renew_after:
+            return
+        view = self._outdated[0]
+        try:
+            self.writer.renew_extent(view)
+            self.log(f"view {view} has moved to a table of this version's form")
+        except InstallBlocked:
+            self._renew_after = time.monotonic() + RENEW_PAUSE
+            return
+        except (ConfigurationError, InvariantViolated, NotInstallable, UnknownView) as error:
+            self.log(f"view {view} stays in its table: {error.in_one_line}")
+        self._outdated = self._outdated[1:]
+        self.forget()
 
     def _outcome_of(self, error: BaseException, cycle: Cycle) -> Outcome:
         """The one place that decides what an exception means for the rounds to come."""

@@ -18,6 +18,7 @@ from dyda.warehouse.catalog.cause_codec import cause_to_json
 from dyda.warehouse.catalog.records import (
     DaemonRecord,
     Identity,
+    IndexRecord,
     KnowledgeRecord,
     MessageRecord,
     RelationRecord,
@@ -49,6 +50,7 @@ __all__ = [
     "HeldExtent",
     "HeldState",
     "Identity",
+    "IndexRecord",
     "Installation",
     "KnowledgeRecord",
     "MessageRecord",

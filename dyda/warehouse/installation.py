@@ -20,6 +20,7 @@ from dyda import faults
 from dyda.cursor import Cursor
 from dyda.errors import (
     ConfigurationError,
+    DeclaredKeyBroken,
     DydaError,
     InstallBlocked,
     InvariantViolated,
@@ -28,6 +29,7 @@ from dyda.errors import (
     UnknownView,
 )
 from dyda.model.cause import Cause
+from dyda.model.layout import Layout
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
@@ -39,12 +41,16 @@ from dyda.warehouse.catalog.codec import (
     states_to_json,
     view_columns_to_json,
 )
-from dyda.warehouse.catalog.records import RelationState, SourceState, UnitRecord, ViewVersion
+from dyda.warehouse.catalog.records import RelationState, SourceState, UnitRecord, ViewColumn, ViewVersion
 from dyda.warehouse.catalog.stored_views import KnownView, known_views
 from dyda.warehouse.connection import load, short
-from dyda.warehouse.extents.entries import all_entries
+from dyda.warehouse.extents.counted_extent import CountedExtent
+from dyda.warehouse.extents.entries import all_entries, sum_of_entries
 from dyda.warehouse.extents.extent import Extent, check_types
-from dyda.warehouse.extents.published_view import Publication, Reader, check_names, publish
+from dyda.warehouse.extents.forms import key_places, narrowed_extent, new_extent, renamed_extent, save_form
+from dyda.warehouse.extents.indexes import carry_over, declare, drop, give_up_key, lost_with, obsolete
+from dyda.warehouse.extents.plain_extent import KeyedExtent, KeyUnusable, PlainExtent
+from dyda.warehouse.extents.published_view import Publication, Reader, check_names, lock, publish
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.states.install import StateChange, StateInstaller
 from dyda.warehouse.states.tables import StoredState
@@ -70,7 +76,8 @@ class ViewChange:
     changes. `version` is a new definition; a view that does not exist yet is created by it. `state` None leaves the
     state alone, except that a new version, or rows in `replace` mode, make the view `live`. `positions` by source: (the
     expected one or None, the new one or None to forget the source). `states` change in the same mode; a version with
-    other states than before needs all rows of each.
+    other states than before needs all rows of each. `renewed`: the view gets a new table, of the form that its layout
+    asks for, with its rows as they are.
     """
 
     view: str
@@ -83,6 +90,7 @@ class ViewChange:
     cause: Cause | None = None
     positions: Mapping[str, tuple[Position | None, Position | None]] = field(default_factory=dict)
     states: tuple[StateChange, ...] = ()
+    renewed: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in ("delta", "replace"):
@@ -91,7 +99,7 @@ class ViewChange:
     @property
     def moves_rows_alone(self) -> bool:
         """Whether only the view's rows and positions change."""
-        stays = self.mode == "delta" and self.version is None and self.state is None
+        stays = self.mode == "delta" and self.version is None and self.state is None and not self.renewed
         return stays and all(new is not None for _, new in self.positions.values())
 
     @property
@@ -129,14 +137,17 @@ def carry_out(cursor: Cursor, installation: Installation, schema: str, patience:
     faults.point("install.begun")
     known = known_views(cursor, [change.view for change in installation.changes])
     installers = [
-        _Installer(cursor, change, schema, n, known.get(change.view)) for n, change in enumerate(installation.changes)
+        _Installer(cursor, change, schema, n, known.get(change.view), patience)
+        for n, change in enumerate(installation.changes)
     ]
     for installer in installers:
         with _owned(installer.change.view):
             installer.run()
     publish(cursor, [p for installer in installers if (p := installer.publication) is not None], patience)
     for installer in installers:
-        installer.clear()
+        with _owned(installer.change.view):
+            installer.clear()
+            installer.index()
     faults.point("install.merged")
     for change in installation.changes:
         if change.version is not None:
@@ -175,7 +186,7 @@ def _owned(view: str) -> Iterator[None]:
     """Blames this view for a failure inside: say, a value that the warehouse cannot hold."""
     try:
         yield
-    except (ConfigurationError, InvariantViolated, InstallBlocked, UnknownView):
+    except (ConfigurationError, InvariantViolated, InstallBlocked, NotInstallable, UnknownView):
         raise
     except DydaError as error:
         raise NotInstallable(view, error.what.removeprefix(f"view {view}: ")) from None
@@ -188,8 +199,17 @@ def _owned(view: str) -> Iterator[None]:
 class _Installer:
     """One view's part of the transaction."""
 
-    def __init__(self, cursor: Cursor, change: ViewChange, schema: str, number: int, known: KnownView | None) -> None:
+    def __init__(
+        self,
+        cursor: Cursor,
+        change: ViewChange,
+        schema: str,
+        number: int,
+        known: KnownView | None,
+        patience: float,
+    ) -> None:
         self.cursor = cursor
+        self.patience = patience
         self.change = change
         self.reader = Reader(schema, change.view)
         self.number = number
@@ -198,6 +218,8 @@ class _Installer:
         self.previous = self.known.extent
         self.states = self.known.states
         self.publication: Publication | None = None
+        self.lost: list[str] = []
+        self.renames: list[str] = []
 
     def run(self) -> None:
         change = self.change
@@ -211,19 +233,57 @@ class _Installer:
         self.states = self._new_states()
         if change.version is not None and not self._same_types(change.version):
             if (narrowed := self._narrowed(change.version)) is not None:
-                self._save_version(change.version, narrowed)
+                self._save_version(change.version, narrowed, narrowed=True)
                 self._save_view(0, absolute=False)
             else:
                 self._save_view(self._new_extent(change.version), absolute=True)
             return
-        settled = self._settled()
+        rows, absolute = self._placed()
         if change.version is not None:
             assert self.known.extent is not None  # its types are the version's
-            self._save_version(change.version, self.known.extent)
-        absolute = change.mode == "replace" and change.has_rows
-        self._save_view(self._new_rows() if settled is None else settled, absolute=absolute)
-        if absolute and self.publication is None:
+            self._save_version(change.version, renamed_extent(self.known.extent, change.version.columns))
+        self._save_view(rows, absolute=absolute)
+        if self._whole and self.publication is None:
             self._show_again()
+
+    def _placed(self) -> tuple[int, bool]:
+        """Rows into the view's table, or all of them into a new one; the change in their number, or the number."""
+        columns, layout = self._wanted
+        entries = None
+        if self.change.has_rows and self.known.extent is not None:
+            entries = self._entries(self.known.extent.types)
+        if self._must_move(layout):
+            return self._moved(columns, layout, entries), True
+        if declared := self.known.layout.declared_key is not None and self.change.has_rows:
+            self.cursor.execute("SAVEPOINT merging")
+        try:
+            return self._new_rows(entries), self._whole
+        except KeyUnusable:
+            self.cursor.execute(f"ROLLBACK TO SAVEPOINT {KeyUnusable.SAVEPOINT}")
+            return self._moved(columns, layout, entries, by_key=False), True
+        except DeclaredKeyBroken:
+            assert declared
+            self.cursor.execute("ROLLBACK TO SAVEPOINT merging")
+            self._give_up_key()
+            return self._new_rows(entries), self._whole
+
+    def _give_up_key(self) -> None:
+        """A view is a bag first: rows that the declared key does not allow are shown, and the key is not one."""
+        assert isinstance(self.known.extent, PlainExtent)
+        if self.reader.exists(self.cursor):
+            lock(self.cursor, [self.reader], self.patience)
+        self.lost.append(give_up_key(self.cursor, self.known.extent, self.known.layout))
+
+    @property
+    def _wanted(self) -> tuple[tuple[ViewColumn, ...], Layout]:
+        """The view's columns and layout after the change."""
+        described = self.change.version or self.known
+        return described.columns, described.layout
+
+    @property
+    def _whole(self) -> bool:
+        """Whether the change has all rows of the view."""
+        return self.change.mode == "replace" and self.change.has_rows
 
     def _show_again(self) -> None:
         """Readers see a rebuilt view, whatever happened to their view in the meantime."""
@@ -246,40 +306,119 @@ class _Installer:
             return None
         if tuple(extent.types[place] for place in change.projection) != tuple(c.type for c in version.columns):
             return None
-        return extent.narrowed(self._number(self._next()), change.projection)
+        number = self._number(self._next())
+        narrowed = narrowed_extent(extent, number, version.columns, change.projection, version.layout)
+        if isinstance(extent, PlainExtent):
+            gone = [name for place, name in enumerate(extent.stored_names) if place not in change.projection]
+            self.lost += lost_with(self.cursor, extent, gone)
+        save_form(self.cursor, narrowed)
+        return narrowed
 
-    def _settled(self) -> int | None:
-        """Gives a view with a narrowed table a new one, now that rows arrive; its number of rows if they are all in."""
-        change, known = self.change, self.known
-        if not change.has_rows or known.extent is None or known.extent.places is None:
-            return None
-        whole = change.mode == "replace"
-        types = known.extent.types
-        entries = self._entries(types) if whole else known.extent.projected(range(len(types)))
-        extent, rows = self._table(types, known.version, entries)
+    def _must_move(self, layout: Layout) -> bool:
+        """Whether the view needs a new table because the one it has cannot take the rows.
+
+        A narrowed table has nothing to find rows by; and where the key is not proven any more, there must be room for a
+        duplicate before one is shown.
+        """
+        extent, version = self.known.extent, self.change.version
+        if extent is None:
+            return False
+        if self.change.renewed or (self.change.has_rows and not extent.settled):
+            return True
+        if version is None or not isinstance(extent, KeyedExtent):
+            return False
+        return key_places(version.columns, layout) != extent.key
+
+    def _moved(
+        self,
+        columns: Sequence[ViewColumn],
+        layout: Layout,
+        entries: sql.Composable | None,
+        *,
+        by_key: bool = True,
+    ) -> int:
+        """The view's rows, and `entries`, in a new table; returns their number. In `replace` mode entries are all."""
+        known = self.known
+        assert known.extent is not None
+        if entries is None or not self._whole:
+            width = len(known.extent.types)
+            held = known.extent.projected(range(width))
+            entries = held if entries is None else sum_of_entries(width, [held, entries])
+        extent, rows = self._table(columns, layout, known.version, entries, by_key=by_key)
         self.cursor.execute(
             "UPDATE dyda.view_version SET extent = %s, places = NULL WHERE view = %s AND version = %s",
-            (extent.number, change.view, known.version),
+            (extent.number, self.change.view, known.version),
         )
         self.known = replace(known, extent=extent)
-        names = tuple(column.name for column in known.columns)
-        self.publication = Publication(self.reader, extent, names, self.previous)
-        return rows if whole else None
+        self.publication = Publication(self.reader, extent, extent.names, self.previous)
+        return rows
 
     def _new_extent(self, version: ViewVersion) -> int:
         """A table of its own for the new columns. Readers with an older snapshot get a serialization error (I2)."""
         if self.change.mode != "replace" or not self.change.has_rows:
             raise DydaError(f"view {self.change.view}: new columns need all rows, in mode 'replace'")
-        types = tuple(column.type for column in version.columns)
-        extent, rows = self._table(types, self._next(), self._entries(types))
+        entries = self._entries([column.type for column in version.columns])
+        extent, rows = self._table(version.columns, version.layout, self._next(), entries)
         self._save_version(version, extent)
         return rows
 
-    def _table(self, types: tuple[str, ...], version: int | None, entries: sql.Composable) -> tuple[Extent, int]:
-        """An extent of these types, with the entries in, and how many rows these are."""
-        extent = Extent(self._number(version), self.change.view, types)
+    def _table(
+        self,
+        columns: Sequence[ViewColumn],
+        layout: Layout,
+        version: int | None,
+        entries: sql.Composable,
+        *,
+        by_key: bool = True,
+    ) -> tuple[PlainExtent, int]:
+        """An extent with these columns, with the entries in, and how many rows these are."""
+        number, key = self._number(version), key_places(columns, layout)
+        if key is not None and by_key:
+            keyed = new_extent(number, self.change.view, columns, key)
+            self.cursor.execute(f"SAVEPOINT {KeyUnusable.SAVEPOINT}")
+            try:
+                keyed.create(self.cursor)
+                rows = keyed.fill(self.cursor, entries)
+            except KeyUnusable:
+                self.cursor.execute(f"ROLLBACK TO SAVEPOINT {KeyUnusable.SAVEPOINT}")
+            else:
+                save_form(self.cursor, keyed)
+                self._index_new(keyed, layout)
+                return keyed, rows
+        extent = new_extent(number, self.change.view, columns, None)
+        save_form(self.cursor, extent, refused=key)
         extent.create(self.cursor)
-        return extent, extent.fill(self.cursor, entries)
+        order = next((key for key in (layout.declared_key, *layout.indexes) if key), ())
+        rows = extent.fill(self.cursor, entries, [extent.names.index(name) for name in order if name in extent.names])
+        self._index_new(extent, layout)
+        return extent, rows
+
+    def _index_new(self, extent: PlainExtent, layout: Layout) -> None:
+        """The indexes of a new table, before it is shown."""
+        self.lost += declare(self.cursor, extent, layout, strict=self._strict)
+        if self.previous is not None:
+            names = [column.name for column in self.known.columns]
+            lost, self.renames = carry_over(self.cursor, self.previous, names, extent)
+            self.lost += lost
+
+    @property
+    def _strict(self) -> bool:
+        """Whether what the view's file declares must hold: its author waits for the answer."""
+        return self.change.version is not None and self.change.version.file_text is not None
+
+    def index(self) -> None:
+        """The declared indexes of a table that stays, and what the view's history says of those that are lost."""
+        version, extent = self.change.version, self.known.extent
+        kept = self.publication is None or self.publication.places is not None
+        if version is not None and kept and isinstance(extent, PlainExtent):
+            extent = self.publication.extent if self.publication is not None else extent
+            assert isinstance(extent, PlainExtent)
+            self.lost += declare(self.cursor, extent, version.layout, strict=self._strict)
+            if names := obsolete(self.cursor, extent, version.layout):
+                lock(self.cursor, [self.reader], self.patience)
+                drop(self.cursor, extent, names)
+        if self.lost:
+            self.cursor.execute(load("save_lost_indexes.sql"), {"view": self.change.view, "lost": Json(self.lost)})
 
     def _number(self, version: int | None) -> int:
         """The number of a new extent, which readers with an older snapshot do not see (I2)."""
@@ -303,15 +442,15 @@ class _Installer:
             return installer.keep(known, wanted)
         return installer.make(wanted, self._next())
 
-    def _new_rows(self) -> int:
+    def _new_rows(self, entries: sql.Composable | None) -> int:
         """Rows into the existing extent; returns the change in their number, or in `replace` mode the number."""
         extent = self.known.extent
         if not self.change.has_rows:
             return 0
-        if extent is None:
+        if extent is None or entries is None:
             raise DydaError(f"view {self.change.view} has no extent yet; its first version creates it")
         merge = extent.replace if self.change.mode == "replace" else extent.merge
-        return merge(self.cursor, self._entries(extent.types))
+        return merge(self.cursor, entries)
 
     def _entries(self, types: Sequence[str]) -> sql.Composable:
         """A table or a subquery with all entries of the change."""
@@ -327,7 +466,7 @@ class _Installer:
     def _next(self) -> int:
         return (self.known.version or 0) + 1
 
-    def _save_version(self, version: ViewVersion, extent: Extent) -> None:
+    def _save_version(self, version: ViewVersion, extent: Extent, *, narrowed: bool = False) -> None:
         """The version's row, and the readers' view if that changes."""
         names = [column.name for column in version.columns]
         self.cursor.execute(
@@ -340,7 +479,7 @@ class _Installer:
                 "relations": [name_to_text(name) for name in version.relations],
                 "details": Json({**version.details, "cause": cause_to_json(version.cause)}),
                 "extent": extent.number,
-                "places": None if extent.places is None else list(extent.places),
+                "places": list(extent.places) if isinstance(extent, CountedExtent) and extent.places else None,
                 "cause": sentence(version.cause),
                 "states": Json(states_to_json((stored.number, stored.table) for stored in self.states)),
                 "layout": Json(layout_to_json(version.layout)),
@@ -350,7 +489,12 @@ class _Installer:
         shown = [column.name for column in self.known.columns]
         same = previous is not None and previous.number == extent.number and shown == names
         if not same or not self.reader.exists(self.cursor):
-            self.publication = Publication(self.reader, extent, tuple(names), previous)
+            places = None
+            if previous is not None and previous.number == extent.number:
+                places = tuple(range(len(names)))
+            elif narrowed:
+                places = self.change.projection
+            self.publication = Publication(self.reader, extent, tuple(names), previous, places)
 
     def clear(self) -> None:
         """Drops the extent and the states that are no longer used."""
@@ -363,6 +507,8 @@ class _Installer:
             return
         published.previous.drop(self.cursor)
         self.cursor.execute("DELETE FROM dyda.extent WHERE id = %s", (published.previous.number,))
+        for rename in self.renames:
+            self.cursor.execute(rename)
 
     def _save_view(self, rows: int, *, absolute: bool) -> None:
         change = self.change

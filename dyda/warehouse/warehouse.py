@@ -186,6 +186,7 @@ class Warehouse:
 
     views = _reads(queries.views)
     versions = _reads(queries.versions)
+    indexes = _reads(queries.indexes)
     messages = _reads(queries.messages)
     sources = _reads(queries.sources)
     relations = _reads(queries.relations)

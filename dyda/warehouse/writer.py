@@ -18,6 +18,7 @@ from typing import Any
 
 import psycopg2
 import pyarrow as pa
+from psycopg2 import sql
 from psycopg2.extras import Json
 
 from dyda import faults
@@ -35,10 +36,11 @@ from dyda.warehouse.catalog.codec import changes_to_json, name_to_text
 from dyda.warehouse.catalog.records import RelationState, RequestRecord, SourceState
 from dyda.warehouse.catalog.stored_views import known_state
 from dyda.warehouse.connection import load, translated
-from dyda.warehouse.extents.extent import Extent
+from dyda.warehouse.extents.extent import extent_table
+from dyda.warehouse.extents.forms import MOST_KEY_COLUMNS
 from dyda.warehouse.extents.published_view import Reader, check_names
 from dyda.warehouse.extents.staging import Staging, create_staging, drop_staging
-from dyda.warehouse.installation import STOPPED, Installation, carry_out, save_relation, save_source
+from dyda.warehouse.installation import STOPPED, Installation, ViewChange, carry_out, save_relation, save_source
 from dyda.warehouse.states import combine
 from dyda.warehouse.states.combine import Combined
 from dyda.warehouse.states.lookup import state_rows
@@ -206,12 +208,22 @@ class Writer:
         with self._writing() as cursor:
             cursor.execute("SELECT id FROM dyda.extent WHERE view = %s", (name,))
             for (number,) in cursor.fetchall():
-                extent = Extent(number, name, ())
-                Reader(self._schema, name).retire(cursor, extent, self.patience)
-                extent.drop(cursor)
+                Reader(self._schema, name).retire(cursor, number, self.patience)
+                cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(extent_table(number)))
             cursor.execute("DELETE FROM dyda.view WHERE name = %s", (name,))
             if cursor.rowcount == 0:
                 raise UnknownView(f"there is no view {name}")
+
+    def outdated_extents(self) -> list[str]:
+        """Views whose table has not the form that it would get now: made by an older version, or before the view's
+        rows were known to have a key."""
+        with self._computing() as cursor:
+            cursor.execute(load("outdated_extents.sql"), (MOST_KEY_COLUMNS,))
+            return [view for (view,) in cursor.fetchall()]
+
+    def renew_extent(self, view: str) -> None:
+        """Moves the view's rows to a new table. Readers wait only while they are switched over to it."""
+        self.install(Installation((ViewChange(view, renewed=True),)), patience=0)
 
     def set_state(self, view: str, state: ViewState, cause: Cause | None = None) -> None:
         """A new state of a view, and its cause."""
@@ -400,12 +412,12 @@ class Writer:
             raise ValueError(f"state {number} of view {view} is {stored.state}, not {state}")
         return stored
 
-    def install(self, installation: Installation) -> None:
-        """Everything or nothing, in one transaction."""
+    def install(self, installation: Installation, patience: float | None = None) -> None:
+        """Everything or nothing, in one transaction. `patience`: seconds to wait for readers, if not the usual ones."""
         with self._turn:
             with self._writing() as cursor:
                 self._write_phases(cursor)
-                number = carry_out(cursor, installation, self._schema, self.patience)
+                number = carry_out(cursor, installation, self._schema, self.patience if patience is None else patience)
             self._phases.clear()
             self.last_unit = number
             self._forget_numbers(installation.done)

@@ -28,6 +28,7 @@ from dyda.warehouse.catalog.records import (
     Blocker,
     DaemonRecord,
     Identity,
+    IndexRecord,
     KnowledgeRecord,
     MessageRecord,
     RelationRecord,
@@ -99,6 +100,15 @@ def _shown(row: Row[Any]) -> tuple[ShownState, Cause | None]:
         return ShownState.HELD, cause
     polled = row.polled_at is not None and row.now - row.polled_at <= datetime.timedelta(seconds=POLLED_WITHIN)
     return (ShownState.FRESH if polled and not row.pending else ShownState.STALE), cause
+
+
+def indexes(connection: Connection, view: str) -> list[IndexRecord]:
+    """Those of the view's table: what its file declares, what users made by hand, and what finds its rows."""
+    rows = _all(connection, "view_indexes.sql", {"view": view})
+    return [
+        IndexRecord(row.name, row.purpose, tuple(row.columns), row.unique, row.definition, row.bytes, row.scans)
+        for row in rows
+    ]
 
 
 def versions(connection: Connection, view: str) -> list[VersionRecord]:

@@ -21,6 +21,7 @@ __all__ = [
     "Blocker",
     "DaemonRecord",
     "Identity",
+    "IndexRecord",
     "KnowledgeRecord",
     "MessageRecord",
     "RelationRecord",
@@ -91,6 +92,21 @@ class VersionRecord:
     installed_at: datetime.datetime
     details: Mapping[str, Any]
     layout: Layout = field(default_factory=Layout)
+
+
+@dataclass(frozen=True)
+class IndexRecord:
+    """An index of a view's table. `purpose`: `rows` (how changes find their rows), `key` (proven), `declared key`,
+    `declared`, or `by hand`. `columns` are the table's, in order, without expressions."""
+
+    name: str
+    purpose: str
+    columns: tuple[str, ...]
+    unique: bool
+    definition: str
+    bytes: int
+    scans: int
+    """How often it has been read since PostgreSQL's statistics were reset."""
 
 
 @dataclass(frozen=True)

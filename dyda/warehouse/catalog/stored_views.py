@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dyda.cursor import Cursor
 from dyda.errors import UnknownView
-from dyda.warehouse.catalog.codec import view_columns_from_json
+from dyda.model.layout import Layout
+from dyda.warehouse.catalog.codec import layout_from_json, view_columns_from_json
 from dyda.warehouse.catalog.records import ViewColumn
 from dyda.warehouse.connection import load
 from dyda.warehouse.extents.extent import Extent
+from dyda.warehouse.extents.forms import stored_extent
 from dyda.warehouse.states.tables import StoredState, stored_states
 
 __all__ = ["KnownView", "known_extent", "known_state", "known_views"]
@@ -24,20 +26,20 @@ class KnownView:
     extent: Extent | None = None
     columns: tuple[ViewColumn, ...] = ()
     states: tuple[StoredState, ...] = ()
+    layout: Layout = field(default_factory=Layout)
 
 
 def known_views(cursor: Cursor, views: Iterable[str]) -> dict[str, KnownView]:
     """Those of the views that there are."""
     cursor.execute(load("known_views.sql"), (list(views),))
     found = {}
-    for view, version, number, stored, states, places in cursor.fetchall():
+    for view, version, number, form, key, stored, states, places, layout in cursor.fetchall():
         if number is None:
             found[view] = KnownView()
             continue
         columns = view_columns_from_json(stored)
-        types = tuple(column.type for column in columns)
-        extent = Extent(number, view, types, None if places is None else tuple(places))
-        found[view] = KnownView(version, extent, columns, stored_states(view, states))
+        extent = stored_extent(number, view, columns, form, key, places)
+        found[view] = KnownView(version, extent, columns, stored_states(view, states), layout_from_json(layout))
     return found
 
 

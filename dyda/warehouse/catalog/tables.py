@@ -142,6 +142,8 @@ extent = Table(
     Column("id", BigInteger, Identity(), primary_key=True),
     _view(),
     Column("version", Integer, nullable=False),
+    Column("form", Text, nullable=False, server_default=text("'counted'")),
+    Column("key", ARRAY(Integer)),
 )
 
 position = Table(

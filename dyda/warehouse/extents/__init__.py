@@ -1,9 +1,14 @@
-"""Extents: a view's rows, counted, and what readers query.
+"""Extents: a view's rows, and what readers query.
 
-Always true here: a row and its count are found by one digest; a reader sees a bag and nothing else, whole, whatever
-version of the view the snapshot is from (I2). `copy_in` travels to Spark's executors.
+Always true here: a row is found by its proven key or by a digest of its text, and is the same only if its text is; a
+reader sees a bag and nothing else, whole, whatever version of the view the snapshot is from (I2). `copy_in` travels to
+Spark's executors.
 
-    extent                 dyda.extent_<number>, and how a bag gets into one
+    extent                 dyda.extent_<number>, whatever its form, and how it is read
+    plain_extent           the view's rows as they are: keyed, or a bag with digests
+    counted_extent         distinct rows with counts: operators' states, and extents of older versions
+    forms                  which form a table has, and which one a new table gets
+    indexes                declared indexes, and those that users made by hand
     entries                the entries that an installation adds to one table
     staging                tables for rows that Spark's tasks deliver before an installation
     lockless_staging       the same for `verify`, which does not hold the project's lock

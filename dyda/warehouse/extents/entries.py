@@ -11,7 +11,7 @@ from dyda.cursor import Cursor
 from dyda.warehouse.extents.copy_in import copy_batches
 from dyda.warehouse.extents.staging import Staging, text_columns
 
-__all__ = ["all_entries", "temporary_entries"]
+__all__ = ["all_entries", "sum_of_entries", "temporary_entries"]
 
 
 def all_entries(
@@ -36,8 +36,11 @@ def all_entries(
         parts.append(temporary_entries(cursor, f"delta_{place}", width, delta))
     if projected is not None:
         parts.append(projected)
-    if len(parts) == 1:
-        return parts[0]
+    return parts[0] if len(parts) == 1 else sum_of_entries(width, parts)
+
+
+def sum_of_entries(width: int, parts: Sequence[sql.Composable]) -> sql.Composable:
+    """A subquery with the entries of all parts."""
     columns = sql.SQL(", ").join(sql.Identifier(f"c{i}") for i in range(1, width + 1))
     each = [sql.SQL("SELECT {}, n FROM {}").format(columns, part) for part in parts]
     return sql.SQL("({}) AS parts").format(sql.SQL(" UNION ALL ").join(each))

@@ -38,7 +38,7 @@ class HeldExtent:
     def pieces(self, places: Sequence[int]) -> list[str]:
         """Queries that together deliver every row as often as it is there; the columns at `places`."""
         columns = [self.extent.column(place) for place in places]
-        return _pieces(self._cursor, self.extent.identifier, columns, sql.SQL("e.count"), self.pages)
+        return _pieces(self._cursor, self.extent.identifier, columns, self.extent.multiplicity, self.pages)
 
     def distinct(self, places: Sequence[int], shown: Sequence[int]) -> str:
         """A query for the distinct rows over `places`, of which the columns at `shown` are delivered, as text."""

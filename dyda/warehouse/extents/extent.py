@@ -1,15 +1,13 @@
-"""Extents: a view's rows, counted. dyda.extent_<number>(hash, c1 … cn, count), and how a bag gets into one.
+"""Extents: a view's rows in dyda.extent_<number>, whatever the form of that table, and how they are read.
 
-hash   digest of the row's canonical text: two rows are the same if their texts are
-count  how many times the row is in the view; never zero, never negative
-
-A view that loses a column shows the others and leaves its table alone: as a bag, that is right. The table is then
-`narrowed`: its digests are those of the old rows, and rows that are equal now are still separate. Before anything is
-merged, the remaining columns get a table of their own.
+plain_extent    one row of the table for each row of the view: keyed, or a bag with digests
+counted_extent  one row for each distinct row, with its count: operators' states, and extents of older versions
+forms           which form a table has, and which one a new table gets
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ from dyda.errors import DydaError, EvaluationFailed, InvariantViolated
 from dyda.warehouse.catalog.tables import SCHEMA
 from dyda.warehouse.connection import load, short
 
-__all__ = ["Comparison", "Extent", "check_types", "lookups_only"]
+__all__ = ["AS_ALWAYS", "BY_INDEX", "Comparison", "Extent", "check_types", "comparable", "extent_table", "lookups_only"]
 
 BY_INDEX = "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; "
 AS_ALWAYS = "SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on"
@@ -35,6 +33,10 @@ def lookups_only(cursor: Cursor) -> Iterator[None]:
     cursor.execute(BY_INDEX)
     yield
     cursor.execute(AS_ALWAYS)
+
+
+def extent_table(number: int) -> sql.Identifier:
+    return sql.Identifier(SCHEMA, f"extent_{number}")
 
 
 @dataclass(frozen=True)
@@ -56,98 +58,75 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Extent:
+class Extent(ABC):
     """One extent table, known by its number; `types` are the warehouse types of the view's columns."""
 
     number: int
     view: str
     types: tuple[str, ...]
-    places: tuple[int, ...] | None = None
-    """The places of the view's columns in a narrowed table, from 0."""
 
     @property
     def identifier(self) -> sql.Identifier:
-        return sql.Identifier(SCHEMA, f"extent_{self.number}")
+        return extent_table(self.number)
 
+    @abstractmethod
     def column(self, place: int) -> sql.Identifier:
         """The table's column that is the view's column at `place`, from 0."""
-        return sql.Identifier(f"c{(place if self.places is None else self.places[place]) + 1}")
+
+    @property
+    @abstractmethod
+    def multiplicity(self) -> sql.Composable:
+        """How often a row of the table is in the view; e is the table."""
+
+    @property
+    @abstractmethod
+    def shown(self) -> sql.Composable:
+        """What readers' views select from; e is the table."""
+
+    @property
+    @abstractmethod
+    def settled(self) -> bool:
+        """Whether rows can be merged into the table as it is."""
+
+    @abstractmethod
+    def create(self, cursor: Cursor, collation: str | None = None) -> None:
+        """The table, without its key: that is added when the first rows are in. `collation` is for what has one."""
+
+    @abstractmethod
+    def fill(self, cursor: Cursor, entries: sql.Composable) -> int:
+        """The first rows of a new table, then its key, then statistics; returns the rows."""
+
+    @abstractmethod
+    def merge(self, cursor: Cursor, entries: sql.Composable) -> int:
+        """Adds a signed bag; costs what the bag costs, whatever the extent's size. Returns the change in rows."""
+
+    @abstractmethod
+    def replace(self, cursor: Cursor, entries: sql.Composable) -> int:
+        """Makes the extent equal to the bag by writing only what differs. Returns its number of rows."""
+
+    @abstractmethod
+    def forged(self, cursor: Cursor) -> int:
+        """How many rows do not have their own digest: changed by hand."""
 
     @property
     def table(self) -> sql.Composable:
         """The table's contents, as (c1 … cn, count) of the view's columns; an alias must follow."""
         columns = sql.SQL("").join(
-            sql.SQL("{} AS {}, ").format(self.column(place), name) for place, name in enumerate(self._columns)
+            sql.SQL("e.{} AS {}, ").format(self.column(place), name) for place, name in enumerate(self._columns)
         )
-        return sql.SQL("(SELECT {}count FROM {})").format(columns, self.identifier)
+        return sql.SQL("(SELECT {}{} AS count FROM {} AS e)").format(columns, self.multiplicity, self.identifier)
 
-    def narrowed(self, number: int, places: Sequence[int]) -> Extent:
-        """The table under another number (`rename`), of which only the columns at `places` are the view's."""
-        kept = tuple(place if self.places is None else self.places[place] for place in places)
-        return Extent(number, self.view, tuple(self.types[place] for place in places), kept)
+    def count(self, cursor: Cursor) -> int:
+        """The view's rows, counted."""
+        cursor.execute(
+            sql.SQL("SELECT coalesce(sum({}), 0)::bigint FROM {} AS e").format(self.multiplicity, self.identifier)
+        )
+        return int(cursor.fetchone()[0])
 
     def rename(self, cursor: Cursor, number: int) -> None:
         cursor.execute(
             sql.SQL("ALTER TABLE {} RENAME TO {}").format(self.identifier, sql.Identifier(f"extent_{number}"))
         )
-
-    def create(self, cursor: Cursor, collation: str | None = None) -> None:
-        """The table, without its key: that is added when the first rows are in. `collation` is for what has one."""
-        columns = sql.SQL(", ").join(
-            sql.SQL("{} {}{}").format(sql.Identifier(f"c{i}"), sql.SQL(type_), _collated(cursor, type_, collation))
-            for i, type_ in enumerate(self.types, start=1)
-        )
-        cursor.execute(
-            # Some room in each page lets counts move without touching the index.
-            sql.SQL(
-                "CREATE TABLE {} (hash bytea NOT NULL, {}, count bigint NOT NULL CHECK (count > 0))"
-                " WITH (fillfactor = 90)"
-            ).format(self.identifier, columns)
-        )
-
-    def fill(self, cursor: Cursor, entries: sql.Composable | None) -> int:
-        """The first rows of a new extent, then the key, then statistics; returns the rows."""
-        rows = 0
-        if entries is not None:
-            self._execute(cursor, load("fill.sql"), entries)
-            cursor.execute(sql.SQL("SELECT coalesce(sum(count), 0)::bigint FROM {}").format(self.identifier))
-            (rows,) = cursor.fetchone()
-        cursor.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (hash)").format(self.identifier))
-        cursor.execute(sql.SQL("ANALYZE {}").format(self.identifier))
-        return int(rows)
-
-    def merge(self, cursor: Cursor, entries: sql.Composable) -> int:
-        """Adds a signed bag; costs what the bag costs, whatever the extent's size. Returns the change in rows."""
-        # A temporary table has no statistics: left alone, the planner may read the whole extent for ten entries.
-        change = self._merge(cursor, "found_for_delta.sql", entries, first=BY_INDEX)
-        cursor.execute(AS_ALWAYS)
-        return change
-
-    def replace(self, cursor: Cursor, entries: sql.Composable) -> int:
-        """Makes the extent equal to the bag by writing only what differs. Returns its number of rows."""
-        # A row that was changed by hand still has the digest of the old row, and would be taken for it.
-        forged = self._forged(len(self.types))
-        cursor.execute(sql.SQL("DELETE FROM {} AS e WHERE {}").format(self.identifier, forged))
-        self._merge(cursor, "found_for_replace.sql", entries)
-        cursor.execute(sql.SQL("SELECT coalesce(sum(count), 0)::bigint FROM {}").format(self.identifier))
-        return int(cursor.fetchone()[0])
-
-    def forged(self, cursor: Cursor) -> int:
-        """How many rows do not have their own digest: changed by hand."""
-        width = len(self.types)
-        if self.places is not None:
-            cursor.execute(
-                "SELECT count(*) - 2 FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0",
-                (self.identifier.as_string(cursor),),
-            )
-            (width,) = cursor.fetchone()
-        forged = self._forged(width)
-        cursor.execute(sql.SQL("SELECT count(*) FROM {} AS e WHERE {}").format(self.identifier, forged))
-        return int(cursor.fetchone()[0])
-
-    def _forged(self, width: int) -> sql.Composable:
-        columns = sql.SQL(", ").join(sql.SQL("e.{}").format(sql.Identifier(f"c{i + 1}")) for i in range(width))
-        return sql.SQL("e.hash <> sha256(convert_to(ROW({})::text, 'UTF8'))").format(columns)
 
     def compare(self, cursor: Cursor, entries: sql.Composable, samples: int) -> Comparison:
         """How the extent differs from the bag it should be."""
@@ -173,8 +152,8 @@ class Extent:
             sql.SQL("{} AS {}").format(self.printed(place), sql.Identifier(f"c{i}"))
             for i, place in enumerate(places, start=1)
         ]
-        return sql.SQL("(SELECT {}, e.count AS n FROM {} AS e) AS projected").format(
-            sql.SQL(", ").join(columns), self.identifier
+        return sql.SQL("(SELECT {}, {} AS n FROM {} AS e) AS projected").format(
+            sql.SQL(", ").join(columns), self.multiplicity, self.identifier
         )
 
     def printed(self, place: int) -> sql.Composable:
@@ -187,51 +166,52 @@ class Extent:
 
     @cached_property
     def _columns(self) -> tuple[sql.Identifier, ...]:
+        """The columns of entries."""
         return tuple(sql.Identifier(f"c{i}") for i in range(1, len(self.types) + 1))
 
     def _each(self, template: str) -> sql.Composable:
         pairs = zip(self._columns, self.types, strict=True)
         return sql.SQL(", ").join(sql.SQL(template).format(column, sql.SQL(type_)) for column, type_ in pairs)
 
-    def _grouped(self, entries: sql.Composable) -> sql.Composable:
-        return load("grouped.sql").format(
+    def _definitions(self, cursor: Cursor, collation: str | None) -> sql.Composable:
+        """The view's columns, for CREATE TABLE."""
+        return sql.SQL(", ").join(
+            sql.SQL("{} {}{}").format(self.column(place), sql.SQL(type_), _collated(cursor, type_, collation))
+            for place, type_ in enumerate(self.types)
+        )
+
+    def _grouped(self, entries: sql.Composable, template: str = "grouped.sql") -> sql.Composable:
+        return load(template).format(
             minima=self._each('min({0} COLLATE "C") AS {0}'),
             casts=self._each("{0}::{1}"),
             columns=self._each("{0}"),
             entries=entries,
         )
 
-    def _merge(self, cursor: Cursor, found: str, entries: sql.Composable, first: str = "") -> int:
-        assert self.places is None, "a narrowed extent has no digests to find rows by"
-        part = load(found).format(entry_columns=self._each("entry.{0}"), extent=self.identifier)
-        self._execute(cursor, load("merge.sql"), entries, first, found=part)
-        change, negative, sample = cursor.fetchone()
-        if negative:
-            shown = sample if len(sample) <= 200 else sample[:200] + "…"
-            raise InvariantViolated(
-                self.view, f"this change would give {negative} row(s) a negative count, e.g. {shown}"
-            )
-        return int(change)
-
     def _execute(
         self, cursor: Cursor, template: sql.SQL, entries: sql.Composable, first: str = "", **parts: sql.Composable
     ) -> None:
         """The statement, after the settings in `first`, in one round trip."""
         statement = sql.SQL(first) + template.format(
-            extent=self.identifier,
-            grouped=self._grouped(entries),
-            columns=self._each("{0}"),
-            casts=self._each("{0}::{1}"),
-            **parts,
+            **{
+                "extent": self.identifier,
+                "grouped": self._grouped(entries),
+                "columns": self._each("{0}"),
+                "casts": self._each("{0}::{1}"),
+                **parts,
+            }
         )
         try:
             cursor.execute(statement)
         except psycopg2.errors.CheckViolation as error:
-            raise InvariantViolated(
-                self.view, f"this change would give a row a negative count ({short(error)})"
-            ) from None
+            raise self._below_zero(f" ({short(error)})") from None
         except psycopg2.DataError as error:
             raise EvaluationFailed(f"view {self.view}: the warehouse cannot hold a value: {short(error)}") from None
+
+    def _below_zero(self, more: str = "", rows: int | None = None) -> InvariantViolated:
+        which = "a row" if rows is None else f"{rows} row(s)"
+        shown = more if len(more) <= 200 else more[:200] + "…"
+        return InvariantViolated(self.view, f"this change would give {which} a negative count{shown}")
 
 
 def _collated(cursor: Cursor, type_: str, collation: str | None) -> sql.Composable:
@@ -240,6 +220,13 @@ def _collated(cursor: Cursor, type_: str, collation: str | None) -> sql.Composab
     cursor.execute("SELECT typcollation <> 0 FROM pg_type WHERE oid = to_regtype(%s)", (type_,))
     (collatable,) = cursor.fetchone()
     return sql.SQL(" COLLATE {}").format(sql.Identifier(collation)) if collatable else sql.SQL("")
+
+
+def comparable(cursor: Cursor, type_: str, method: str) -> bool:
+    """Whether PostgreSQL can compare the type in an index of this kind: hash, or btree, and so sort by it."""
+    cursor.execute(load("comparable.sql"), {"type": type_, "method": method})
+    (found,) = cursor.fetchone()
+    return bool(found)
 
 
 def check_types(cursor: Cursor, view: str, types: Sequence[str]) -> None:

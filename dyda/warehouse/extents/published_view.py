@@ -6,6 +6,7 @@ user's own that happens to have the name is never touched.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from dyda.cursor import Cursor, Row
 from dyda.errors import ConfigurationError, InstallBlocked, NotInstallable, StoodOn
 from dyda.warehouse.connection import load, short
 from dyda.warehouse.extents.extent import Extent
+from dyda.warehouse.extents.plain_extent import PlainExtent
 
 __all__ = ["Publication", "Reader", "check_names", "lock", "publish"]
 
@@ -24,19 +26,36 @@ LONGEST_NAME = 63
 TURN = "500ms"
 """How long one attempt to lock may wait: less than PostgreSQL's deadlock_timeout, so that no reader is cancelled."""
 PAUSE = 0.1
+SINCE = re.compile(r"pg_visible_in_snapshot\('(\d+)'::xid8, pg_current_snapshot\(\)\)")
+"""What a view's definition says of the transaction that showed its extent; those of older versions say nothing."""
 
 
 @dataclass(frozen=True)
 class Publication:
     """A reader-facing view that will show `extent` under these column names; it has shown `previous`.
 
-    A narrowed extent has the table of the previous one.
+    `places`: the extent has the table of the previous one, of which these columns are left; None: a table of its own.
     """
 
     reader: Reader
     extent: Extent
     names: tuple[str, ...]
     previous: Extent | None
+    places: tuple[int, ...] | None = None
+
+    def show(self, cursor: Cursor) -> None:
+        """Under exclusive locks."""
+        previous, places, gone = self.previous, self.places, []
+        if previous is not None and places is not None:
+            if self.extent.number != previous.number:
+                # By the number, a reader with an older snapshot notices that the view has other columns now (I2).
+                previous.rename(cursor, self.extent.number)
+            if isinstance(self.extent, PlainExtent) and isinstance(previous, PlainExtent):
+                gone = self.extent.take_names(cursor, previous, places)
+        self.reader.show(cursor, self.extent, self.names)
+        if gone:
+            assert isinstance(self.extent, PlainExtent)
+            self.extent.drop_columns(cursor, gone)
 
 
 def publish(cursor: Cursor, publications: Sequence[Publication], patience: float) -> None:
@@ -51,11 +70,7 @@ def publish(cursor: Cursor, publications: Sequence[Publication], patience: float
             )
     lock(cursor, [publication.reader for publication in there], patience)
     for publication in publications:
-        extent, previous = publication.extent, publication.previous
-        if previous is not None and extent.places is not None and extent.number != previous.number:
-            # By the number, a reader with an older snapshot notices that the view has other columns now (I2).
-            previous.rename(cursor, extent.number)
-        publication.reader.show(cursor, extent, publication.names)
+        publication.show(cursor)
 
 
 def lock(cursor: Cursor, readers: Sequence[Reader], patience: float) -> None:
@@ -122,7 +137,9 @@ class Reader:
         cursor.execute("SAVEPOINT showing")
         # PostgreSQL prints definitions in its own form: a view with ours is created to be printed the same way.
         likeness = sql.Identifier("pg_temp", "dyda likeness")
-        cursor.execute(self._selecting(sql.SQL("CREATE VIEW {}").format(likeness), extent, names))
+        since = SINCE.search(row[0])
+        transaction = since and since[1]
+        cursor.execute(self._selecting(sql.SQL("CREATE VIEW {}").format(likeness), extent, names, transaction))
         cursor.execute("SELECT pg_get_viewdef('pg_temp.\"dyda likeness\"'::regclass)")
         (wanted,) = cursor.fetchone()
         cursor.execute("ROLLBACK TO SAVEPOINT showing; RELEASE SAVEPOINT showing")
@@ -136,16 +153,16 @@ class Reader:
     def show(self, cursor: Cursor, extent: Extent, names: Sequence[str]) -> None:
         """What readers see from now on; users' rights, comments and dependent objects stay."""
         if not self.exists(cursor):
-            cursor.execute(self._definition("CREATE VIEW", extent, names))
+            cursor.execute(self._definition(cursor, "CREATE VIEW", extent, names))
         elif not self._try_replace(cursor, extent, names):
             kept = self._kept(cursor)
             self.drop(cursor)
-            cursor.execute(self._definition("CREATE VIEW", extent, names))
+            cursor.execute(self._definition(cursor, "CREATE VIEW", extent, names))
             self._restore(cursor, kept, names)
 
-    def retire(self, cursor: Cursor, extent: Extent, patience: float) -> None:
-        """Drops the view, if it exists and is ours."""
-        if extent.number in self.extents(cursor):
+    def retire(self, cursor: Cursor, number: int, patience: float) -> None:
+        """Drops the view, if it exists and is ours: it shows extent `number`."""
+        if number in self.extents(cursor):
             lock(cursor, [self], patience)
             self.drop(cursor)
 
@@ -164,23 +181,34 @@ class Reader:
         cursor.execute(load("reader_dependents.sql"), (self.schema, self.name))
         return [name for (name,) in cursor.fetchall()]
 
-    def _definition(self, command: str, extent: Extent, names: Sequence[str]) -> sql.Composable:
-        return self._selecting(sql.SQL("{} {}").format(sql.SQL(command), self.identifier), extent, names)
+    def _definition(self, cursor: Cursor, command: str, extent: Extent, names: Sequence[str]) -> sql.Composable:
+        cursor.execute("SELECT pg_current_xact_id()::text")
+        (transaction,) = cursor.fetchone()
+        created = sql.SQL("{} {}").format(sql.SQL(command), self.identifier)
+        return self._selecting(created, extent, names, transaction)
 
-    def _selecting(self, created: sql.Composable, extent: Extent, names: Sequence[str]) -> sql.Composable:
+    def _selecting(
+        self, created: sql.Composable, extent: Extent, names: Sequence[str], transaction: str | None
+    ) -> sql.Composable:
+        """`transaction` shows the extent. A snapshot that sees it needs no closer look, which would take longer than a
+        look-up by a key; one that does not, or one of a server that the warehouse was restored to, does (I2)."""
         items = [
             sql.SQL("e.{} AS {}").format(extent.column(place), sql.Identifier(name)) for place, name in enumerate(names)
         ]
-        return sql.SQL(
-            "{} AS SELECT {} FROM {} AS e CROSS JOIN LATERAL generate_series(1, e.count) AS copies"
-            " WHERE dyda.extent_visible({})"
-        ).format(created, sql.SQL(", ").join(items), extent.identifier, sql.Literal(extent.number))
+        seen = sql.SQL("pg_visible_in_snapshot({}::xid8, pg_current_snapshot()) OR ").format(sql.Literal(transaction))
+        return sql.SQL("{} AS SELECT {} FROM {} WHERE {}dyda.extent_visible({})").format(
+            created,
+            sql.SQL(", ").join(items),
+            extent.shown,
+            sql.SQL("") if transaction is None else seen,
+            sql.Literal(extent.number),
+        )
 
     def _try_replace(self, cursor: Cursor, extent: Extent, names: Sequence[str]) -> bool:
         """CREATE OR REPLACE keeps everything that depends on the view, but allows new columns only at the end."""
         cursor.execute("SAVEPOINT replacing")
         try:
-            cursor.execute(self._definition("CREATE OR REPLACE VIEW", extent, names))
+            cursor.execute(self._definition(cursor, "CREATE OR REPLACE VIEW", extent, names))
         except psycopg2.errors.InvalidTableDefinition:
             cursor.execute("ROLLBACK TO SAVEPOINT replacing")
             return False

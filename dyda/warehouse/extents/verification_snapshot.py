@@ -53,9 +53,7 @@ class FrozenWarehouse:
 
     def rows(self, view: str) -> int:
         """The extent's rows, counted; the catalog's own number must be the same."""
-        extent = known_extent(self._cursor, view)[1]
-        self._cursor.execute(sql.SQL("SELECT coalesce(sum(count), 0)::bigint FROM {}").format(extent.identifier))
-        return int(self._cursor.fetchone()[0])
+        return known_extent(self._cursor, view)[1].count(self._cursor)
 
     def shows(self, view: str, schema: str) -> bool:
         """Whether readers see the extent as it was published."""
@@ -79,7 +77,7 @@ class FrozenWarehouse:
             self._cursor.execute(sql.SQL("ANALYZE {}").format(table))
             found = extent.compare(self._cursor, table, samples)
             self._cursor.execute(sql.SQL("DROP TABLE {}").format(table))
-        except psycopg2.errors.UndefinedTable:
+        except (psycopg2.errors.UndefinedTable, psycopg2.errors.UndefinedColumn):
             raise DydaError(f"view {view} was redefined during the check", "Run verify again.") from None
         return found
 

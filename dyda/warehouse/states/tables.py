@@ -17,8 +17,8 @@ from dyda.cursor import Cursor
 from dyda.model.operator_state import Counted, Grouped, Kept, State
 from dyda.warehouse.catalog.codec import states_from_json
 from dyda.warehouse.catalog.records import StateTable
-from dyda.warehouse.connection import load
-from dyda.warehouse.extents.extent import Extent
+from dyda.warehouse.extents.counted_extent import CountedExtent
+from dyda.warehouse.extents.extent import comparable
 
 __all__ = ["MULTIPLICITIES", "StoredState", "multiplicity", "places", "stored_states", "two_sided"]
 
@@ -58,8 +58,8 @@ class StoredState:
         return self.table.state
 
     @cached_property
-    def extent(self) -> Extent:
-        return Extent(self.number, self.view, tuple(type_ for _, type_ in self.state.columns))
+    def extent(self) -> CountedExtent:
+        return CountedExtent(self.number, self.view, tuple(type_ for _, type_ in self.state.columns))
 
     def create(self, cursor: Cursor, entries: sql.Composable) -> None:
         """The table, filled, with its indexes."""
@@ -74,7 +74,7 @@ class StoredState:
             self._index(cursor, "c1", "btree")
         for name in self.table.indexed:
             place = names.index(name)
-            if name != "key" and _hashable(cursor, self.extent.types[place]):
+            if name != "key" and comparable(cursor, self.extent.types[place], "hash"):
                 # A value may be longer than a B-tree takes.
                 self._index(cursor, f"c{place + 1}", "hash")
 
@@ -111,10 +111,3 @@ def multiplicity(state: State, row: str, count: str = "count") -> sql.Composable
             return sql.Identifier(row, count)
         case _:
             assert_never(state)
-
-
-def _hashable(cursor: Cursor, type_: str) -> bool:
-    """Whether PostgreSQL can compare the type in a hash index."""
-    cursor.execute(load("hashable.sql"), (type_,))
-    (hashable,) = cursor.fetchone()
-    return bool(hashable)

@@ -493,16 +493,13 @@ def test_a_view_whose_other_source_is_away_does_not_make_the_others_be_built_aga
 
 
 EDITS = [
-    pytest.param("DELETE FROM {extent} WHERE c1 = 4", id="a row deleted"),
-    pytest.param("UPDATE {extent} SET c1 = 4711 WHERE c1 = 4", id="a row changed"),
-    pytest.param("UPDATE {extent} SET count = count + 1 WHERE c1 = 4", id="a count changed"),
-    pytest.param(
-        "INSERT INTO {extent} (hash, c1, c2, count) VALUES (sha256('by hand'), 4711, 0, 1)", id="a row inserted"
-    ),
+    pytest.param("DELETE FROM {extent} WHERE k = 4", id="a row deleted"),
+    pytest.param("UPDATE {extent} SET k = 4711 WHERE k = 4", id="a row changed"),
+    pytest.param("INSERT INTO {extent} SELECT * FROM {extent} WHERE k = 4", id="a row repeated"),
+    pytest.param("INSERT INTO {extent} (dyda_row, k, d) VALUES (0, 4711, 0)", id="a row inserted"),
+    pytest.param("UPDATE {extent} SET dyda_row = 0 WHERE k = 4", id="a digest changed"),
     pytest.param("TRUNCATE {extent}", id="truncated"),
-    pytest.param(
-        "UPDATE {extent} SET c1 = 9 - c1, c2 = 1 - c2 WHERE (c1, c2) IN ((4, 1), (5, 0))", id="two rows exchanged"
-    ),
+    pytest.param("UPDATE {extent} SET k = 9 - k, d = 1 - d WHERE (k, d) IN ((4, 1), (5, 0))", id="two rows exchanged"),
 ]
 
 
@@ -526,7 +523,7 @@ def test_an_extent_edited_by_hand_is_noticed_when_a_change_touches_it(two: Town)
     """The change would take away what is not there: nothing of it is installed, and the view is built again."""
     two.execute("one", "INSERT INTO r VALUES (90, 0)")
     two.settle()
-    two.in_warehouse(f"DELETE FROM {extent_table(two, 'plain')} WHERE c1 = 90")
+    two.in_warehouse(f"DELETE FROM {extent_table(two, 'plain')} WHERE k = 90")
     two.execute("one", "DELETE FROM r WHERE k = 90")
     is_noticed_and_repaired(two, "this change would give 1 row(s) a negative count", ["plain"])
 
@@ -550,7 +547,7 @@ def test_what_operators_keep_edited_by_hand_is_found_by_verify_and_repaired_by_r
     [
         ("DROP VIEW public.plain", "public.plain was dropped"),
         ("CREATE OR REPLACE VIEW public.plain AS SELECT k, d FROM (VALUES (1, 2)) AS mine (k, d)", "was replaced"),
-        ("CREATE OR REPLACE VIEW public.plain AS SELECT c1 AS k, c2 AS d FROM {extent} WHERE c1 < 5", None),
+        ("CREATE OR REPLACE VIEW public.plain AS SELECT k, d FROM {extent} WHERE k < 5", None),
     ],
 )
 def test_what_readers_query_replaced_by_hand_is_noticed(two: Town, edit: str, words: str | None) -> None:

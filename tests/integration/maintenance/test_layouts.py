@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dyda import commands
+from dyda.errors import DydaError
 from dyda.maintenance import Outcome
 from dyda.model.layout import Layout
 from tests.recompute_oracle import printed
@@ -160,7 +161,10 @@ def test_a_header_that_changes_changes_the_layout(crm: Town) -> None:
     crm.view("joined", f"-- dyda: key = (id, name), index = (name)\n{JOINED}")
     crm.apply()
     assert layouts(crm)["joined"] == Layout(("id", "name"), ("id", "name"), (("name",),))
-    crm.view("counted", f"-- dyda: key = (n)\n{COUNTED}")
+    crm.view("named", NAMED.replace("index = (name)", "key = (name)"))
     crm.apply()
-    assert layouts(crm)["counted"] == Layout(("name",), ("n",), ())
-    crm.check_definitions("joined", "counted")
+    assert layouts(crm)["named"] == Layout(("id",), ("name",), (("note", "id"),)), "declared, not proven"
+    crm.view("counted", f"-- dyda: key = (n)\n{COUNTED}")
+    with pytest.raises(DydaError, match=r"\(n\) is not a key of its rows"):
+        crm.apply()
+    crm.check_definitions("joined", "named", "counted")

@@ -11,6 +11,7 @@ import pytest
 from dyda import commands
 from dyda.model.cause import BuildReason, ToBeBuilt
 from dyda.project import Project
+from tests.older_extents import make_older
 from tests.recompute_oracle import printed
 from tests.town import Town
 
@@ -165,3 +166,27 @@ def test_days_of_another_time_zone_are_not_mixed(town: Town, monkeypatch: pytest
     assert "with its present settings" in commands.views_history(town.folder, "days")[-1]["cause"]
     town.settle()
     assert town.state("days")["version"] == 2
+
+
+def test_views_of_an_older_version_move_to_new_tables_while_nothing_else_is_to_do(town: Town) -> None:
+    """Nothing is read again: their rows are right, only the tables are of an older form."""
+    town.source("one", "CREATE TABLE r (k int, v int)", "INSERT INTO r VALUES (1, 1), (1, 1), (2, 3)")
+    town.view("bag", "SELECT r.k, r.v FROM one.r")
+    town.view("sums", "SELECT r.k, sum(r.v) AS s FROM one.r GROUP BY r.k")
+    town.apply()
+    for view in ("bag", "sums"):
+        make_older(town.warehouse, view)
+    town.execute("one", "INSERT INTO r VALUES (1, 1)", "DELETE FROM r WHERE k = 2")
+    forms = "SELECT form FROM dyda.extent e JOIN dyda.view_version w ON w.extent = e.id"
+    with town.maintainer() as maintainer:
+        maintainer.cycle()
+        town.check()
+        assert set(printed(town.warehouse, forms)) == {"counted"}, "rows come first"
+        for _ in range(6):
+            maintainer.cycle()
+        assert "counted" not in set(printed(town.warehouse, forms))
+        town.check()
+        town.execute("one", "DELETE FROM r WHERE v = 1")
+        maintainer.cycle()
+    town.check()
+    assert {view["version"] for view in commands.views(town.folder)} == {1}

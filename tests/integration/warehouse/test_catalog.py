@@ -180,7 +180,7 @@ OLD_MESSAGES = {
 
 def test_reasons_of_an_older_version_keep_their_text_and_what_was_gone_by(warehouse: Warehouse, query: Query) -> None:
     query("UPDATE dyda.migration SET version_num = '0011'")
-    query("ALTER TABLE dyda.view_version DROP COLUMN layout")
+    query("ALTER TABLE dyda.view_version DROP COLUMN layout; ALTER TABLE dyda.extent DROP COLUMN form, DROP COLUMN key")
     for table in ("view", "message"):
         query(f"ALTER TABLE dyda.{table} RENAME cause TO reason; ALTER TABLE dyda.{table} ALTER reason TYPE text")
     for name, old in OLD_VIEWS.items():

@@ -104,15 +104,16 @@ def test_a_build_with_a_negative_count_creates_nothing(warehouse: Warehouse, wri
 
 def test_a_replacement_writes_only_what_differs(warehouse: Warehouse, writer: Writer, query: Query) -> None:
     create(writer, "people", version(("name", "text")), entries(("Ann", 2), ("Bob", 1), ("Cid", 1)))
-    before: dict[str, str] = dict(query("SELECT c1, xmin::text FROM dyda.extent_1"))
+    written = "SELECT name, array_agg(xmin::text ORDER BY xmin::text::bigint) FROM dyda.extent_1 GROUP BY name"
+    before: dict[str, list[str]] = dict(query(written))
     staging = writer.staging(1)
     staging.sink()(entries(("Ann", 2), ("Bob", 3), ("Dan", 1)).to_batches())
     change = ViewChange("people", staging=staging, mode="replace", positions={"crm": (START, NEXT)})
     writer.install(Installation((change,)))
-    after: dict[str, str] = dict(query("SELECT c1, xmin::text FROM dyda.extent_1"))
+    after: dict[str, list[str]] = dict(query(written))
     assert Counter(query("SELECT * FROM people")) == Counter({("Ann",): 2, ("Bob",): 3, ("Dan",): 1})
     assert after["Ann"] == before["Ann"]
-    assert after["Bob"] != before["Bob"]
+    assert after["Bob"][:1] == before["Bob"], "it is there twice more"
     assert (warehouse.view("people").rows, warehouse.view("people").version) == (6, 1)
 
 
@@ -307,6 +308,3 @@ def test_extents_follow_a_model(
             model = +after
         assert Counter(query("SELECT * FROM model")) == model
         assert warehouse.view("model").rows == model.total()
-        assert query(
-            f"SELECT coalesce(min(count), 1) > 0 FROM dyda.extent_{warehouse.versions('model')[0].extent}"
-        ) == [(True,)]

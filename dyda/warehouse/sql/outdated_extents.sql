@@ -1,0 +1,9 @@
+-- outdated_extents: views whose table has not the form that a new one would get. The key of a bag is one that was tried.
+SELECT v.name
+FROM dyda.view v
+JOIN dyda.view_version w ON w.view = v.name AND w.version = v.version
+JOIN dyda.extent e ON e.id = w.extent
+WHERE e.form NOT IN ('keyed', 'bag')
+   OR e.form = 'bag' AND e.key IS NULL AND jsonb_typeof(w.layout -> 'key') = 'array'
+      AND jsonb_array_length(w.layout -> 'key') <= %s
+ORDER BY v.name
