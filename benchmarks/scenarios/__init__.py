@@ -11,6 +11,7 @@ Always true here: the profile `tiny` runs every benchmark to its last line and m
     growth         one batch while one thing around it grows
     chains         its relations in a chain
     freshness      from a source's commit to a reader who sees it
+    reading        views beside plain tables: queries, size, WAL
     lanes          freshness of the other views while a large one is rebuilt
     adaptation     each kind of adaptation beside building the view again
     capture        what capture costs a source

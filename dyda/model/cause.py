@@ -10,6 +10,7 @@ import enum
 from dataclasses import dataclass
 from typing import ClassVar, get_args
 
+from dyda.model.layout import LayoutChange
 from dyda.model.view_state import ViewState
 
 
@@ -172,6 +173,14 @@ class Followed:
     kind: ClassVar[str] = "followed"
     changes: tuple[str, ...] = ()
     detail: str | None = None
+
+
+@dataclass(frozen=True)
+class LayoutChanged:
+    """What is proven unique in the view's rows is not what it was: a source has dropped or added a key."""
+
+    kind: ClassVar[str] = "layout_changed"
+    changes: tuple[LayoutChange, ...]
 
 
 @dataclass(frozen=True)
@@ -375,6 +384,7 @@ Cause = (
     | RowsInTheWay
     | SchemaChanged
     | Followed
+    | LayoutChanged
     | Unforeseen
     | NotMaintained
     | NotBuilt

@@ -6,6 +6,7 @@ user's own that happens to have the name is never touched.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ LONGEST_NAME = 63
 TURN = "500ms"
 """How long one attempt to lock may wait: less than PostgreSQL's deadlock_timeout, so that no reader is cancelled."""
 PAUSE = 0.1
+SINCE = re.compile(r"pg_visible_in_snapshot\('(\d+)'::xid8, pg_current_snapshot\(\)\)")
+"""What a view's definition says of the transaction that showed its extent; those of older versions say nothing."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,9 @@ class Reader:
         cursor.execute("SAVEPOINT showing")
         # PostgreSQL prints definitions in its own form: a view with ours is created to be printed the same way.
         likeness = sql.Identifier("pg_temp", "dyda likeness")
-        cursor.execute(self._selecting(sql.SQL("CREATE VIEW {}").format(likeness), extent, names))
+        since = SINCE.search(row[0])
+        transaction = since and since[1]
+        cursor.execute(self._selecting(sql.SQL("CREATE VIEW {}").format(likeness), extent, names, transaction))
         cursor.execute("SELECT pg_get_viewdef('pg_temp.\"dyda likeness\"'::regclass)")
         (wanted,) = cursor.fetchone()
         cursor.execute("ROLLBACK TO SAVEPOINT showing; RELEASE SAVEPOINT showing")
@@ -148,11 +153,11 @@ class Reader:
     def show(self, cursor: Cursor, extent: Extent, names: Sequence[str]) -> None:
         """What readers see from now on; users' rights, comments and dependent objects stay."""
         if not self.exists(cursor):
-            cursor.execute(self._definition("CREATE VIEW", extent, names))
+            cursor.execute(self._definition(cursor, "CREATE VIEW", extent, names))
         elif not self._try_replace(cursor, extent, names):
             kept = self._kept(cursor)
             self.drop(cursor)
-            cursor.execute(self._definition("CREATE VIEW", extent, names))
+            cursor.execute(self._definition(cursor, "CREATE VIEW", extent, names))
             self._restore(cursor, kept, names)
 
     def retire(self, cursor: Cursor, number: int, patience: float) -> None:
@@ -176,22 +181,34 @@ class Reader:
         cursor.execute(load("reader_dependents.sql"), (self.schema, self.name))
         return [name for (name,) in cursor.fetchall()]
 
-    def _definition(self, command: str, extent: Extent, names: Sequence[str]) -> sql.Composable:
-        return self._selecting(sql.SQL("{} {}").format(sql.SQL(command), self.identifier), extent, names)
+    def _definition(self, cursor: Cursor, command: str, extent: Extent, names: Sequence[str]) -> sql.Composable:
+        cursor.execute("SELECT pg_current_xact_id()::text")
+        (transaction,) = cursor.fetchone()
+        created = sql.SQL("{} {}").format(sql.SQL(command), self.identifier)
+        return self._selecting(created, extent, names, transaction)
 
-    def _selecting(self, created: sql.Composable, extent: Extent, names: Sequence[str]) -> sql.Composable:
+    def _selecting(
+        self, created: sql.Composable, extent: Extent, names: Sequence[str], transaction: str | None
+    ) -> sql.Composable:
+        """`transaction` shows the extent. A snapshot that sees it needs no closer look, which would take longer than a
+        look-up by a key; one that does not, or one of a server that the warehouse was restored to, does (I2)."""
         items = [
             sql.SQL("e.{} AS {}").format(extent.column(place), sql.Identifier(name)) for place, name in enumerate(names)
         ]
-        return sql.SQL("{} AS SELECT {} FROM {} WHERE dyda.extent_visible({})").format(
-            created, sql.SQL(", ").join(items), extent.shown, sql.Literal(extent.number)
+        seen = sql.SQL("pg_visible_in_snapshot({}::xid8, pg_current_snapshot()) OR ").format(sql.Literal(transaction))
+        return sql.SQL("{} AS SELECT {} FROM {} WHERE {}dyda.extent_visible({})").format(
+            created,
+            sql.SQL(", ").join(items),
+            extent.shown,
+            sql.SQL("") if transaction is None else seen,
+            sql.Literal(extent.number),
         )
 
     def _try_replace(self, cursor: Cursor, extent: Extent, names: Sequence[str]) -> bool:
         """CREATE OR REPLACE keeps everything that depends on the view, but allows new columns only at the end."""
         cursor.execute("SAVEPOINT replacing")
         try:
-            cursor.execute(self._definition("CREATE OR REPLACE VIEW", extent, names))
+            cursor.execute(self._definition(cursor, "CREATE OR REPLACE VIEW", extent, names))
         except psycopg2.errors.InvalidTableDefinition:
             cursor.execute("ROLLBACK TO SAVEPOINT replacing")
             return False
