@@ -12,7 +12,17 @@ from dyda.warehouse.extents.counted_extent import CountedExtent
 from dyda.warehouse.extents.extent import Extent
 from dyda.warehouse.extents.plain_extent import BagExtent, KeyedExtent, LooseExtent, PlainExtent
 
-__all__ = ["key_places", "narrowed_extent", "new_extent", "renamed_extent", "save_form", "stored_extent"]
+__all__ = [
+    "COUNTED",
+    "KEYED",
+    "MOST_KEY_COLUMNS",
+    "key_places",
+    "narrowed_extent",
+    "new_extent",
+    "renamed_extent",
+    "save_form",
+    "stored_extent",
+]
 
 COUNTED, KEYED, BAG, LOOSE = "counted", "keyed", "bag", "loose"
 
