@@ -5,13 +5,15 @@ Nothing reads these sentences. Rewording one changes what is printed and nothing
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import assert_never
 
 from dyda.model import cause as kinds
 from dyda.model.cause import BuildReason, Cause, CommittedChange, Obstacle, RelationDrift, SourceDrift
+from dyda.model.layout import LayoutChange, LayoutEvent
 from dyda.model.message import MessageState
 
-__all__ = ["message_sentence", "rows_follow", "sentence", "what_happened"]
+__all__ = ["layout_sentence", "listed_columns", "message_sentence", "rows_follow", "sentence", "what_happened"]
 
 
 def sentence(cause: Cause) -> str:
@@ -56,6 +58,15 @@ def sentence(cause: Cause) -> str:
             return _schema_changed(cause)
         case kinds.Followed(changes, detail):
             return "; ".join(changes) or detail or "a schema change was followed"
+        case kinds.LayoutChanged(changes):
+            return "; ".join(map(layout_sentence, changes))
+        case kinds.KeyViolated(columns, values, sample):
+            repeated = "1 value occurs" if values == 1 else f"{values} values occur"
+            shown = f", e.g. {sample}" if sample else ""
+            return (
+                f"its key {listed_columns(columns)} does not hold: {repeated} more than once{shown}; correct the rows"
+                " at the source, or the key in the view's file and run: dyda apply"
+            )
         case kinds.NotMaintained(state, because):
             return f"it is {state} already" + (f": {sentence(because)}" if because is not None else "")
         case kinds.NotBuilt(to_be_built, detail):
@@ -83,6 +94,20 @@ def sentence(cause: Cause) -> str:
             assert_never(cause)
 
 
+def layout_sentence(change: LayoutChange) -> str:
+    """What came or went of a view's keys and indexes."""
+    columns = listed_columns(change.columns)
+    if not change.columns:
+        known = change.event is LayoutEvent.KEY_PROVEN
+        return f"that it has at most one row {'follows now' if known else 'no longer follows'} from its definition"
+    return _LAYOUT_EVENTS[change.event].format(columns)
+
+
+def listed_columns(columns: Iterable[str]) -> str:
+    """`(order_id, First Name)`."""
+    return f"({', '.join(columns)})"
+
+
 def message_sentence(number: int, state: MessageState, cause: Cause | None) -> str:
     """Why a message is not processed, in a sentence that says which message it is about."""
     if isinstance(cause, kinds.HeldByOperator | kinds.NeedsApproval | kinds.WaitsWith):
@@ -101,6 +126,15 @@ def rows_follow() -> str:
     """What happens to the rows of a view whose definition has already changed."""
     return "its rows follow when it can be built"
 
+
+_LAYOUT_EVENTS = {
+    LayoutEvent.KEY_PROVEN: "the key {} follows from the keys of its sources",
+    LayoutEvent.KEY_UNPROVEN: "the key {} no longer follows from the keys of its sources",
+    LayoutEvent.KEY_DECLARED: "its file declares the key {}",
+    LayoutEvent.KEY_LOST: "the declared key {} is gone",
+    LayoutEvent.INDEX_DECLARED: "its file declares the index {}",
+    LayoutEvent.INDEX_LOST: "the index {} is gone",
+}
 
 _EFFECTS = {"broken": "it breaks {}", "rewritten": "it rewrites {}", "unknown": "its effect on {} is unknown"}
 

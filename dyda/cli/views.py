@@ -93,6 +93,7 @@ def _show_version(version: dict[str, Any]) -> None:
     ]
     pairs += [("followed", what) for what in version["followed"]]
     pairs += [("component", what) for what in version["components"]]
+    pairs += [("layout", change["text"]) for change in version["layout"]]
     if rewriting:
         cost = f"{rewriting['cost']} source queries per update"
         pairs += [("rewriting", rewriting["reason"]), ("extent", rewriting["extent"]), ("cost", cost)]

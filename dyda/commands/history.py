@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ from sqlglot import exp
 
 from dyda.commands.status import time_text
 from dyda.errors import DydaError
+from dyda.model.layout import LayoutChange, LayoutEvent
 from dyda.open_project import OpenProject
 from dyda.warehouse import VersionRecord, cause_to_json
-from dyda.wording import sentence
+from dyda.wording import layout_sentence, sentence
 
 __all__ = ["views_diff", "views_history"]
 
@@ -67,7 +68,14 @@ def _as_dict(version: VersionRecord) -> dict[str, Any]:
         "columns": [{"name": column.name, "type": column.type} for column in version.columns],
         **{key: details.get(key, []) for key in ("changes", "followed", "components", "runners_up", "lost_indexes")},
         **{key: details.get(key) for key in ("rewriting", "adaptation")},
+        "layout": [_relaid(entry) for entry in details.get("layout", ())],
     }
+
+
+def _relaid(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What came or went of keys and indexes."""
+    change = LayoutChange(LayoutEvent(entry["event"]), tuple(entry["columns"]))
+    return {**entry, "text": layout_sentence(change)}
 
 
 def _diff(old: VersionRecord, new: VersionRecord) -> list[str]:

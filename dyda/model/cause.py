@@ -10,6 +10,7 @@ import enum
 from dataclasses import dataclass
 from typing import ClassVar, get_args
 
+from dyda.model.layout import LayoutChange
 from dyda.model.view_state import ViewState
 
 
@@ -172,6 +173,25 @@ class Followed:
     kind: ClassVar[str] = "followed"
     changes: tuple[str, ...] = ()
     detail: str | None = None
+
+
+@dataclass(frozen=True)
+class LayoutChanged:
+    """What is proven unique in the view's rows is not what it was: a source has dropped or added a key."""
+
+    kind: ClassVar[str] = "layout_changed"
+    changes: tuple[LayoutChange, ...]
+
+
+@dataclass(frozen=True)
+class KeyViolated:
+    """The key that the view's file declares does not hold: so many of its values occur more than once, for example
+    `sample`."""
+
+    kind: ClassVar[str] = "key_violated"
+    columns: tuple[str, ...]
+    values: int
+    sample: str | None = None
 
 
 @dataclass(frozen=True)
@@ -375,6 +395,8 @@ Cause = (
     | RowsInTheWay
     | SchemaChanged
     | Followed
+    | LayoutChanged
+    | KeyViolated
     | Unforeseen
     | NotMaintained
     | NotBuilt

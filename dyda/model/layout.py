@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Layout"]
+from dyda.model.algebra.derived_keys import derive_keys
+from dyda.model.algebra.nodes import ViewDefinition
+from dyda.model.relation import RelationName
+
+__all__ = ["Layout", "LayoutChange", "LayoutEvent", "layout_changes", "layout_of"]
 
 
 @dataclass(frozen=True)
@@ -28,3 +34,54 @@ class Layout:
     def keyed(self) -> bool:
         """Whether every row is proven to occur once."""
         return self.key is not None
+
+
+class LayoutEvent(enum.StrEnum):
+    """What happens to a part of a layout."""
+
+    KEY_PROVEN = "key_proven"
+    KEY_UNPROVEN = "key_unproven"
+    KEY_DECLARED = "key_declared"
+    KEY_LOST = "key_lost"
+    INDEX_DECLARED = "index_declared"
+    INDEX_LOST = "index_lost"
+
+
+@dataclass(frozen=True)
+class LayoutChange:
+    """One part of a layout that came or went."""
+
+    event: LayoutEvent
+    columns: tuple[str, ...] = ()
+
+
+def layout_of(
+    definition: ViewDefinition,
+    types: Mapping[str, str],
+    plain_numeric: str,
+    untrusted: frozenset[RelationName] = frozenset(),
+) -> Layout:
+    """What the definition, over relations with the keys that they have in it, proves and asks for. `types` are the
+    warehouse types of its columns. A declared key that is proven is preferred to others that are."""
+    declared, indexes = definition.preferences.key, definition.preferences.indexes
+    keys = derive_keys(definition.tree, types, plain_numeric, untrusted)
+    proven = declared if declared is not None and keys.includes(declared) else next(iter(keys.minimal), None)
+    return Layout(proven, declared, indexes)
+
+
+def layout_changes(before: Layout, after: Layout) -> tuple[LayoutChange, ...]:
+    """What came and what went."""
+
+    def found() -> Iterator[LayoutChange]:
+        for old, new, lost, gained in (
+            (before.key, after.key, LayoutEvent.KEY_UNPROVEN, LayoutEvent.KEY_PROVEN),
+            (before.declared_key, after.declared_key, LayoutEvent.KEY_LOST, LayoutEvent.KEY_DECLARED),
+        ):
+            if old != new and old is not None:
+                yield LayoutChange(lost, old)
+            if old != new and new is not None:
+                yield LayoutChange(gained, new)
+        yield from (LayoutChange(LayoutEvent.INDEX_LOST, one) for one in before.indexes if one not in after.indexes)
+        yield from (LayoutChange(LayoutEvent.INDEX_DECLARED, one) for one in after.indexes if one not in before.indexes)
+
+    return tuple(found())

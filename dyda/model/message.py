@@ -82,6 +82,11 @@ class SchemaChange:
         return not self.steps or any(step.is_destructive for step in self.steps)
 
     @property
+    def may_move_keys(self) -> bool:
+        """Whether the relation's keys or NOT NULLs may be others after it."""
+        return not self.steps or any(step.may_move_keys for step in self.steps)
+
+    @property
     def new_name(self) -> RelationName:
         """What the relation is called after it."""
         name = self.relation

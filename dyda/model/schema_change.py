@@ -9,12 +9,13 @@ Each step knows what it means:
     columns         the columns it concerns; None: every reader (S4)
     moves_rows      rows changed that were not captured, so the relation must be read again
     is_destructive  something that a view may have used is gone
+    may_move_keys   its unique constraints or its NOT NULLs may be others
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from dyda.model.relation import Column, Relation, RelationName
@@ -50,10 +51,19 @@ class _Step:
     def is_destructive(self) -> bool:
         return False
 
+    @property
+    def may_move_keys(self) -> bool:
+        return True
+
 
 @dataclass(frozen=True)
 class AddColumn(_Step):
     column: Column
+
+    @property
+    def may_move_keys(self) -> bool:
+        """A key that it comes with is a step of its own."""
+        return False
 
     @property
     def columns(self) -> frozenset[str]:
@@ -83,6 +93,10 @@ class DropColumn(_Step):
 class RenameColumn(_Step):
     old: str
     new: str
+
+    @property
+    def may_move_keys(self) -> bool:
+        return False
 
     @property
     def columns(self) -> frozenset[str]:
@@ -119,6 +133,10 @@ class RenameRelation(_Step):
     """A new name or a new schema; the table is the same, so a view over it follows."""
 
     new: RelationName
+
+    @property
+    def may_move_keys(self) -> bool:
+        return False
 
     def __str__(self) -> str:
         return f"renames it to {self.new}"
@@ -173,6 +191,12 @@ class Harmless(_Step):
     """Recorded, and without effect on any row: a default, NOT NULL, a comment, an index."""
 
     what: str
+    keys: bool | None = field(default=None, compare=False, repr=False)
+    """Whether it is about constraints, NOT NULL or the tables that the relation consists of; None: who knows."""
+
+    @property
+    def may_move_keys(self) -> bool:
+        return self.keys is not False
 
     @property
     def columns(self) -> frozenset[str]:
@@ -211,7 +235,7 @@ def compare(before: Sequence[Column], after: Sequence[Column]) -> tuple[Step, ..
         if was.type != now.type or was.generated != now.generated:
             steps.append(ChangeType(now.name, was.type, now.type))
         if was.not_null != now.not_null:
-            steps.append(Harmless(f"makes column {now.name} {'NOT NULL' if now.not_null else 'nullable'}"))
+            steps.append(Harmless(f"makes column {now.name} {'NOT NULL' if now.not_null else 'nullable'}", keys=True))
     steps += [AddColumn(new[number]) for number in sorted(new) if number not in old]
     return tuple(steps)
 
@@ -220,9 +244,10 @@ def apply(relation: Relation, steps: Sequence[Step]) -> Relation:
     """The relation after one command's steps, which must be complete. A dropped one stays as it was: the same
     transaction may give its name to another table, with columns that are known by their names.
 
-    Steps do not describe keys and NOT NULL constraints exactly, so the result claims none.
+    Steps do not describe keys and NOT NULL constraints exactly: where one may have moved them, the result claims none.
     """
     name, oid, succeeds = relation.name, relation.oid, relation.succeeds
+    keys: tuple[tuple[str, ...], ...]
     renamed = {step.old: step.new for step in steps if isinstance(step, RenameColumn)}
     dropped = {step.column for step in steps if isinstance(step, DropColumn)}
     columns = [replace(c, name=renamed.get(c.name, c.name)) for c in relation.columns if c.name not in dropped]
@@ -242,5 +267,8 @@ def apply(relation: Relation, steps: Sequence[Step]) -> Relation:
                 name, oid, columns = taken, new_oid, list(described)
             case _:
                 pass
-    nullable = tuple(replace(column, not_null=False) for column in columns)
-    return Relation(name, oid, nullable, (), relation.estimated_rows, succeeds)
+    if any(step.may_move_keys for step in steps):
+        columns, keys = [replace(column, not_null=False) for column in columns], ()
+    else:
+        keys = tuple(tuple(renamed.get(column, column) for column in key) for key in relation.keys)
+    return Relation(name, oid, tuple(columns), keys, relation.estimated_rows, succeeds)

@@ -26,6 +26,8 @@ from dyda.model.cause import (
     Following,
     HeldByOperator,
     InstallRefused,
+    KeyViolated,
+    LayoutChanged,
     MessageSkipped,
     NeedsApproval,
     NegativeCount,
@@ -51,6 +53,7 @@ from dyda.model.cause import (
     Unshown,
     WaitsWith,
 )
+from dyda.model.layout import LayoutChange, LayoutEvent
 from dyda.model.message import MessageState
 from dyda.model.view_state import ViewState
 from dyda.warehouse.catalog.cause_codec import cause_from_json, cause_to_json
@@ -92,6 +95,27 @@ CASES: list[tuple[Cause, str]] = [
     (
         SchemaChanged("a was dropped", preference=Clause("column", "a", dispensable=False, replaceable=True)),
         "a was dropped",
+    ),
+    (
+        LayoutChanged(
+            (LayoutChange(LayoutEvent.KEY_UNPROVEN, ("id", "day")), LayoutChange(LayoutEvent.KEY_PROVEN, ()))
+        ),
+        "the key (id, day) no longer follows from the keys of its sources;"
+        " that it has at most one row follows now from its definition",
+    ),
+    (
+        LayoutChanged((LayoutChange(LayoutEvent.KEY_LOST, ("id",)), LayoutChange(LayoutEvent.INDEX_LOST, ("a", "b")))),
+        "the declared key (id) is gone; the index (a, b) is gone",
+    ),
+    (
+        KeyViolated(("id",), 2, "(7) 3 times"),
+        "its key (id) does not hold: 2 values occur more than once, e.g. (7) 3 times; correct the rows at the source,"
+        " or the key in the view's file and run: dyda apply",
+    ),
+    (
+        KeyViolated(("id",), 1),
+        "its key (id) does not hold: 1 value occurs more than once; correct the rows at the source,"
+        " or the key in the view's file and run: dyda apply",
     ),
     (Followed(("a is b now", "c is d now"), "only names change"), "a is b now; c is d now"),
     (Followed(detail="only names change"), "only names change"),

@@ -90,12 +90,16 @@ def _preferences(found: Consequences, tree: Query, words: Words, appended: Mappi
     anatomy = Anatomy(ViewDefinition("", "", tree))
     aliases = {ref.alias for node in anatomy.nodes.values() for ref in node.columns}
     items = dict.fromkeys(item_name(anatomy, place) for place in anatomy.places if place.kind == "item")
+    shown = {column.column for column in tree.columns}
     return Preferences(
         written.extent,
         written.new_columns,
         tuple((n, preference) for n in items if (preference := appended.get(n, written.of_item(n))) is not None),
         tuple((alias, preference) for alias, preference in relations.items() if alias in aliases),
         tuple(conditions.items()),
+        # A key or an index that has lost a column is not what its author asked for.
+        written.key if written.key is not None and shown.issuperset(written.key) else None,
+        tuple(index for index in written.indexes if shown.issuperset(index)),
     )
 
 

@@ -13,9 +13,11 @@ from dyda.maintenance.catalog_state import BuildPlan, BuildRequest, CatalogState
 from dyda.maintenance.execute.deltas import Refresh
 from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.plan.unit_plan import Adapt, Rebuild, RelationFacts
-from dyda.maintenance.plan.version_details import story
+from dyda.maintenance.plan.version_details import relaid, story
 from dyda.maintenance.programs import fingerprint_of, state_tables
 from dyda.model.algebra.nodes import ViewDefinition
+from dyda.model.layout import layout_changes, layout_of
+from dyda.model.relation import RelationName
 from dyda.model.sql.render import render_view
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
@@ -47,8 +49,11 @@ class Execution:
         program = engine.program(definition)
         return BuildPlan(request, definition, program, tuple(engine.outputs(definition, program)))
 
-    def version(self, build: BuildPlan, details: Mapping[str, Any]) -> ViewVersion:
-        """The definition to be installed; `details` is what the view's history says about it."""
+    def version(
+        self, build: BuildPlan, details: Mapping[str, Any], untrusted: frozenset[RelationName] = frozenset()
+    ) -> ViewVersion:
+        """The definition to be installed; `details` is what the view's history says about it. The keys of `untrusted`
+        relations are not those of the rows."""
         request, definition = build.target, build.definition
         record = self.catalog.records.get(request.name)
         # A version's text must never change its meaning: `*` would take in a column that is added later, and a column's
@@ -58,15 +63,19 @@ class Execution:
             record is None or record.sql != sql or bool(record.details.get("evolved"))
         )
         columns, states = shown_columns(build), state_tables(build.program)
+        types = {column.name: column.type for column in columns}
+        layout = layout_of(definition, types, self.opened.project.settings.spark.numeric, untrusted)
+        before = record.layout if record is not None and record.version is not None else layout
         return ViewVersion(
             sql=sql,
             columns=columns,
             relations=tuple(sorted(definition.relations)),
             cause=request.cause,
             file_text=request.file_text,
-            details={"evolved": evolved, **details},
+            details={"evolved": evolved, **details, **relaid(layout_changes(before, layout))},
             states=states,
             program=fingerprint_of(self.opened.project, definition, sql, states, columns),
+            layout=layout,
         )
 
     def adapted(
@@ -90,7 +99,7 @@ class Execution:
             staging=staging,
             projection=None if same else projection,
             mode="delta" if same else "replace",
-            version=self.version(build, details),
+            version=self.version(build, details, plan.untrusted),
             state=ViewState.LIVE,
             positions={source: (plan.view.positions.get(source), at) for source, at in plan.to.items()},
             states=states,

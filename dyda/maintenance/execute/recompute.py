@@ -47,7 +47,7 @@ def _recomputed(execution: Execution, plan: Rebuild) -> ViewChange:
     how = Recompute(plan.definition, plan.reason or plan.request.reason)
     record = execution.catalog.records.get(plan.name)
     details = spending.details(plan, how, written) if record is not None and record.version else {}
-    version = execution.version(build, details)
+    version = execution.version(build, details, plan.untrusted)
     unchanged = (
         record is not None
         and not record.behind
@@ -55,6 +55,7 @@ def _recomputed(execution: Execution, plan: Rebuild) -> ViewChange:
         and record.columns == version.columns
         and record.states == tuple(table.state for table in version.states or ())
         and record.program == version.program
+        and record.layout == version.layout
     )
     expected = record.positions if record is not None else {}
     return ViewChange(

@@ -28,7 +28,17 @@ from dyda.maintenance.plan.unit_plan import (
     ViewPlan,
 )
 from dyda.model.algebra.nodes import ViewDefinition, conjuncts, scans
-from dyda.model.cause import Behind, BuildReason, Cause, Followed, NotMaintained, SchemaChanged, ToBeBuilt, Unforeseen
+from dyda.model.cause import (
+    Behind,
+    BuildReason,
+    Cause,
+    Followed,
+    LayoutChanged,
+    NotMaintained,
+    SchemaChanged,
+    ToBeBuilt,
+    Unforeseen,
+)
 from dyda.model.ddl.schemas import Schemas
 from dyda.model.message import SchemaChange, UpdateMessage
 from dyda.model.position import Position
@@ -208,8 +218,11 @@ def _followed(
         effect = "adapted" if before is not None and _only_appends(before, after) else "rewritten"
         cause: Cause | None = ToBeBuilt(BuildReason.EVOLVED, judgement.reason)
         return Impact(name, effect, plan.kind, after.sql, judgement.extent, judgement.cost, cause, after)
-    cause = rows or (Followed(judgement.followed) if judgement.followed else None)
-    effect = "adapted" if rows is not None else "renamed" if judgement.followed else "none"
+    relaid = plan.version.cause if isinstance(plan, FollowText) else None
+    if not isinstance(relaid, LayoutChanged):
+        relaid = None
+    cause = rows or relaid or (Followed(judgement.followed) if judgement.followed else None)
+    effect = "adapted" if rows or relaid else "renamed" if judgement.followed else "none"
     return Impact(name, effect, plan.kind, after.sql, "equivalent", _cost(after, numeric), cause, after)
 
 

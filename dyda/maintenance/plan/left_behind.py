@@ -91,6 +91,7 @@ def _followed(
         sql=definition.sql,
         columns=record.columns,
         relations=tuple(sorted(definition.relations)),
+        layout=record.layout,
         cause=Behind(followed) if behind else Followed(tuple(judgement.followed)),
         details={"evolved": True, "behind": behind, **story(judgement, moved, Recompute(definition, rows_follow()))},
     )

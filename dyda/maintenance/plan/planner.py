@@ -32,10 +32,11 @@ from dyda.maintenance.plan.unit_plan import (
     UnitPlan,
     ViewPlan,
 )
-from dyda.maintenance.plan.version_details import Moved, because, story, unseen
+from dyda.maintenance.plan.version_details import Moved, because, relaid, story, unseen
 from dyda.maintenance.programs import fingerprint_of, recorded, state_tables
 from dyda.model.algebra.nodes import ViewDefinition, scans
-from dyda.model.cause import BuildReason, Followed, ToBeBuilt
+from dyda.model.cause import BuildReason, Followed, LayoutChanged, ToBeBuilt
+from dyda.model.layout import Layout, layout_changes, layout_of
 from dyda.model.relation import Relation, RelationName
 from dyda.model.schema_change import DropRelation, ReplaceRelation, apply
 from dyda.warehouse import ViewVersion
@@ -133,14 +134,16 @@ class UnitPlanner:
         are now."""
         relations = {name: record.relation for name, record in self.round.catalog.relations.items()}
         ours = frozenset(self.unit.numbers)
-        later = {
-            change.relation
+        moving = [
+            (queued.number in ours, change)
             for queued in self.round.moving
-            if queued.number not in ours
             for change in queued.message.schema_changes
-        }
+            if change.may_move_keys
+        ]
+        later = {change.relation for own, change in moving if not own}
+        own = {change.relation for own, change in moving if own}
         now = {
-            name: _with_lasting_keys(relations[name], found) if found is not None and name in later else found
+            name: _with_keys_of(relations[name], found, name in own) if found is not None and name in later else found
             for name, found in present.of(self.round.touched_by(self.unit)).items()
         }
         return self.planning.world(now)
@@ -211,11 +214,13 @@ class UnitPlanner:
                 following = self._following(view, how.definition)
                 if not isinstance(following, Recompute):
                     moves = self.destinations.moves(view)
-                    if following.definition.sql == view.definition.sql:
+                    layout = self._layout(following)
+                    if following.definition.sql == view.definition.sql and layout == view.record.layout:
                         return Maintain(following, moves)
                     # A new version has all of the view's positions, also those that stay.
                     moves = {source: (at, at) for source, at in view.positions.items()} | dict(moves)
-                    return FollowText(following, self._version(following, judgement, moved, how), judgement, moves)
+                    version = self._version(following, judgement, moved, how, layout)
+                    return FollowText(following, version, judgement, moves)
                 how = following
             self.planning.analysis.require_computable(view.definition, how.definition)
         except UnsupportedSql as error:  # the sides of a UNION, say, that are of different types now
@@ -223,9 +228,29 @@ class UnitPlanner:
             return Freeze(view.name, broken, because(broken, moved))
         detail = judgement.reason if isinstance(judgement, Rewritten) else how.reason
         request = BuildRequest(view.name, how.definition.sql, None, ToBeBuilt(BuildReason.EVOLVED, detail))
+        untrusted = self._untrusted(view, how.definition)
         if isinstance(how, Recompute):
-            return Rebuild(request, how.definition, judgement, tuple(moved), to, how.reason)
-        return Adapt(view, how, request, judgement, tuple(moved), to)
+            return Rebuild(request, how.definition, judgement, tuple(moved), to, how.reason, untrusted)
+        return Adapt(view, how, request, judgement, tuple(moved), to, untrusted)
+
+    def _layout(self, after: MaintainedView) -> Layout:
+        """What is unique in the view's rows once the unit is processed."""
+        types = {column.name: column.type for column in after.record.columns}
+        untrusted = self._untrusted(after, after.definition)
+        return layout_of(after.definition, types, self.round.numeric, untrusted)
+
+    def _untrusted(self, view: MaintainedView, definition: ViewDefinition) -> frozenset[RelationName]:
+        """Relations that the catalog describes as a later state has them: other views have processed changes of their
+        keys that this one still waits for."""
+        ours, catalog = frozenset(self.unit.numbers), self.round.catalog
+        ahead = {
+            change.relation
+            for queued in self.round.moving
+            if queued.number not in ours and not view.has(queued.message.source, queued.message.xid)
+            for change in queued.message.schema_changes
+            if change.may_move_keys and catalog.is_described_with(change.relation, queued.message.xid)
+        }
+        return frozenset(name for name in definition.relations if self.planning.known_as.get(name, name) in ahead)
 
     def _following(self, view: MaintainedView, definition: ViewDefinition) -> MaintainedView | Recompute:
         """The view under another text, with its rows and states as they are, if these are what the text asks for."""
@@ -236,26 +261,40 @@ class UnitPlanner:
         return replace(view, definition=definition, program=program)
 
     def _version(
-        self, after: MaintainedView, judgement: Holds | Rewritten, moved: Sequence[Moved], how: Adaptation
+        self,
+        after: MaintainedView,
+        judgement: Holds | Rewritten,
+        moved: Sequence[Moved],
+        how: Adaptation,
+        layout: Layout,
     ) -> ViewVersion:
         definition, columns, states = after.definition, after.record.columns, state_tables(after.program)
+        changes = layout_changes(after.record.layout, layout)
+        text_alone = Followed(judgement.followed, how.reason)
         return ViewVersion(
             sql=definition.sql,
             columns=columns,
             states=states,
             program=fingerprint_of(self.round.project, definition, definition.sql, states, columns),
             relations=tuple(sorted(definition.relations)),
-            cause=Followed(judgement.followed, how.reason),
-            details={"evolved": True, **story(judgement, moved, how)},
+            cause=text_alone if judgement.followed or not changes else LayoutChanged(changes),
+            details={
+                "evolved": definition.sql != after.record.sql or bool(after.record.details.get("evolved")),
+                **story(judgement, moved, how),
+                **relaid(changes),
+            },
+            layout=layout,
         )
 
 
-def _with_lasting_keys(before: Relation, now: Relation) -> Relation:
-    """The relation as it is now, with those keys alone that it had before: a later change may have added the others,
-    and they need not hold yet at the extents' positions."""
-
-    def numbers(relation: Relation, key: tuple[str, ...]) -> frozenset[int]:
-        return frozenset(relation.column(name).number for name in key)
-
-    then = {numbers(before, key) for key in before.keys} if before.oid == now.oid else set()
-    return replace(now, keys=tuple(key for key in now.keys if numbers(now, key) in then))
+def _with_keys_of(before: Relation, now: Relation, moved: bool) -> Relation:
+    """The relation as it is now, and a later change may have moved its keys: with those that it had before, unless the
+    unit itself may have `moved` them. They need not hold yet at the extents' positions, or no longer."""
+    known = {} if moved or before.oid != now.oid else {column.number: column for column in before.columns}
+    named = {column.number: column.name for column in now.columns}
+    numbers = [[before.column(name).number for name in key] for key in (before.keys if known else ())]
+    return replace(
+        now,
+        columns=tuple(replace(c, not_null=c.number in known and known[c.number].not_null) for c in now.columns),
+        keys=tuple(tuple(named[number] for number in key) for key in numbers if named.keys() >= set(key)),
+    )

@@ -4,7 +4,7 @@ Plain frozen data. The executor carries it out; `impact`, `pending show`, `pendi
 history show the same object. Each view has exactly one of:
 
     Maintain     its rows follow by ΔV
-    FollowText   its text follows a rename; its rows by ΔV
+    FollowText   its text follows a rename, or its layout the keys of its sources; its rows by ΔV
     Adapt        its rows follow its new definition from its extent or its states
     Rebuild      it is computed from the sources
     Freeze       it has no legal form: it keeps its rows and says why
@@ -96,6 +96,8 @@ class Adapt(_OfView):
     judgement: Holds | Rewritten
     moved: tuple[Moved, ...]
     to: Mapping[str, Position]
+    untrusted: frozenset[RelationName] = frozenset()
+    """Relations whose keys, as far as they are known, are those of a later state."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ class Rebuild:
     to: Mapping[str, Position]
     reason: str | None = None
     """Why nothing less will do, if that is not why it is done at all."""
+    untrusted: frozenset[RelationName] = frozenset()
 
     @property
     def name(self) -> str:

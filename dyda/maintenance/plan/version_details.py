@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from dyda.model.cause import CommittedChange, SchemaChanged
+from dyda.model.layout import LayoutChange
 from dyda.model.message import DataUpdate, SchemaChange, Truncation
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
@@ -19,7 +20,7 @@ from scheduler import Queued
 from va import Adaptation, Reaggregate
 from vs import Broken, Holds, Rewritten
 
-__all__ = ["Moved", "because", "changed", "story", "unseen"]
+__all__ = ["Moved", "because", "changed", "relaid", "story", "unseen"]
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,11 @@ def story(
     else:
         details["components"] = []
     return details
+
+
+def relaid(changes: Sequence[LayoutChange]) -> dict[str, Any]:
+    """What came and went of keys and indexes, as a version's details have it; nothing if nothing did."""
+    return {"layout": [asdict(change) for change in changes]} if changes else {}
 
 
 def changed(moved: Moved) -> dict[str, Any]:

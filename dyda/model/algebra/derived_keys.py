@@ -42,6 +42,7 @@ from dyda.model.algebra.nodes import (
     SemiJoin,
     SetOperation,
 )
+from dyda.model.relation import RelationName
 from dyda.model.types import PgType
 
 __all__ = ["DerivedKeys", "derive_keys"]
@@ -85,15 +86,20 @@ class DerivedKeys:
 
 
 def derive_keys(
-    tree: Node, types: Mapping[str, str] | None = None, plain_numeric: str = "decimal(38,18)"
+    tree: Node,
+    types: Mapping[str, str] | None = None,
+    plain_numeric: str = "decimal(38,18)",
+    untrusted: frozenset[RelationName] = frozenset(),
 ) -> DerivedKeys:
-    """What is unique in the rows of a query. `types` are the warehouse types of its columns, where they are known."""
-    return DerivedKeys(_Derivation(plain_numeric).rows(tree), types)
+    """What is unique in the rows of a query. `types` are the warehouse types of its columns, where they are known;
+    `untrusted` are relations whose keys and NOT NULLs are not those of the rows that it is about."""
+    return DerivedKeys(_Derivation(plain_numeric, untrusted).rows(tree), types)
 
 
 class _Derivation:
-    def __init__(self, plain_numeric: str) -> None:
+    def __init__(self, plain_numeric: str, untrusted: frozenset[RelationName]) -> None:
         self.plain_numeric = plain_numeric
+        self.untrusted = untrusted
         self.numbers = count()
 
     def rows(self, node: Node) -> Rows:
@@ -127,7 +133,8 @@ class _Derivation:
         columns = {ColumnRef(scan.alias, column.name): next(self.numbers) for column in scan.relation.columns}
         row = next(self.numbers)
         named = {ref.column: attribute for ref, attribute in columns.items()}
-        known = frozenset(named[column.name] for column in scan.relation.columns if column.not_null)
+        trusted = scan.relation.name not in self.untrusted
+        known = frozenset(named[column.name] for column in scan.relation.columns if trusted and column.not_null)
         keys = [frozenset(named[name] for name in key) for key in scan.relation.keys]
         own = Dependency(frozenset({row}), frozenset(named.values()))
         return Rows(

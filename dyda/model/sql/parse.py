@@ -8,7 +8,7 @@ Names that are not quoted are folded to lower case and then matched exactly agai
 from __future__ import annotations
 
 from dyda.model.algebra.nodes import ViewDefinition
-from dyda.model.preferences import Preference, Preferences, read_header, read_preference
+from dyda.model.preferences import Header, Preference, Preferences, read_header, read_preference
 from dyda.model.sql.builder import LONGEST_NAME, Builder, Component, Resolve, Views
 from dyda.model.sql.outline_reader import read_outline
 from dyda.model.sql.scope import RESERVED
@@ -47,13 +47,15 @@ def parse_view(
         outline = read_outline(words)
         builder = Builder(words, outline, resolve, plain_numeric, views)
         tree = builder.query(outline.query, "")
-    preferences = _preferences(words, builder.components, builder.inherited)
+    header = read_header(words, [column.column for column in tree.columns])
+    preferences = _preferences(words, header, builder.components, builder.inherited)
     return ViewDefinition(name, text, tree, preferences, builder.star or words.loose)
 
 
-def _preferences(text: SqlText, components: list[Component], inherited: list[Preferences]) -> Preferences:
+def _preferences(
+    text: SqlText, header: Header, components: list[Component], inherited: list[Preferences]
+) -> Preferences:
     """The preference comments, each with the component that it directly follows, and those of views below."""
-    extent, new_columns = read_header(text)
     found: dict[str, dict[str, Preference]] = {"item": {}, "relation": {}, "condition": {}}
     for below in inherited:
         found["item"] |= dict(below.items)
@@ -70,7 +72,15 @@ def _preferences(text: SqlText, components: list[Component], inherited: list[Pre
         for component in meant:
             for name in component.names:
                 found[component.kind][name] = found[component.kind].get(name, Preference()) | preference
-    return Preferences(extent, new_columns, *(tuple(preferences.items()) for preferences in found.values()))
+    return Preferences(
+        header.extent,
+        header.new_columns,
+        tuple(found["item"].items()),
+        tuple(found["relation"].items()),
+        tuple(found["condition"].items()),
+        header.key,
+        header.indexes,
+    )
 
 
 def _meant(text: SqlText, comment: Comment, components: list[Component]) -> list[Component]:

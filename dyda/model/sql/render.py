@@ -34,7 +34,7 @@ from dyda.model.algebra.nodes import (
     expressions,
 )
 from dyda.model.algebra.renaming import aliases_of
-from dyda.model.preferences import Preference, Preferences
+from dyda.model.preferences import Preference, Preferences, render_header
 from dyda.model.relation import quoted
 from dyda.model.sql.text import Span, SqlText, TokenType, kinds
 
@@ -43,8 +43,8 @@ __all__ = ["render_view"]
 
 def render_view(tree: Query, preferences: Preferences) -> str:
     """The text of a view file with this tree and these preferences."""
-    header = [f"{name} = {value}" for name in ("extent", "new_columns") if (value := getattr(preferences, name))]
-    lines = [f"-- dyda: {', '.join(header)}"] if header else []
+    header = render_header(preferences)
+    lines = [header] if header is not None else []
     lines.append(_Writer(tree, preferences).query(tree, ""))
     return "\n".join(lines) + "\n"
 

@@ -96,7 +96,7 @@ class SchemaEntry:
         if entry["unseen"]:
             steps.append(Rewrite("comes after a change that was not logged"))
         rest = [what for what in after["rest"] if before["rest"].get(what) != after["rest"][what]]
-        steps += [Harmless(f"changes its {what}") for what in sorted(rest)]
+        steps += [Harmless(f"changes its {what}", keys=what == "constraints") for what in sorted(rest)]
         yield from steps or [Harmless("changes something that no row shows")]
 
 
@@ -118,9 +118,9 @@ def _expressions(before: Mapping[str, Any], after: Mapping[str, Any], retyped: s
         if column.generated:
             yield Rewrite(f"computes column {column.name} in another way")
         elif number in new:
-            yield Harmless(f"column {column.name} has the default {new[number]} now")
+            yield Harmless(f"column {column.name} has the default {new[number]} now", keys=False)
         else:
-            yield Harmless(f"column {column.name} has no default any more")
+            yield Harmless(f"column {column.name} has no default any more", keys=False)
 
 
 def _types(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Step]:
@@ -133,7 +133,7 @@ def _types(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Step
             if old[label] != new[label]:
                 yield Rewrite(f"renames the value {old[label]} of type {shown} to {new[label]}")
         for label in sorted(new.keys() - old.keys(), key=int):
-            yield Harmless(f"type {shown} gets the value {new[label]}")
+            yield Harmless(f"type {shown} gets the value {new[label]}", keys=False)
         fields, others = was["fields"] or {}, now["fields"] or {}
         if fields != others:
             renamed = {number: field[1:] for number, field in fields.items()} == {

@@ -281,6 +281,18 @@ def test_texts_that_look_like_changing_dates_are_texts_beside_texts(resolve: Res
     assert conditions(view) == ["`c`.`phone` IN ('now', 'today')"]
 
 
+def test_the_header_says_how_rows_are_stored(resolve: Resolve) -> None:
+    text = """-- dyda: key = (Name), index = (`age`, name), extent = any
+-- dyda: index = (age)
+SELECT c.name, c.age FROM crm.customer c"""
+    preferences = parse_view("v", text, resolve).preferences
+    assert preferences.key == ("name",)
+    assert preferences.indexes == (("age", "name"), ("age",))
+    assert preferences.extent == "any"
+    silent = parse_view("v", "SELECT c.name FROM crm.customer c", resolve).preferences
+    assert (silent.key, silent.indexes) == (None, ())
+
+
 def test_preferences_reach_their_components(resolve: Resolve) -> None:
     text = """/* an ordinary remark about dispensable things */
 /* dyda: new_columns = append */

@@ -19,6 +19,10 @@ VIEWS = [
     "SELECT c.name /* replaceable */ AS who, f.age + 1 AS next /* dispensable */"
     " FROM crm.customer c /* replaceable */ JOIN booking.flight_res f ON c.name = f.name /* replaceable, dispensable */"
     " WHERE f.dest = 'Asia' /* dispensable */",
+    "-- dyda: key = (NAME), index = (`Großer Name`, age)\n"
+    "-- dyda: new_columns = append, index = (`x``,y(`), index=(age)\n"
+    "SELECT c.name, c.age, c.phone AS `Großer Name`, c.id AS `x``,y(` FROM crm.customer c",
+    "/* dyda: index = (`two\nlines`) */ SELECT c.name AS `two\nlines` FROM crm.customer c",
     "SELECT a.name, b.name AS other FROM crm.customer a JOIN crm.customer b USING (age)",
     'SELECT o.`First Name`, o.`a"b` AS `x``y` FROM `Old Stock`.`Größen`.`a``b"c\'d` o',
 ]
@@ -37,6 +41,7 @@ def test_rendered_and_read_again_it_is_the_same(text: str, resolve: Callable[...
     assert _conditions(projection(again)) == _conditions(projection(view))
     assert again.preferences.extent == view.preferences.extent
     assert again.preferences.new_columns == view.preferences.new_columns
+    assert (again.preferences.key, again.preferences.indexes) == (view.preferences.key, view.preferences.indexes)
     assert set(again.preferences.items) == set(view.preferences.items)
     assert set(again.preferences.relations) == set(view.preferences.relations)
     assert len(again.preferences.conditions) == len(view.preferences.conditions)

@@ -121,6 +121,8 @@ def said(definition: ViewDefinition) -> dict[str, object]:
     found: dict[str, object] = {
         "extent": preferences.extent,
         "new_columns": preferences.new_columns,
+        "key": preferences.key,
+        "indexes": preferences.indexes,
         "names": definition.names,
         "tree": shape(definition.tree),
         "items": dict(preferences.items),
