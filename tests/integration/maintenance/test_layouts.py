@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dyda import commands
+from dyda.errors import DydaError
 from dyda.maintenance import Outcome
 from dyda.model.layout import Layout
 from tests.recompute_oracle import printed
@@ -160,7 +161,12 @@ def test_a_header_that_changes_changes_the_layout(crm: Town) -> None:
     crm.view("joined", f"-- dyda: key = (id, name), index = (name)\n{JOINED}")
     crm.apply()
     assert layouts(crm)["joined"] == Layout(("id", "name"), ("id", "name"), (("name",),))
+    before = layouts(crm)["counted"]
     crm.view("counted", f"-- dyda: key = (n)\n{COUNTED}")
+    with pytest.raises(DydaError, match=r"view counted: \(n\) is not a key of its rows: 2 rows have \(1\)"):
+        crm.apply()
+    assert layouts(crm)["counted"] == before
+    crm.view("counted", f"-- dyda: index = (n)\n{COUNTED}")
     crm.apply()
-    assert layouts(crm)["counted"] == Layout(("name",), ("n",), ())
+    assert layouts(crm)["counted"] == Layout(("name",), None, (("n",),))
     crm.check_definitions("joined", "counted")
