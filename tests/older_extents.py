@@ -72,6 +72,6 @@ def make_older_state(url: str, number: int) -> None:
                 f" CREATE TABLE dyda.extent_{number} AS SELECT sha256(convert_to(ROW(n.*)::text, 'UTF8')) AS hash, n.*,"
                 f" 1::bigint AS count FROM dyda.newer n; ALTER TABLE dyda.extent_{number} ADD PRIMARY KEY (hash);"
                 f" CREATE INDEX ON dyda.extent_{number} (c1); DROP TABLE dyda.newer;"
-                f" UPDATE dyda.extent SET form = 'counted', key = NULL WHERE id = {number}"
+                f" DELETE FROM dyda.form WHERE extent = {number}"
             )
         connection.commit()
