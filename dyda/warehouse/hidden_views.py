@@ -54,12 +54,9 @@ def show(cursor: Cursor, schema: str, view: str, patience: float) -> None:
     old = [number for (number,) in cursor.fetchall()]
     version = _versions(cursor, view, before)
     cursor.execute("UPDATE dyda.extent SET view = %s, version = %s WHERE view = %s", (view, version, hidden))
-    cursor.execute(
-        "INSERT INTO dyda.extent (view, version, form, key)"
-        " SELECT view, version, form, key FROM dyda.extent WHERE id = %s RETURNING id",
-        (after.extent.number,),
-    )
+    cursor.execute("INSERT INTO dyda.extent (view, version) VALUES (%s, %s) RETURNING id", (view, version))
     (number,) = cursor.fetchone()
+    cursor.execute("UPDATE dyda.form SET extent = %s WHERE extent = %s", (number, after.extent.number))
     after.extent.rename(cursor, number)
     cursor.execute("DELETE FROM dyda.extent WHERE id = %s", (after.extent.number,))
     cursor.execute(load("show_hidden.sql"), {"view": view, "hidden": hidden, "version": version, "extent": number})

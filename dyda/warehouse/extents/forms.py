@@ -1,4 +1,4 @@
-"""Which form an extent's table has, as the catalog says (dyda.extent), and which one a new table gets."""
+"""Which form an extent's table has, as the catalog says (dyda.form), and which one a new table gets."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from dyda.warehouse.extents.extent import Extent
 from dyda.warehouse.extents.plain_extent import BagExtent, KeyedExtent, KeyUnusable, LooseExtent, PlainExtent
 
 __all__ = [
+    "COUNTED",
+    "KEYED",
+    "MOST_KEY_COLUMNS",
     "Filled",
     "filled_extent",
     "key_places",
@@ -141,4 +144,8 @@ def save_form(cursor: Cursor, extent: Extent, refused: Sequence[int] | None = No
             form = LOOSE
         case _:
             form = COUNTED
-    cursor.execute("UPDATE dyda.extent SET form = %s, key = %s WHERE id = %s", (form, key, extent.number))
+    cursor.execute(
+        "INSERT INTO dyda.form (extent, form, key) VALUES (%s, %s, %s)"
+        " ON CONFLICT (extent) DO UPDATE SET form = excluded.form, key = excluded.key",
+        (extent.number, form, key),
+    )

@@ -48,7 +48,7 @@ def prepare(
         numbers = []
         for table, staged in zip(version.states or (), states, strict=True):
             check_types(cursor, view, [type_ for _, type_ in table.state.columns])
-            stored = StoredState(_number(cursor), view, table)
+            stored = StoredState.new(_number(cursor), view, table)
             stored.create(cursor, staged.identifier)
             numbers.append(stored.number)
         for number in (made.extent.number, *numbers):

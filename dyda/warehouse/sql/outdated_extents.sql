@@ -2,9 +2,9 @@
 SELECT v.name
 FROM dyda.view v
 JOIN dyda.view_version w ON w.view = v.name AND w.version = v.version
-JOIN dyda.extent e ON e.id = w.extent
+LEFT JOIN dyda.form f ON f.extent = w.extent
 WHERE v.name NOT LIKE '%%/next'  -- what a lane has built has its form already
-  AND (e.form NOT IN ('keyed', 'bag')
-       OR e.form = 'bag' AND e.key IS NULL AND jsonb_typeof(w.layout -> 'key') = 'array'
+  AND (coalesce(f.form, 'counted') NOT IN ('keyed', 'bag')
+       OR f.form = 'bag' AND f.key IS NULL AND jsonb_typeof(w.layout -> 'key') = 'array'
           AND jsonb_array_length(w.layout -> 'key') <= %s)
 ORDER BY v.name

@@ -13,6 +13,7 @@ from dyda.errors import DydaError
 from dyda.warehouse.catalog.records import StateTable
 from dyda.warehouse.extents.entries import all_entries
 from dyda.warehouse.extents.extent import check_types
+from dyda.warehouse.extents.forms import save_form
 from dyda.warehouse.extents.prepared_tables import take
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.states.tables import StoredState
@@ -49,7 +50,10 @@ class StateInstaller:
     def keep(self, known: Sequence[StoredState], wanted: Sequence[StateTable]) -> tuple[StoredState, ...]:
         """The tables stay, their rows change; an index may be new."""
         self._check_numbers(len(known))
-        kept = tuple(StoredState(stored.number, self.view, table) for stored, table in zip(known, wanted, strict=True))
+        kept = tuple(
+            StoredState(stored.number, self.view, table, stored.form)
+            for stored, table in zip(known, wanted, strict=True)
+        )
         for before, after in zip(known, kept, strict=True):
             if before != after:
                 after.index(self.cursor)
@@ -74,16 +78,19 @@ class StateInstaller:
             self.cursor.execute(
                 "INSERT INTO dyda.extent (view, version) VALUES (%s, %s) RETURNING id", (self.view, version)
             )
-            stored = StoredState(self.cursor.fetchone()[0], self.view, table)
+            stored = StoredState.new(self.cursor.fetchone()[0], self.view, table)
+            save_form(self.cursor, stored.extent)
             stored.create(self.cursor, self._entries(by_number[number], len(stored.extent.types)))
             made.append(stored)
         return tuple(made)
 
     def take(self, wanted: Sequence[StateTable], version: int, numbers: Sequence[int]) -> tuple[StoredState, ...]:
         """New tables, which are filled already."""
-        for number in numbers:
-            take(self.cursor, number, self.view, version)
-        return tuple(StoredState(number, self.view, table) for number, table in zip(numbers, wanted, strict=True))
+        taken = tuple(StoredState.new(number, self.view, table) for number, table in zip(numbers, wanted, strict=True))
+        for stored in taken:
+            take(self.cursor, stored.number, self.view, version)
+            save_form(self.cursor, stored.extent)
+        return taken
 
     def _check_numbers(self, states: int) -> None:
         numbers = [change.number for change in self.changes]
