@@ -202,6 +202,9 @@ class _Installer:
         change = self.change
         if not self.exists and change.version is None:
             raise UnknownView(f"there is no view {change.view} to install rows into")
+        rewritten = change.prepared.of if change.prepared is not None else None
+        if rewritten is not None and (self.previous is None or self.previous.number != rewritten):
+            raise NotInstallable(change.view, f"extent {rewritten} was rewritten, and is no longer the view's")
         if change.version is not None:
             check_names(visible_name(change.view), [column.name for column in change.version.columns])
             check_types(self.cursor, change.view, [column.type for column in change.version.columns])
@@ -254,8 +257,12 @@ class _Installer:
             return None
         whole = change.mode == "replace"
         types = known.extent.types
-        entries = self._entries(types) if whole else known.extent.projected(range(len(types)))
-        extent, rows = self._table(types, known.version, entries)
+        if change.prepared is not None:
+            extent, rows = Extent(change.prepared.extent, change.view, types), change.prepared.rows
+            take(self.cursor, extent.number, change.view, known.version)
+        else:
+            entries = self._entries(types) if whole else known.extent.projected(range(len(types)))
+            extent, rows = self._table(types, known.version, entries)
         self.cursor.execute(
             "UPDATE dyda.view_version SET extent = %s, places = NULL WHERE view = %s AND version = %s",
             (extent.number, change.view, known.version),
@@ -263,6 +270,8 @@ class _Installer:
         self.known = replace(known, extent=extent)
         names = tuple(column.name for column in known.columns)
         self.publication = Publication(self.reader, extent, names, self.previous)
+        if change.prepared is not None:
+            return 0  # the rows are the same
         return rows if whole else None
 
     def _new_extent(self, version: ViewVersion) -> int:
@@ -372,7 +381,8 @@ class _Installer:
         change = self.change
         renewed = change.version is not None or (change.mode == "replace" and change.has_rows)
         state = change.state or (ViewState.LIVE if renewed else None)
-        moved = change.has_rows or any(expected != new for expected, new in change.positions.values())
+        rows_move = change.has_rows and (change.prepared is None or change.prepared.of is None)
+        moved = rows_move or any(expected != new for expected, new in change.positions.values())
         if state in STOPPED:
             self.cursor.execute(load("stop_view.sql"), {"view": change.view})
         self.cursor.execute(

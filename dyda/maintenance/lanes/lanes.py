@@ -13,12 +13,14 @@ from dyda.maintenance.catalog_state import BuildRequest, Catalog, CatalogState, 
 from dyda.maintenance.cycle import Cycle, Due
 from dyda.maintenance.install.installation import adoption
 from dyda.maintenance.lanes.lane import Lane
+from dyda.maintenance.lanes.rewriting import Rewriting
 from dyda.maintenance.next_unit import Planner
 from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.observe.recovery import Recovery
 from dyda.maintenance.plan.builds import Builds
 from dyda.maintenance.plan.unit_plan import Rebuild, UnitPlan
 from dyda.maintenance.units import Units
+from dyda.model.cause import Behind, Cause
 from dyda.model.relation import Relation, RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
@@ -51,6 +53,8 @@ class Lanes:
     """What a running lane, or what it has built, is for."""
     _put_off: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False)
     """Views that wait for these messages to be processed first."""
+    _rewriting: dict[str, Rewriting] = field(default_factory=dict, init=False)
+    """Views that wait while their narrowed extents are rewritten."""
     _noted: dict[str, tuple[int, float, dict[str, Any]]] = field(default_factory=dict, init=False)
     """By view, the number under which `status` finds its progress, when that was written, and what."""
 
@@ -69,11 +73,11 @@ class Lanes:
     @property
     def active(self) -> bool:
         """Whether something is being built, or catches up."""
-        return bool(self._running) or bool(self.hidden)
+        return bool(self._running) or bool(self._rewriting) or bool(self.hidden)
 
     def busy(self, name: str) -> bool:
         """Whether the view is being built beside the units, or catches up."""
-        return name in self._running or hidden_name(name) in self.catalog.state.records
+        return name in self._running or name in self._rewriting or hidden_name(name) in self.catalog.state.records
 
     def waits(self, name: str) -> bool:
         """Whether nothing more is to be done for the view now: it is being built, or waits for a free lane."""
@@ -95,12 +99,43 @@ class Lanes:
         for lane in self._running.values():
             lane.close()
         self._running.clear()
+        for rewriting in self._rewriting.values():
+            rewriting.close()
+        self._rewriting.clear()
 
     def prefer(self, requests: Mapping[str, BuildRequest]) -> None:
         """A text from a file comes before what is being built for another reason."""
         for name, request in requests.items():
             if request.file_text is not None and self.busy(name) and self._requests.get(name) != request:
                 self._throw_away(name, "its file was applied")
+
+    # --- narrowed extents
+
+    def rewriting(self) -> dict[str, Cause]:
+        """The views that wait while their extents are rewritten, and begin with those that are due."""
+        known, size = self.catalog.state, self.opened.project.settings.maintenance.lane_size
+        for name, view in known.views.items():
+            large = view.record.narrowed is not None and view.record.narrowed >= size
+            if large and not self.busy(name) and view.record.stored_state == ViewState.LIVE and not is_hidden(name):
+                self._rewriting[name] = Rewriting(self.opened, view)
+        return {name: Behind("columns were dropped") for name in self._rewriting}
+
+    def _rewritten(self) -> bool:
+        """Install the first extent that is rewritten; whether there is one."""
+        name = next((name for name, rewriting in self._rewriting.items() if rewriting.ended), None)
+        if name is None:
+            return False
+        done = self._rewriting.pop(name)
+        try:
+            if done.error is not None:
+                raise done.error
+            view = self.catalog.state.views.get(name)
+            if done.change is not None and view is not None and view.record.version == done.view.record.version:
+                self.writer.install(Installation(changes=(done.change,)))
+        finally:
+            done.close()
+            self.catalog.forget()
+        return True
 
     # --- begin
 
@@ -212,6 +247,8 @@ class Lanes:
     def advance(self, polled: Poll) -> bool:
         """Adopt what is finished and show what has caught up; whether anything was done."""
         self._note_progress(polled)
+        if self._rewritten():
+            return True
         for name, lane in self._running.items():
             if lane.ended:
                 del self._running[name]
@@ -350,6 +387,9 @@ class Lanes:
 
     def _throw_away(self, name: str, why: str) -> None:
         self.log(f"view {name}: what was built beside the others is discarded: {why}")
+        rewriting = self._rewriting.pop(name, None)
+        if rewriting is not None:
+            rewriting.close()
         lane = self._running.pop(name, None)
         if lane is not None:
             lane.close()

@@ -87,6 +87,7 @@ def _view(row: Row[Any]) -> ViewRecord:
         details=row.details or {},
         states=tuple(table.state for _, table in states_from_json(row.states or ())),
         program=row.program,
+        narrowed=row.narrowed,
     )
 
 

@@ -117,6 +117,8 @@ class ViewRecord:
     states: tuple[State, ...] = ()
     program: str | None = None
     """The fingerprint of the steps that computed its rows; None: built before fingerprints were recorded."""
+    narrowed: int | None = None
+    """The size of its table in bytes, if that has columns that the view has lost."""
 
     @property
     def reason(self) -> str | None:

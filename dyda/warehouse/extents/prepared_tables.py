@@ -13,13 +13,14 @@ from psycopg2 import sql
 
 from dyda.cursor import Connection, Cursor
 from dyda.warehouse.catalog.records import ViewVersion
+from dyda.warehouse.catalog.stored_views import known_extent
 from dyda.warehouse.catalog.tables import SCHEMA
 from dyda.warehouse.connection import PREPARED_CLASS
 from dyda.warehouse.extents.extent import Extent, check_types
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.states.tables import StoredState
 
-__all__ = ["PreparedTables", "collect_prepared", "prepare", "take"]
+__all__ = ["PreparedTables", "collect_prepared", "prepare", "rewrite", "take"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class PreparedTables:
     extent: int
     rows: int
     states: tuple[int, ...] = ()
+    of: int | None = None
+    """The narrowed extent whose rows these are; the states stay."""
 
 
 def prepare(
@@ -51,6 +54,20 @@ def prepare(
             _rename(cursor, f"extent_{number}", f"prepared_{number}")
     connection.commit()
     return PreparedTables(extent.number, count, tuple(numbers))
+
+
+def rewrite(connection: Connection, view: str) -> PreparedTables | None:
+    """A narrowed extent of the view in a table of its own; None if it has one. The view must not move meanwhile."""
+    with connection.cursor() as cursor:
+        _, narrowed = known_extent(cursor, view)
+        if narrowed.places is None:
+            return None
+        extent = Extent(_number(cursor), view, narrowed.types)
+        extent.create(cursor)
+        rows = extent.fill(cursor, narrowed.projected(range(len(narrowed.types))))
+        _rename(cursor, f"extent_{extent.number}", f"prepared_{extent.number}")
+    connection.commit()
+    return PreparedTables(extent.number, rows, of=narrowed.number)
 
 
 def take(cursor: Cursor, number: int, view: str, version: int | None) -> None:

@@ -24,6 +24,7 @@ WITH placed AS MATERIALIZED (
 )
 SELECT v.name, v.state, v.cause, v.file_text, v.version, v.rows, v.fresh_at, v.created_at,
        w.sql, w.columns, w.relations, w.details, w.states, w.program,
+       CASE WHEN w.places IS NOT NULL THEN pg_table_size(to_regclass('dyda.extent_' || w.extent)) END AS narrowed,
        standing.positions, standing.polled_at, coalesce(waiting.pending, 0) AS pending, waiting.oldest, waiting.held,
        waiting.waits_for, clock_timestamp() AS now
 FROM dyda.view v

@@ -327,3 +327,28 @@ def test_a_view_that_a_schema_change_rebuilds_is_left_to_a_lane(shop: Town, chan
         settle(maintainer)
         shop.check_definitions("small", "big", "sums", "beside")
         assert {entry["state"] for entry in commands.views(shop.folder)} == {"fresh"}
+
+
+def test_a_narrowed_extent_is_rewritten_beside_the_units(shop: Town) -> None:
+    """The first rows after a dropped column do not rewrite the table in everybody's way."""
+    shop.view("wide", "-- dyda: extent = any\nSELECT o.id, o.customer, o.note /* dispensable */ FROM shop.orders o")
+    shop.execute("shop", "ALTER TABLE orders ADD COLUMN note text DEFAULT 'x'")
+    with running(shop) as maintainer:
+        settle(maintainer)
+    shop.apply()
+    with running(shop) as maintainer, held("lane.rewritten") as lane:
+        settle(maintainer)
+        shop.execute("shop", "ALTER TABLE orders DROP COLUMN note")
+        cycles(maintainer, lane.there.is_set)
+        before = shop.extent("wide")
+        narrowed = "SELECT count(*) FROM dyda.view_version WHERE view = 'wide' AND places IS NOT NULL"
+        assert printed(shop.warehouse, narrowed) == Counter({"1": 1})
+        shop.execute("shop", "INSERT INTO orders VALUES (0, 'c1', 5)")
+        cycles(maintainer, lambda: "0\t5" in shop.extent("small"))
+        assert shop.extent("wide") == before
+        lane.go()
+        settle(maintainer)
+        assert printed(shop.warehouse, narrowed) == Counter({"0": 1})
+        shop.check_definitions("small", "big", "sums", "wide")
+        assert shop.state("wide")["state"] == "fresh"
+    assert {one["result"] for one in commands.verify(shop.folder, engine=shop.engine)} == {"equal"}
