@@ -204,7 +204,7 @@ class _Installer:
             raise UnknownView(f"there is no view {change.view} to install rows into")
         rewritten = change.prepared.of if change.prepared is not None else None
         if rewritten is not None and (self.previous is None or self.previous.number != rewritten):
-            raise NotInstallable(change.view, f"extent {rewritten} was rewritten, and is no longer the view's")
+            raise PositionMoved(change.view, "its extent", str(rewritten), None)
         if change.version is not None:
             check_names(visible_name(change.view), [column.name for column in change.version.columns])
             check_types(self.cursor, change.view, [column.type for column in change.version.columns])

@@ -49,8 +49,8 @@ class Lanes:
     _running: dict[str, Lane] = field(default_factory=dict, init=False)
     _queued: set[str] = field(default_factory=set, init=False)
     """Views that are to be built in a lane when one is free."""
-    _requests: dict[str, BuildRequest] = field(default_factory=dict, init=False)
-    """What a running lane, or what it has built, is for."""
+    _texts: dict[str, str | None] = field(default_factory=dict, init=False)
+    """By view, the file that is being built, or was; None: no file asked for it."""
     _put_off: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False)
     """Views that wait for these messages to be processed first."""
     _rewriting: dict[str, Rewriting] = field(default_factory=dict, init=False)
@@ -106,7 +106,7 @@ class Lanes:
     def prefer(self, requests: Mapping[str, BuildRequest]) -> None:
         """A text from a file comes before what is being built for another reason."""
         for name, request in requests.items():
-            if request.file_text is not None and self.busy(name) and self._requests.get(name) != request:
+            if request.file_text is not None and self.busy(name) and self._texts.get(name) != request.file_text:
                 self._throw_away(name, "its file was applied")
 
     # --- narrowed extents
@@ -156,6 +156,7 @@ class Lanes:
             if build is None or not self._fits(plan, polled, build):
                 self._later(name, polled, current)
                 continue
+            self._texts[name] = request.file_text
             self._run(polled, plan, build)
             return True
         return False
@@ -206,8 +207,9 @@ class Lanes:
         or by the knowledge."""
         known = self.catalog.state
         read = set(known.knowledge.relations)
+        follows = name in known.views and not self._owes(name)  # its own text, too, is about what the catalog says
         for other, record in known.records.items():
-            if visible_name(other) != name:
+            if visible_name(other) != name or follows:
                 read |= set(record.relations)
         return [
             relation.name
@@ -236,7 +238,6 @@ class Lanes:
         self._queued.discard(name)
         self._put_off.pop(name, None)
         self._running[name] = lane
-        self._requests[name] = build.request
         self.catalog.reserve(hidden_name(name), lane.at)
         self._noted[name] = (self.writer.note_lane(name, build.request.reason), 0.0, {})
         self.log(f"view {name} is being built beside the others: {build.request.reason}")
@@ -307,17 +308,17 @@ class Lanes:
                 self.planner.build_broken(lane.reads)
                 self.writer.record_abort((), lane.error.what, lane.seconds)
             raise lane.error or BrokenUnit("", frozenset(), f"view {name} was not built")
-        if not is_hidden(change.view):  # it cannot be computed over these rows
-            self.writer.install(Installation(changes=(change,)))
-            self.catalog.forget()
-            self.recovery.tried(lane.poll, self.catalog.state, [change])
-            return
         obstacle = self._obstacle(lane, polled)
         if obstacle is not None:
             self.log(f"view {name} is built again: {obstacle}")
             self.recovery.forget([name])
             self.planner.build_broken(lane.reads)
             self.writer.record_abort((), obstacle, lane.seconds)
+            return
+        if not is_hidden(change.view):  # it cannot be computed over these rows
+            self.writer.install(Installation(changes=(change,)))
+            self.catalog.forget()
+            self.recovery.tried(lane.poll, self.catalog.state, [change])
             return
         polled.make_durable()  # leaves the mark that is recorded: the lane's own may be gone by now
         mode = self.opened.project.settings.maintenance.consistency
@@ -377,7 +378,7 @@ class Lanes:
         except NotInstallable:
             self._throw_away(name, "it cannot be installed")
             raise
-        self._requests.pop(name, None)
+        self._texts.pop(name, None)
         self._no_longer_noted(name)
         self.catalog.forget()
         self.planner.forget()
@@ -394,7 +395,7 @@ class Lanes:
         if lane is not None:
             lane.close()
             self.catalog.reserve(hidden_name(name), None)
-        self._requests.pop(name, None)
+        self._texts.pop(name, None)
         self._no_longer_noted(name)
         self.writer.drop_hidden(name)
         self.recovery.forget([name])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg2
 import pytest
@@ -15,6 +18,7 @@ from dyda import commands, faults
 from dyda.maintenance import BuildRequest, Maintainer, Outcome
 from dyda.model.cause import BuildReason, ToBeBuilt
 from tests.recompute_oracle import printed
+from tests.torture.daemon import Daemon
 from tests.town import Town
 
 PATIENCE = 120.0
@@ -352,3 +356,27 @@ def test_a_narrowed_extent_is_rewritten_beside_the_units(shop: Town) -> None:
         shop.check_definitions("small", "big", "sums", "wide")
         assert shop.state("wide")["state"] == "fresh"
     assert {one["result"] for one in commands.verify(shop.folder, engine=shop.engine)} == {"equal"}
+
+
+def test_the_daemon_builds_beside_its_units_what_commands_ask_for(shop: Town, tmp_path: Path) -> None:
+    daemon = Daemon(shop.folder, tmp_path / "daemon.log")
+    try:
+        assert daemon.up(), daemon.text()
+        shop.view("late", "SELECT DISTINCT o.customer, c.city FROM shop.orders o JOIN crm.customer c ON TRUE")
+        shop.view("sums", "SELECT o.customer, min(o.amount) AS least FROM shop.orders o GROUP BY 1")
+        answer = json.loads(shop.run("apply", "--yes", "--json").stdout)
+        assert [one["name"] for one in answer["created"]] == ["late"]
+        assert [one["name"] for one in answer["changed"]] == ["sums"]
+        shop.execute("shop", "INSERT INTO orders VALUES (0, 'c9', -5)")
+        assert json.loads(shop.run("views", "resync", "big", "--json").stdout)["name"] == "big"
+        for view in ("late", "sums", "big"):
+            assert f"view {view} has caught up with the others" in daemon.text()
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.process.wait(PATIENCE) == 0, daemon.text()
+    finally:
+        if daemon.alive:
+            daemon.kill(children=True)
+        daemon.bury()
+    shop.settle()
+    shop.check()
+    assert [one["version"] for one in commands.views_history(shop.folder, "sums")][-1] == 2
