@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["LANE_POINTS", "POINTS", "on", "point"]
+__all__ = ["LANE_POINTS", "POINTS", "REWRITING_POINTS", "on", "point"]
 
 POINTS = (
     "unit.snapshots-open",  # every source's snapshot is taken, nothing else has been read
@@ -39,6 +39,10 @@ LANE_POINTS = (
 )
 """Passed only where something is built beside the units; the first three in a thread of their own."""
 
+REWRITING_POINTS = ("lane.rewritten",)  # a narrowed extent is in a table that no view has yet
+
+BESIDE = (*LANE_POINTS, *REWRITING_POINTS)
+
 _hooks: dict[str, Callable[[], None]] = {}
 _one_at_a_time = threading.RLock()
 """Sources are queried in parallel, but a hook that acts the first time must not run twice at a time."""
@@ -48,7 +52,7 @@ def point(name: str) -> None:
     """Pass the fault point `name`; does nothing unless a test armed it."""
     hook = _hooks.get(name)
     if hook is not None:
-        if name in LANE_POINTS:
+        if name in BESIDE:
             hook()  # a lane that a test holds there must not hold the units
             return
         with _one_at_a_time:
@@ -58,8 +62,8 @@ def point(name: str) -> None:
 @contextmanager
 def on(name: str, hook: Callable[[], None]) -> Iterator[None]:
     """Run `hook` each time `name` is passed, within the block."""
-    if name not in (*POINTS, *LANE_POINTS):
-        raise ValueError(f"no fault point {name!r}; there are: {', '.join((*POINTS, *LANE_POINTS))}")
+    if name not in (*POINTS, *BESIDE):
+        raise ValueError(f"no fault point {name!r}; there are: {', '.join((*POINTS, *BESIDE))}")
     _hooks[name] = hook
     try:
         yield
@@ -77,7 +81,7 @@ def _arm_from_environment() -> None:
         return
     name, _, action = wanted.partition("=")
     action, _, count = action.partition(":")
-    if name not in (*POINTS, *LANE_POINTS) or action not in SIGNALS:
+    if name not in (*POINTS, *BESIDE) or action not in SIGNALS:
         raise ValueError(f"DYDA_FAULT={wanted!r}: expected POINT=kill, POINT=kill:N or POINT=stop")
     remaining = int(count or 1)
 

@@ -256,7 +256,8 @@ class Maintainer:
             for name, request in cycle.requested.items()
             if name not in beside
         }
-        return Due(again, {**again, **asked}, {**waiting, **barred})
+        rewriting = {} if self.lanes is None else self.lanes.rewriting()
+        return Due(again, {**again, **asked}, {**waiting, **barred, **rewriting})
 
     def _beside(self, names: Iterable[str]) -> set[str]:
         """Those of the views to be built that lanes build, or will build."""

@@ -230,6 +230,9 @@ class _Installer:
         change = self.change
         if not self.exists and change.version is None:
             raise UnknownView(f"there is no view {change.view} to install rows into")
+        rewritten = change.prepared.of if change.prepared is not None else None
+        if rewritten is not None and (self.previous is None or self.previous.number != rewritten):
+            raise PositionMoved(change.view, "its extent", str(rewritten), None)
         if change.version is not None:
             check_names(visible_name(change.view), [column.name for column in change.version.columns])
             check_types(self.cursor, change.view, [column.type for column in change.version.columns])
@@ -255,6 +258,8 @@ class _Installer:
         """Rows into the view's table, or all of them into a new one; the change in their number, or the number."""
         columns, layout = self._wanted
         entries = None
+        if self.change.prepared is not None:
+            return self._rewritten(self.change.prepared), False
         if self.change.has_rows and self.known.extent is not None:
             entries = self._entries(self.known.extent.types)
         if self._must_move(layout):
@@ -350,13 +355,30 @@ class _Installer:
             held = known.extent.projected(range(width))
             entries = held if entries is None else sum_of_entries(width, [held, entries])
         extent, rows = self._table(columns, layout, known.version, entries, by_key=by_key)
+        self._switch(extent)
+        return rows
+
+    def _rewritten(self, prepared: PreparedTables) -> int:
+        """A narrowed table, rewritten beside the units, takes the place of the old one; the rows are the same."""
+        if self.known.extent is not None and self.known.extent.number == prepared.of:
+            self._take(prepared, self.known.version)
+            self._carry_over(prepared.extent)
+            self._switch(prepared.extent)
+        return 0
+
+    def _switch(self, extent: PlainExtent) -> None:
+        """The view's rows are in another table from now on."""
         self.cursor.execute(
             "UPDATE dyda.view_version SET extent = %s, places = NULL WHERE view = %s AND version = %s",
-            (extent.number, self.change.view, known.version),
+            (extent.number, self.change.view, self.known.version),
         )
-        self.known = replace(known, extent=extent)
+        self.known = replace(self.known, extent=extent)
         self.publication = Publication(self.reader, extent, extent.names, self.previous)
-        return rows
+
+    def _take(self, prepared: PreparedTables, version: int | None) -> None:
+        take(self.cursor, prepared.extent.number, self.change.view, version)
+        save_form(self.cursor, prepared.extent, prepared.refused)
+        self.lost += prepared.lost
 
     def _new_extent(self, version: ViewVersion) -> int:
         """A table of its own for the new columns. Readers with an older snapshot get a serialization error (I2)."""
@@ -364,9 +386,7 @@ class _Installer:
             raise DydaError(f"view {self.change.view}: new columns need all rows, in mode 'replace'")
         if (prepared := self.change.prepared) is not None:
             extent, rows = prepared.extent, prepared.rows
-            take(self.cursor, extent.number, self.change.view, self._next())
-            save_form(self.cursor, extent, prepared.refused)
-            self.lost += prepared.lost
+            self._take(prepared, self._next())
         else:
             entries = self._entries([column.type for column in version.columns])
             extent, rows = self._table(version.columns, version.layout, self._next(), entries)
@@ -392,6 +412,10 @@ class _Installer:
     def _index_new(self, extent: PlainExtent, layout: Layout) -> None:
         """The indexes of a new table, before it is shown."""
         self.lost += declare(self.cursor, extent, layout, strict=self._strict)
+        self._carry_over(extent)
+
+    def _carry_over(self, extent: PlainExtent) -> None:
+        """What users have indexed by hand on the table before."""
         if self.previous is not None:
             names = [column.name for column in self.known.columns]
             lost, self.renames = carry_over(self.cursor, self.previous, names, extent)
@@ -513,7 +537,8 @@ class _Installer:
         change = self.change
         renewed = change.version is not None or (change.mode == "replace" and change.has_rows)
         state = change.state or (ViewState.LIVE if renewed else None)
-        moved = change.has_rows or any(expected != new for expected, new in change.positions.values())
+        rows_move = change.has_rows and (change.prepared is None or change.prepared.of is None)
+        moved = rows_move or any(expected != new for expected, new in change.positions.values())
         if state in STOPPED:
             self.cursor.execute(load("stop_view.sql"), {"view": change.view})
         self.cursor.execute(

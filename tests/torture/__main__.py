@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", help=f"only these, separated by commas: {', '.join(KINDS)}")
     parser.add_argument("--consistency", choices=["strong", "complete"], default="strong")
+    parser.add_argument("--lanes", action="store_true", help="whatever is built is built beside the units")
     parser.add_argument("--report", type=Path, help="write the numbers to this file, as Markdown")
     chosen = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and mounts are cleared away
@@ -34,6 +35,7 @@ def main() -> int:
         parser.error(f"no such fault: {', '.join(unknown)}; there are: {', '.join(KINDS)}")
     command = f"python -m tests.torture --seconds {chosen.seconds:g} --seed {chosen.seed}"
     command += f" --consistency {chosen.consistency}" if chosen.consistency != "strong" else ""
+    command += " --lanes" if chosen.lanes else ""
     command += f' --faults "{chosen.faults}"' if chosen.faults else ""
     torture = Torture(
         chosen.seed,
@@ -41,6 +43,7 @@ def main() -> int:
         lambda text: print(text, flush=True),
         consistency=chosen.consistency,
         command=command,
+        lanes=chosen.lanes,
     )
     failure = None
     try:

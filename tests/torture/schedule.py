@@ -86,9 +86,11 @@ class Torture:
         consistency: str = "strong",
         command: str = "",
         views: Sequence[str] = (),
+        lanes: bool = False,
     ) -> None:
         self.seed, self.say, self.pause, self.schema_changes = seed, say, pause, schema_changes
         self.consistency = consistency
+        self.lanes = lanes
         self.command = command
         self.views = all_views(views)
         self.kinds = list(kinds or KINDS)
@@ -130,6 +132,7 @@ class Torture:
     def _prepare(self, stack: contextlib.ExitStack) -> None:
         self.note("servers are started")
         settings = f'consistency = "{self.consistency}"\nstatement_timeout = 20'
+        settings += "\nlane_size = 1" if self.lanes else ""
         self.places = Places(list(SOURCES), self.seed, settings, old=[OLD])
         stack.callback(self.places.close)
         self.history = History(self.seed, self.command, self.consistency)

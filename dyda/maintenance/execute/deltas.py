@@ -98,6 +98,8 @@ class Refresh:
     states: States | None = None
     early_check: Callable[[Collection[RelationName]], None] = lambda names: None
     """Raises if the unit has become pointless: one of these relations is no longer what it is to be read as."""
+    beside: bool = False
+    """Whether units are computed at the same time, which must not wait."""
     known_as: Mapping[RelationName, RelationName] = field(default_factory=dict)
     """Names that the poll knows by another one: a rename is being followed."""
     images: dict[Relation, pa.Table] = field(default_factory=dict)
@@ -397,4 +399,4 @@ class Refresh:
 
     def _scan(self, occurrence: Occurrence) -> list[ScanPartition]:
         relation = occurrence.relation
-        return self.poll.snapshots[relation.name.source].scan(relation, occurrence.columns)
+        return self.poll.snapshots[relation.name.source].scan(relation, occurrence.columns, beside=self.beside)

@@ -21,8 +21,9 @@ Why the rows are right (rule P5):
 5. v/next becomes v in one transaction that moves no row, and only when no other view has a transaction of its sources
    that it lacks, and it has all that v had. So no reader ever sees v go back, or views apart that could be together.
 
-    lane   one build in a thread of its own
-    lanes  those that run: begin, adopt, show, throw away
+    lane       one build in a thread of its own
+    lanes      those that run: begin, adopt, show, throw away
+    rewriting  a narrowed extent gets a table of its own
 """
 
 from dyda.maintenance.lanes.lanes import Lanes

@@ -113,7 +113,7 @@ class Lane:
         faults.point("lane.opened")
         opened, build, facts = self.opened, self.build, self.plan.facts
         opened.engine.beside(self._thread.name)
-        refresh = Refresh(opened, self.poll, known_as=facts.known_as)
+        refresh = Refresh(opened, self.poll, beside=True, known_as=facts.known_as)
         execution = Execution(
             opened, self._writer, self.poll, self.catalog, refresh, facts, self._progress, lane=stagings
         )

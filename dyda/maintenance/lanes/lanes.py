@@ -13,12 +13,14 @@ from dyda.maintenance.catalog_state import BuildRequest, Catalog, CatalogState, 
 from dyda.maintenance.cycle import Cycle, Due
 from dyda.maintenance.install.installation import adoption
 from dyda.maintenance.lanes.lane import Lane
+from dyda.maintenance.lanes.rewriting import Rewriting
 from dyda.maintenance.next_unit import Planner
 from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.observe.recovery import Recovery
 from dyda.maintenance.plan.builds import Builds
 from dyda.maintenance.plan.unit_plan import Rebuild, UnitPlan
 from dyda.maintenance.units import Units
+from dyda.model.cause import Behind, Cause
 from dyda.model.relation import Relation, RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
@@ -47,10 +49,12 @@ class Lanes:
     _running: dict[str, Lane] = field(default_factory=dict, init=False)
     _queued: set[str] = field(default_factory=set, init=False)
     """Views that are to be built in a lane when one is free."""
-    _requests: dict[str, BuildRequest] = field(default_factory=dict, init=False)
-    """What a running lane, or what it has built, is for."""
+    _texts: dict[str, str | None] = field(default_factory=dict, init=False)
+    """By view, the file that is being built, or was; None: no file asked for it."""
     _put_off: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False)
     """Views that wait for these messages to be processed first."""
+    _rewriting: dict[str, Rewriting] = field(default_factory=dict, init=False)
+    """Views that wait while their narrowed extents are rewritten."""
     _noted: dict[str, tuple[int, float, dict[str, Any]]] = field(default_factory=dict, init=False)
     """By view, the number under which `status` finds its progress, when that was written, and what."""
 
@@ -69,11 +73,11 @@ class Lanes:
     @property
     def active(self) -> bool:
         """Whether something is being built, or catches up."""
-        return bool(self._running) or bool(self.hidden)
+        return bool(self._running) or bool(self._rewriting) or bool(self.hidden)
 
     def busy(self, name: str) -> bool:
         """Whether the view is being built beside the units, or catches up."""
-        return name in self._running or hidden_name(name) in self.catalog.state.records
+        return name in self._running or name in self._rewriting or hidden_name(name) in self.catalog.state.records
 
     def waits(self, name: str) -> bool:
         """Whether nothing more is to be done for the view now: it is being built, or waits for a free lane."""
@@ -95,12 +99,43 @@ class Lanes:
         for lane in self._running.values():
             lane.close()
         self._running.clear()
+        for rewriting in self._rewriting.values():
+            rewriting.close()
+        self._rewriting.clear()
 
     def prefer(self, requests: Mapping[str, BuildRequest]) -> None:
         """A text from a file comes before what is being built for another reason."""
         for name, request in requests.items():
-            if request.file_text is not None and self.busy(name) and self._requests.get(name) != request:
+            if request.file_text is not None and self.busy(name) and self._texts.get(name) != request.file_text:
                 self._throw_away(name, "its file was applied")
+
+    # --- narrowed extents
+
+    def rewriting(self) -> dict[str, Cause]:
+        """The views that wait while their extents are rewritten, and begin with those that are due."""
+        known, size = self.catalog.state, self.opened.project.settings.maintenance.lane_size
+        for name, view in known.views.items():
+            large = view.record.narrowed is not None and view.record.narrowed >= size
+            if large and not self.busy(name) and view.record.stored_state == ViewState.LIVE and not is_hidden(name):
+                self._rewriting[name] = Rewriting(self.opened, view)
+        return {name: Behind("columns were dropped") for name in self._rewriting}
+
+    def _rewritten(self) -> bool:
+        """Install the first extent that is rewritten; whether there is one."""
+        name = next((name for name, rewriting in self._rewriting.items() if rewriting.ended), None)
+        if name is None:
+            return False
+        done = self._rewriting.pop(name)
+        try:
+            if done.error is not None:
+                raise done.error
+            view = self.catalog.state.views.get(name)
+            if done.change is not None and view is not None and view.record.version == done.view.record.version:
+                self.writer.install(Installation(changes=(done.change,)))
+        finally:
+            done.close()
+            self.catalog.forget()
+        return True
 
     # --- begin
 
@@ -121,6 +156,7 @@ class Lanes:
             if build is None or not self._fits(plan, polled, build):
                 self._later(name, polled, current)
                 continue
+            self._texts[name] = request.file_text
             self._run(polled, plan, build)
             return True
         return False
@@ -171,8 +207,9 @@ class Lanes:
         or by the knowledge."""
         known = self.catalog.state
         read = set(known.knowledge.relations)
+        follows = name in known.views and not self._owes(name)  # its own text, too, is about what the catalog says
         for other, record in known.records.items():
-            if visible_name(other) != name:
+            if visible_name(other) != name or follows:
                 read |= set(record.relations)
         return [
             relation.name
@@ -201,7 +238,6 @@ class Lanes:
         self._queued.discard(name)
         self._put_off.pop(name, None)
         self._running[name] = lane
-        self._requests[name] = build.request
         self.catalog.reserve(hidden_name(name), lane.at)
         self._noted[name] = (self.writer.note_lane(name, build.request.reason), 0.0, {})
         self.log(f"view {name} is being built beside the others: {build.request.reason}")
@@ -212,6 +248,8 @@ class Lanes:
     def advance(self, polled: Poll) -> bool:
         """Adopt what is finished and show what has caught up; whether anything was done."""
         self._note_progress(polled)
+        if self._rewritten():
+            return True
         for name, lane in self._running.items():
             if lane.ended:
                 del self._running[name]
@@ -270,17 +308,17 @@ class Lanes:
                 self.planner.build_broken(lane.reads)
                 self.writer.record_abort((), lane.error.what, lane.seconds)
             raise lane.error or BrokenUnit("", frozenset(), f"view {name} was not built")
-        if not is_hidden(change.view):  # it cannot be computed over these rows
-            self.writer.install(Installation(changes=(change,)))
-            self.catalog.forget()
-            self.recovery.tried(lane.poll, self.catalog.state, [change])
-            return
         obstacle = self._obstacle(lane, polled)
         if obstacle is not None:
             self.log(f"view {name} is built again: {obstacle}")
             self.recovery.forget([name])
             self.planner.build_broken(lane.reads)
             self.writer.record_abort((), obstacle, lane.seconds)
+            return
+        if not is_hidden(change.view):  # it cannot be computed over these rows
+            self.writer.install(Installation(changes=(change,)))
+            self.catalog.forget()
+            self.recovery.tried(lane.poll, self.catalog.state, [change])
             return
         polled.settle()  # leaves the mark that is recorded: the lane's own may be gone by now
         mode = self.opened.project.settings.maintenance.consistency
@@ -340,7 +378,7 @@ class Lanes:
         except NotInstallable:
             self._throw_away(name, "it cannot be installed")
             raise
-        self._requests.pop(name, None)
+        self._texts.pop(name, None)
         self._no_longer_noted(name)
         self.catalog.forget()
         self.planner.forget()
@@ -350,11 +388,14 @@ class Lanes:
 
     def _throw_away(self, name: str, why: str) -> None:
         self.log(f"view {name}: what was built beside the others is discarded: {why}")
+        rewriting = self._rewriting.pop(name, None)
+        if rewriting is not None:
+            rewriting.close()
         lane = self._running.pop(name, None)
         if lane is not None:
             lane.close()
             self.catalog.reserve(hidden_name(name), None)
-        self._requests.pop(name, None)
+        self._texts.pop(name, None)
         self._no_longer_noted(name)
         self.writer.drop_hidden(name)
         self.recovery.forget([name])

@@ -22,6 +22,9 @@ PAGE = 8192
 PAGES = 4096
 """Pages of a table that one scan partition reads: 32 MB."""
 
+FEW_PAGES = 512
+"""The same for a task that others must not wait for: a fraction of a second."""
+
 QUESTION = 32 * 2**20
 """Bytes of keys in one lookup. A statement and each of its values are limited to 1 GB, special characters are escaped
 twice, and both sides hold the whole statement in memory several times."""
@@ -63,9 +66,9 @@ def lookup_query(relation: Relation, columns: Sequence[str], key: Sequence[str],
 
 
 def page_queries(
-    columns: Sequence[str], schema: str, table: str, method: str, pages: int, size: int
+    columns: Sequence[str], schema: str, table: str, method: str, pages: int, size: int, *, few: bool = False
 ) -> Iterator[tuple[sql.Composable, float]]:
-    """One table alone (not its children) in page ranges, each with its share of the table.
+    """One table alone (not its children) in page ranges, each with its share of the table; `few` pages each.
 
     A table with much TOAST data gets smaller ranges, so that no piece is huge. The last range is open: the file may
     have grown, and rows beyond are not in the snapshot anyway. Only heap tables have page ranges.
@@ -74,7 +77,8 @@ def page_queries(
     if method != "heap":
         yield base, 1.0
         return
-    step = max(1, min(PAGES, PAGES * pages * PAGE // max(size, 1)))
+    most = FEW_PAGES if few else PAGES
+    step = max(1, min(most, most * pages * PAGE // max(size, 1)))
     for start in range(0, pages, step):
         query = base + sql.SQL(" WHERE t.ctid >= {}::tid").format(sql.Literal(f"({start},0)"))
         if start + step < pages:

@@ -314,8 +314,9 @@ class SourceSnapshot:
         if not self.stands(relation):
             raise BrokenUnit(self.source, frozenset({str(relation.name)}), "the table was renamed or dropped")
 
-    def scan(self, relation: Relation, columns: Sequence[str]) -> list[ScanPartition]:
-        """The relation in pieces that any machine can read, by page ranges of every table it consists of.
+    def scan(self, relation: Relation, columns: Sequence[str], *, beside: bool = False) -> list[ScanPartition]:
+        """The relation in pieces that any machine can read, by page ranges of every table it consists of; in small ones
+        if they are read `beside` something that must not wait.
 
         A row of this snapshot is on a page that exists by now, and stays there: VACUUM FULL and CLUSTER are noticed.
         """
@@ -331,7 +332,7 @@ class SourceSnapshot:
             queries = [
                 (query_text(cursor, query, columns, few_rights=self._needs_reader(relation)), int(rows * share))
                 for schema, table, method, pages, size, rows in cursor.fetchall()
-                for query, share in page_queries(columns, schema, table, method, pages, size)
+                for query, share in page_queries(columns, schema, table, method, pages, size, few=beside)
             ]
         return [
             ScanPartition(

@@ -90,6 +90,7 @@ def _view(row: Row[Any]) -> ViewRecord:
         states=tuple(table.state for _, table in states_from_json(row.states or ())),
         program=row.program,
         layout=layout_from_json(row.layout),
+        narrowed=row.narrowed,
     )
 
 

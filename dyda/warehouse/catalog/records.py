@@ -138,6 +138,8 @@ class ViewRecord:
     """The fingerprint of the steps that computed its rows; None: built before fingerprints were recorded."""
     layout: Layout = field(default_factory=Layout)
     """That of its version; of one from before layouts were recorded: nothing is known."""
+    narrowed: int | None = None
+    """The size of its table in bytes, if that has columns that the view has lost."""
 
     @property
     def reason(self) -> str | None:

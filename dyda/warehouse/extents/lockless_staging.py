@@ -11,7 +11,7 @@ from dyda.cursor import Connection
 from dyda.model.operator_state import State
 from dyda.warehouse.catalog.records import ViewVersion
 from dyda.warehouse.connection import session
-from dyda.warehouse.extents.prepared_tables import PreparedTables, prepare
+from dyda.warehouse.extents.prepared_tables import PreparedTables, prepare, rewrite
 from dyda.warehouse.extents.staging import Staging, create_staging, drop_staging
 from dyda.warehouse.installation import owned
 from dyda.warehouse.states.combine import combine_staging
@@ -46,6 +46,11 @@ class Stagings:
         """The tables of a view that an installation takes; this session guards them until then."""
         with owned(view):
             return prepare(self._connection, view, version, rows, states)
+
+    def rewrite(self, view: str) -> PreparedTables | None:
+        """A table of its own for a narrowed extent, which an installation takes; None if it has one."""
+        with owned(view):
+            return rewrite(self._connection, view)
 
     def cancel(self) -> None:
         """Ends what the session is doing now; from any thread."""

@@ -13,6 +13,7 @@ from psycopg2 import sql
 
 from dyda.cursor import Connection, Cursor
 from dyda.warehouse.catalog.records import ViewVersion
+from dyda.warehouse.catalog.stored_views import known_extent
 from dyda.warehouse.catalog.tables import SCHEMA
 from dyda.warehouse.connection import PREPARED_CLASS
 from dyda.warehouse.extents.extent import check_types
@@ -22,7 +23,7 @@ from dyda.warehouse.extents.plain_extent import PlainExtent
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.states.tables import StoredState
 
-__all__ = ["PreparedTables", "collect_prepared", "prepare", "take"]
+__all__ = ["PreparedTables", "collect_prepared", "prepare", "rewrite", "take"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class PreparedTables:
     """A proven key by which the rows cannot be found."""
     states: tuple[int, ...] = ()
     lost: tuple[str, ...] = ()
+    of: int | None = None
+    """The narrowed extent whose rows these are; the states stay."""
 
 
 def prepare(
@@ -55,6 +58,20 @@ def prepare(
             _rename(cursor, f"extent_{number}", f"prepared_{number}")
     connection.commit()
     return PreparedTables(made.extent, made.rows, made.refused, tuple(numbers), tuple(lost))
+
+
+def rewrite(connection: Connection, view: str) -> PreparedTables | None:
+    """A narrowed extent of the view in a table of its own; None if it has one. The view must not move meanwhile."""
+    with connection.cursor() as cursor:
+        known, narrowed = known_extent(cursor, view)
+        if narrowed.settled:
+            return None
+        rows = narrowed.projected(range(len(narrowed.types)))
+        made = filled_extent(cursor, _number(cursor), view, known.columns, known.layout, rows)
+        lost = declare(cursor, made.extent, known.layout, strict=False)
+        _rename(cursor, f"extent_{made.extent.number}", f"prepared_{made.extent.number}")
+    connection.commit()
+    return PreparedTables(made.extent, made.rows, made.refused, lost=tuple(lost), of=narrowed.number)
 
 
 def take(cursor: Cursor, number: int, view: str, version: int | None) -> None:

@@ -24,6 +24,8 @@ WITH placed AS MATERIALIZED (
 )
 SELECT v.name, v.state, v.cause, v.file_text, v.version, v.rows, v.fresh_at, v.created_at,
        w.sql, w.columns, w.relations, w.details, w.states, w.program, w.layout,
+       CASE WHEN w.places IS NOT NULL OR EXISTS (SELECT FROM dyda.form f WHERE f.extent = w.extent AND f.form = 'loose')
+            THEN pg_table_size(to_regclass('dyda.extent_' || w.extent)) END AS narrowed,
        standing.positions, standing.polled_at, coalesce(waiting.pending, 0) AS pending, waiting.oldest, waiting.held,
        waiting.waits_for, clock_timestamp() AS now
 FROM dyda.view v

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg2
 import pytest
@@ -15,6 +18,7 @@ from dyda import commands, faults
 from dyda.maintenance import BuildRequest, Maintainer, Outcome
 from dyda.model.cause import BuildReason, ToBeBuilt
 from tests.recompute_oracle import printed
+from tests.torture.daemon import Daemon
 from tests.town import Town
 
 PATIENCE = 120.0
@@ -327,3 +331,52 @@ def test_a_view_that_a_schema_change_rebuilds_is_left_to_a_lane(shop: Town, chan
         settle(maintainer)
         shop.check_definitions("small", "big", "sums", "beside")
         assert {entry["state"] for entry in commands.views(shop.folder)} == {"fresh"}
+
+
+def test_a_narrowed_extent_is_rewritten_beside_the_units(shop: Town) -> None:
+    """The first rows after a dropped column do not rewrite the table in everybody's way."""
+    shop.view("wide", "-- dyda: extent = any\nSELECT o.id, o.customer, o.note /* dispensable */ FROM shop.orders o")
+    shop.execute("shop", "ALTER TABLE orders ADD COLUMN note text DEFAULT 'x'")
+    with running(shop) as maintainer:
+        settle(maintainer)
+    shop.apply()
+    with running(shop) as maintainer, held("lane.rewritten") as lane:
+        settle(maintainer)
+        shop.execute("shop", "ALTER TABLE orders DROP COLUMN note")
+        cycles(maintainer, lane.there.is_set)
+        before = shop.extent("wide")
+        narrowed = "SELECT count(*) FROM dyda.view_version WHERE view = 'wide' AND places IS NOT NULL"
+        assert printed(shop.warehouse, narrowed) == Counter({"1": 1})
+        shop.execute("shop", "INSERT INTO orders VALUES (0, 'c1', 5)")
+        cycles(maintainer, lambda: "0\t5" in shop.extent("small"))
+        assert shop.extent("wide") == before
+        lane.go()
+        settle(maintainer)
+        assert printed(shop.warehouse, narrowed) == Counter({"0": 1})
+        shop.check_definitions("small", "big", "sums", "wide")
+        assert shop.state("wide")["state"] == "fresh"
+    assert {one["result"] for one in commands.verify(shop.folder, engine=shop.engine)} == {"equal"}
+
+
+def test_the_daemon_builds_beside_its_units_what_commands_ask_for(shop: Town, tmp_path: Path) -> None:
+    daemon = Daemon(shop.folder, tmp_path / "daemon.log")
+    try:
+        assert daemon.up(), daemon.text()
+        shop.view("late", "SELECT DISTINCT o.customer, c.city FROM shop.orders o JOIN crm.customer c ON TRUE")
+        shop.view("sums", "SELECT o.customer, min(o.amount) AS least FROM shop.orders o GROUP BY 1")
+        answer = json.loads(shop.run("apply", "--yes", "--json").stdout)
+        assert [one["name"] for one in answer["created"]] == ["late"]
+        assert [one["name"] for one in answer["changed"]] == ["sums"]
+        shop.execute("shop", "INSERT INTO orders VALUES (0, 'c9', -5)")
+        assert json.loads(shop.run("views", "resync", "big", "--json").stdout)["name"] == "big"
+        for view in ("late", "sums", "big"):
+            assert f"view {view} has caught up with the others" in daemon.text()
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.process.wait(PATIENCE) == 0, daemon.text()
+    finally:
+        if daemon.alive:
+            daemon.kill(children=True)
+        daemon.bury()
+    shop.settle()
+    shop.check()
+    assert [one["version"] for one in commands.views_history(shop.folder, "sums")][-1] == 2
