@@ -26,7 +26,7 @@ from va.comparison import LOST, Comparison, find_replacement
 from va.extent_query import extent_query, shown_before, shown_columns
 from va.reaggregation import Reading, Reaggregate, compare_nested
 
-__all__ = ["Adaptation", "FromExtent", "MetadataOnly", "Recompute", "Restored", "adapt"]
+__all__ = ["Adaptation", "Emptied", "FromExtent", "MetadataOnly", "Recompute", "Restored", "Truncated", "adapt"]
 
 ASKING = 2
 """A row read at a source costs as much as this many read in the warehouse: sources have other work to do."""
@@ -83,7 +83,30 @@ class FromExtent:
     restored: Restored | None = None
 
 
-Adaptation: TypeAlias = MetadataOnly | FromExtent | Recompute
+@dataclass(frozen=True)
+class Truncated:
+    """A relation, by its name in the definition, that a transaction emptied (rule C4). All of its rows since are those
+    images of that transaction that are not the first `before` ones, and those of the transactions `later`."""
+
+    relation: RelationName
+    xid: int
+    before: int
+    later: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Emptied:
+    """The view begins with nothing: `truncated` relations became empty, and without them it has no row of theirs. Only
+    what came into them since is computed. `new_table`: rather than deleting the rows that the extent has."""
+
+    kind: ClassVar[str] = "emptied"
+    definition: ViewDefinition
+    reason: str
+    truncated: tuple[Truncated, ...]
+    new_table: bool = False
+
+
+Adaptation: TypeAlias = MetadataOnly | FromExtent | Emptied | Recompute
 
 
 def adapt(

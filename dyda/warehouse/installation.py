@@ -64,7 +64,8 @@ class ViewChange:
     changes. `version` is a new definition; a view that does not exist yet is created by it. `state` None leaves the
     state alone, except that a new version, or rows in `replace` mode, make the view `live`. `positions` by source: (the
     expected one or None, the new one or None to forget the source). `states` change in the same mode; a version with
-    other states than before needs all rows of each.
+    other states than before needs all rows of each. `new_table`: a version's rows get a table of their own even if its
+    columns are the same as before; that is cheaper than to change most rows of the old one.
     """
 
     view: str
@@ -77,6 +78,7 @@ class ViewChange:
     cause: Cause | None = None
     positions: Mapping[str, tuple[Position | None, Position | None]] = field(default_factory=dict)
     states: tuple[StateChange, ...] = ()
+    new_table: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in ("delta", "replace"):
@@ -203,7 +205,7 @@ class _Installer:
         if not self.exists:
             self.cursor.execute("INSERT INTO dyda.view (name, state) VALUES (%s, 'building')", (change.view,))
         self.states = self._new_states()
-        if change.version is not None and not self._same_types(change.version):
+        if change.version is not None and (change.new_table or not self._same_types(change.version)):
             if (narrowed := self._narrowed(change.version)) is not None:
                 self._save_version(change.version, narrowed)
                 self._save_view(0, absolute=False)
@@ -289,12 +291,12 @@ class _Installer:
         if change.version is None:
             if change.mode == "replace" and change.has_rows and len(change.states) != len(known):
                 raise DydaError(f"view {change.view}: a replacement needs the rows of all its states")
-            return installer.keep(known, [stored.table for stored in known])
+            return installer.keep(known, [stored.table for stored in known], self.known.version or 0)
         wanted = change.version.states
         if wanted is None:
             wanted = tuple(stored.table for stored in known)
         if [stored.state for stored in known] == [table.state for table in wanted]:
-            return installer.keep(known, wanted)
+            return installer.keep(known, wanted, self._next())
         return installer.make(wanted, self._next())
 
     def _new_rows(self) -> int:

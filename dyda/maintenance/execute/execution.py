@@ -21,6 +21,7 @@ from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import Staging, StateChange, ViewChange, ViewColumn, ViewVersion, Writer
 from va import Adaptation, FromExtent, Reaggregate
+from vm import Program
 
 __all__ = ["Execution", "Progress", "Spending", "shown_columns"]
 
@@ -49,7 +50,16 @@ class Execution:
 
     def version(self, build: BuildPlan, details: Mapping[str, Any]) -> ViewVersion:
         """The definition to be installed; `details` is what the view's history says about it."""
-        request, definition = build.target, build.definition
+        return self.version_of(build.target, build.definition, build.program, shown_columns(build), details)
+
+    def version_of(
+        self,
+        request: BuildRequest,
+        definition: ViewDefinition,
+        program: Program,
+        columns: tuple[ViewColumn, ...],
+        details: Mapping[str, Any],
+    ) -> ViewVersion:
         record = self.catalog.records.get(request.name)
         # A version's text must never change its meaning: `*` would take in a column that is added later, and a column's
         # name alone could mean that one.
@@ -57,7 +67,7 @@ class Execution:
         evolved = request.file_text is None and (
             record is None or record.sql != sql or bool(record.details.get("evolved"))
         )
-        columns, states = shown_columns(build), state_tables(build.program)
+        states = state_tables(program)
         return ViewVersion(
             sql=sql,
             columns=columns,
