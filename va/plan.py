@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias, TypeVar
 
 from dyda.model.algebra.nodes import ColumnRef, Expression, Project, Select, ViewDefinition, scans
 from dyda.model.message import SchemaChange, Truncation
@@ -81,6 +81,8 @@ class FromExtent:
     fixed: frozenset[str] = frozenset()
     complement: ViewDefinition | None = None
     restored: Restored | None = None
+    new_table: bool = False
+    """Most of the extent's rows change: they are written to a table of their own rather than one by one."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ class Emptied:
 
 
 Adaptation: TypeAlias = MetadataOnly | FromExtent | Emptied | Recompute
+Anew = TypeVar("Anew", FromExtent, Reaggregate)
 
 
 def adapt(
@@ -120,7 +123,7 @@ def adapt(
     relations, by their names in `after`, with row images since the extent; `rows`: the extent's size, if cost is to
     count."""
     if not before.plain or not after.plain:
-        return _adapt_nested(before, after, changes, updated)
+        return _adapt_nested(before, after, changes, updated, rows)
     replacement = find_replacement(before, after)
     comparison = Comparison(before, after, replacement)
     if why := _moved(comparison, changes):
@@ -138,6 +141,8 @@ def adapt(
     plan = _from_extent(comparison, changes, updated, restored)
     if isinstance(plan, FromExtent) and (dearer := _dearer(comparison, plan, rows)):
         return Recompute(after, dearer)
+    if isinstance(plan, FromExtent) and plan.query is not None and None in comparison.items:
+        return _in_new_table(plan, rows)  # what the extent does not show may be another value in every row
     return plan
 
 
@@ -146,6 +151,7 @@ def _adapt_nested(
     after: ViewDefinition,
     changes: Sequence[SchemaChange | Truncation],
     updated: Collection[RelationName],
+    rows: int | None,
 ) -> Adaptation | Reaggregate:
     """Plans for views of several blocks. Data changes of the same unit can be maintained only if rows and states stay
     as they are: a state that is being rebuilt cannot be maintained meanwhile."""
@@ -160,8 +166,15 @@ def _adapt_nested(
     if updated:
         return Recompute(after, f"rows of {', '.join(map(str, sorted(updated)))} changed meanwhile")
     if isinstance(found, Reaggregate):
-        return found
+        return _in_new_table(found, rows) if found.coarser else found
     return FromExtent("projection", after, _projected(before.names, found.columns), columns=found.columns)
+
+
+def _in_new_table(plan: Anew, rows: int | None) -> Anew:
+    """The plan, with the extent's rows in a new table if they are many and most of them change."""
+    if rows is None or rows <= WORTH_WHILE:
+        return plan
+    return replace(plan, new_table=True, reason=f"{plan.reason}; in a new table, as most rows change")
 
 
 def _projected(names: Sequence[str], places: Collection[int]) -> str:

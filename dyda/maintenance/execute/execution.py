@@ -20,7 +20,7 @@ from dyda.model.sql.render import render_view
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import Staging, StateChange, ViewChange, ViewColumn, ViewVersion, Writer
-from va import Adaptation, FromExtent, Reaggregate
+from va import Adaptation, Emptied, FromExtent, Reaggregate
 from vm import Program
 
 __all__ = ["Execution", "Progress", "Spending", "shown_columns"]
@@ -104,6 +104,7 @@ class Execution:
             state=ViewState.LIVE,
             positions={source: (plan.view.positions.get(source), at) for source, at in plan.to.items()},
             states=states,
+            new_table=not same and not isinstance(plan.how, Emptied) and plan.how.new_table,
         )
 
 

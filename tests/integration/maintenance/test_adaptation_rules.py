@@ -195,3 +195,35 @@ def test_the_history_tells_the_change_the_rewriting_and_the_adaptation(travel: T
     adaptation = details["adaptation"]
     assert (adaptation["kind"], adaptation["queries"], adaptation["rows"]) == ("join", 1, 1)
     assert adaptation["seconds"] > 0
+
+
+@pytest.mark.parametrize("rows", [10_000, 10_001])
+def test_rows_that_mostly_change_get_a_new_table(town: Town, rows: int) -> None:
+    """Writing a table beats changing each row of one; a small one is changed in place, so that readers keep theirs."""
+    town.source(
+        "shop",
+        "CREATE TABLE sale (id int PRIMARY KEY, place int, price int)",
+        f"INSERT INTO sale SELECT i, i % 10, 1 FROM generate_series(1, {rows}) i",
+        "ANALYZE",
+    )
+    town.source("crm", "CREATE TABLE spare (id int PRIMARY KEY, price int)", "INSERT INTO spare VALUES (0, 5), (1, 6)")
+    (town.folder / "knowledge.toml").write_text(
+        '[[join]]\nbetween = ["shop.sale", "crm.spare"]\non = "sale.place = spare.id"\n'
+        '[[function]]\nattribute = "shop.sale.price"\nequals = "crm.spare.price"\n'
+    )
+    town.view("v", "-- dyda: extent = any\nSELECT s.id, s.place, s.price /* replaceable */ FROM shop.sale s")
+    town.apply()
+    (before,) = printed(town.warehouse, "SELECT extent FROM dyda.view_version WHERE view = 'v'")
+    town.execute("shop", "ALTER TABLE sale DROP COLUMN price", "DELETE FROM sale WHERE id = 10")
+    town.settle()
+    town.check_definitions("v")
+    with town.opened() as opened:
+        how = opened.warehouse.versions("v")[-1].details["adaptation"]
+    assert (how["kind"], "in a new table" in how["reason"]) == ("join", rows > 10_000)
+    tables = printed(town.warehouse, "SELECT DISTINCT extent FROM dyda.view_version WHERE view = 'v'")
+    assert len(tables) == (2 if rows > 10_000 else 1)
+    assert before in tables
+    town.execute("shop", "DELETE FROM sale WHERE id = 11")
+    town.execute("crm", "UPDATE spare SET price = 7 WHERE id = 1")
+    town.settle()
+    town.check_definitions("v")

@@ -97,6 +97,31 @@ def test_an_equality_of_the_view_shows_the_other_side_where_equal_values_have_eq
     assert {str(ref) for ref in condition.equality} == {"`#extent`.`c1`", "`t`.`person`"}
 
 
+@pytest.mark.parametrize(
+    ("after", "rows", "new_table"),
+    [
+        (
+            "SELECT c.name, upper(c.city) AS city, f.id FROM crm.customer c JOIN booking.flight f ON c.name = f.name",
+            10_001,
+            True,
+        ),
+        (
+            "SELECT c.name, upper(c.city) AS city, f.id FROM crm.customer c JOIN booking.flight f ON c.name = f.name",
+            10_000,
+            False,
+        ),
+        (f"{JOINED.sql} AND f.id > 1", 10_001, False),
+        ("SELECT c.name FROM crm.customer c JOIN booking.flight f ON c.name = f.name", 10_001, False),
+    ],
+)
+def test_rows_that_mostly_change_are_written_to_a_new_table(after: str, rows: int, new_table: bool) -> None:
+    """A condition takes rows away and leaves the others; a column less leaves the table alone."""
+    chosen = plan(after, rows=rows)
+    assert isinstance(chosen, FromExtent)
+    assert chosen.new_table is new_table
+    assert ("in a new table" in chosen.reason) is new_table
+
+
 def test_an_equality_of_floats_shows_nothing() -> None:
     """-0 equals 0, and is another text."""
     before = view("SELECT c.weight FROM crm.customer c JOIN booking.flight f ON c.weight = f.weight")
