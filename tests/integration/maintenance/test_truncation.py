@@ -165,6 +165,12 @@ SCHEDULES: dict[str, list[tuple[str, ...]]] = {
         ("one", "TRUNCATE r", "INSERT INTO r VALUES (9, 1, 9)"),
         ("two", "TRUNCATE s", "INSERT INTO s VALUES (1, 1), (1, 100)"),
     ],
+    "with another name": [
+        ("one", "TRUNCATE r", "INSERT INTO r VALUES (9, 1, 9)"),
+        ("one", "ALTER TABLE r RENAME TO q"),
+        ("one", "INSERT INTO q VALUES (10, 2, 9)"),
+        ("one", "ALTER TABLE q RENAME TO r"),
+    ],
     "with a rename": [
         ("one", "TRUNCATE r", "INSERT INTO r VALUES (9, 1, 9)"),
         ("one", "ALTER TABLE r RENAME COLUMN n TO number"),
