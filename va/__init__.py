@@ -13,11 +13,23 @@ the rows are those of the new definition for any data.
 """
 
 from va.extent_query import EXTENT
-from va.plan import Adaptation, Emptied, FromExtent, MetadataOnly, Recompute, Restored, Truncated, adapt
+from va.plan import (
+    WORTH_WHILE,
+    Adaptation,
+    Emptied,
+    FromExtent,
+    MetadataOnly,
+    Recompute,
+    Restored,
+    Truncated,
+    adapt,
+    in_new_table,
+)
 from va.reaggregation import Reaggregate
 
 __all__ = [
     "EXTENT",
+    "WORTH_WHILE",
     "Adaptation",
     "Emptied",
     "FromExtent",
@@ -27,4 +39,5 @@ __all__ = [
     "Restored",
     "Truncated",
     "adapt",
+    "in_new_table",
 ]

@@ -26,13 +26,24 @@ from va.comparison import LOST, Comparison, find_replacement
 from va.extent_query import extent_query, shown_before, shown_columns
 from va.reaggregation import Reading, Reaggregate, compare_nested
 
-__all__ = ["Adaptation", "Emptied", "FromExtent", "MetadataOnly", "Recompute", "Restored", "Truncated", "adapt"]
+__all__ = [
+    "WORTH_WHILE",
+    "Adaptation",
+    "Emptied",
+    "FromExtent",
+    "MetadataOnly",
+    "Recompute",
+    "Restored",
+    "Truncated",
+    "adapt",
+    "in_new_table",
+]
 
 ASKING = 2
 """A row read at a source costs as much as this many read in the warehouse: sources have other work to do."""
 
 WORTH_WHILE = 10_000
-"""Extents with fewer rows are never recomputed for cost."""
+"""Extents with fewer rows are never recomputed for cost, nor written to a new table."""
 
 IN_MEMORY = 1_000_000
 """A relation that replaces another is compared with it in memory, up to this many rows."""
@@ -170,8 +181,14 @@ def _adapt_nested(
     return FromExtent("projection", after, _projected(before.names, found.columns), columns=found.columns)
 
 
+def in_new_table(plan: Anew, entries: int, rows: int) -> Anew:
+    """The plan, once it is known how many entries it adds to an extent of so many rows. An entry takes a row away or
+    adds one, so as many entries as there are rows change half of them."""
+    return _in_new_table(plan, entries) if entries > rows and not plan.new_table else plan
+
+
 def _in_new_table(plan: Anew, rows: int | None) -> Anew:
-    """The plan, with the extent's rows in a new table if they are many and most of them change."""
+    """The plan, with the extent's rows in a new table if they are many; most of them change."""
     if rows is None or rows <= WORTH_WHILE:
         return plan
     return replace(plan, new_table=True, reason=f"{plan.reason}; in a new table, as most rows change")

@@ -93,7 +93,9 @@ class Execution:
         where it is adapted from them."""
         before, after = plan.view.record.columns, shown_columns(build)
         projection = plan.how.columns if isinstance(plan.how, FromExtent) else None
+        new_table = not isinstance(plan.how, Emptied) and plan.how.new_table
         same = projection == tuple(range(len(before))) and [c.type for c in after] == [c.type for c in before]
+        same = same and not new_table
         return ViewChange(
             view=plan.name,
             delta=delta,
@@ -104,7 +106,7 @@ class Execution:
             state=ViewState.LIVE,
             positions={source: (plan.view.positions.get(source), at) for source, at in plan.to.items()},
             states=states,
-            new_table=not same and not isinstance(plan.how, Emptied) and plan.how.new_table,
+            new_table=new_table,
         )
 
 

@@ -108,6 +108,8 @@ class Rebuild:
     to: Mapping[str, Position]
     reason: str | None = None
     """Why nothing less will do, if that is not why it is done at all."""
+    new_table: bool = False
+    """Most rows will be others: they are written to a table of their own."""
 
     @property
     def name(self) -> str:

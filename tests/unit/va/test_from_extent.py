@@ -13,7 +13,7 @@ from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.schema_change import DropColumn, DropRelation, Rewrite
 from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
-from va import EXTENT, Adaptation, FromExtent, MetadataOnly, Reaggregate, Recompute, adapt
+from va import EXTENT, Adaptation, FromExtent, MetadataOnly, Reaggregate, Recompute, adapt, in_new_table
 
 INT, TEXT, FLOAT = PgType("integer", "integer"), PgType("text", "text"), PgType("double precision", "double precision")
 
@@ -120,6 +120,16 @@ def test_rows_that_mostly_change_are_written_to_a_new_table(after: str, rows: in
     assert isinstance(chosen, FromExtent)
     assert chosen.new_table is new_table
     assert ("in a new table" in chosen.reason) is new_table
+
+
+def test_more_entries_than_rows_are_written_to_a_new_table() -> None:
+    chosen = plan(
+        "SELECT c.name, c.city, f.id FROM crm.customer c JOIN booking.flight f ON c.name = f.name AND f.id > 1"
+    )
+    assert isinstance(chosen, FromExtent)
+    assert not in_new_table(chosen, 20_000, 20_000).new_table
+    assert not in_new_table(chosen, 10_000, 9).new_table, "little is little, in any table"
+    assert in_new_table(chosen, 20_001, 20_000).new_table
 
 
 def test_an_equality_of_floats_shows_nothing() -> None:
