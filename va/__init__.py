@@ -13,7 +13,31 @@ the rows are those of the new definition for any data.
 """
 
 from va.extent_query import EXTENT
-from va.plan import Adaptation, FromExtent, MetadataOnly, Recompute, Restored, adapt
+from va.plan import (
+    WORTH_WHILE,
+    Adaptation,
+    Emptied,
+    FromExtent,
+    MetadataOnly,
+    Recompute,
+    Restored,
+    Truncated,
+    adapt,
+    in_new_table,
+)
 from va.reaggregation import Reaggregate
 
-__all__ = ["EXTENT", "Adaptation", "FromExtent", "MetadataOnly", "Reaggregate", "Recompute", "Restored", "adapt"]
+__all__ = [
+    "EXTENT",
+    "WORTH_WHILE",
+    "Adaptation",
+    "Emptied",
+    "FromExtent",
+    "MetadataOnly",
+    "Reaggregate",
+    "Recompute",
+    "Restored",
+    "Truncated",
+    "adapt",
+    "in_new_table",
+]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias, TypeVar
 
 from dyda.model.algebra.nodes import ColumnRef, Expression, Project, Select, ViewDefinition, scans
 from dyda.model.message import SchemaChange, Truncation
@@ -26,13 +26,24 @@ from va.comparison import LOST, Comparison, find_replacement
 from va.extent_query import extent_query, shown_before, shown_columns
 from va.reaggregation import Reading, Reaggregate, compare_nested
 
-__all__ = ["Adaptation", "FromExtent", "MetadataOnly", "Recompute", "Restored", "adapt"]
+__all__ = [
+    "WORTH_WHILE",
+    "Adaptation",
+    "Emptied",
+    "FromExtent",
+    "MetadataOnly",
+    "Recompute",
+    "Restored",
+    "Truncated",
+    "adapt",
+    "in_new_table",
+]
 
 ASKING = 2
 """A row read at a source costs as much as this many read in the warehouse: sources have other work to do."""
 
 WORTH_WHILE = 10_000
-"""Extents with fewer rows are never recomputed for cost."""
+"""Extents with fewer rows are never recomputed for cost, nor written to a new table."""
 
 IN_MEMORY = 1_000_000
 """A relation that replaces another is compared with it in memory, up to this many rows."""
@@ -81,9 +92,35 @@ class FromExtent:
     fixed: frozenset[str] = frozenset()
     complement: ViewDefinition | None = None
     restored: Restored | None = None
+    new_table: bool = False
+    """Most of the extent's rows change: they are written to a table of their own rather than one by one."""
 
 
-Adaptation: TypeAlias = MetadataOnly | FromExtent | Recompute
+@dataclass(frozen=True)
+class Truncated:
+    """A relation, by its name in the definition, that a transaction emptied (rule C4). All of its rows since are those
+    images of that transaction that are not the first `before` ones, and those of the transactions `later`."""
+
+    relation: RelationName
+    xid: int
+    before: int
+    later: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Emptied:
+    """The view begins with nothing: `truncated` relations became empty, and without them it has no row of theirs. Only
+    what came into them since is computed. `new_table`: rather than deleting the rows that the extent has."""
+
+    kind: ClassVar[str] = "emptied"
+    definition: ViewDefinition
+    reason: str
+    truncated: tuple[Truncated, ...]
+    new_table: bool = False
+
+
+Adaptation: TypeAlias = MetadataOnly | FromExtent | Emptied | Recompute
+Anew = TypeVar("Anew", FromExtent, Reaggregate)
 
 
 def adapt(
@@ -97,7 +134,7 @@ def adapt(
     relations, by their names in `after`, with row images since the extent; `rows`: the extent's size, if cost is to
     count."""
     if not before.plain or not after.plain:
-        return _adapt_nested(before, after, changes, updated)
+        return _adapt_nested(before, after, changes, updated, rows)
     replacement = find_replacement(before, after)
     comparison = Comparison(before, after, replacement)
     if why := _moved(comparison, changes):
@@ -115,6 +152,8 @@ def adapt(
     plan = _from_extent(comparison, changes, updated, restored)
     if isinstance(plan, FromExtent) and (dearer := _dearer(comparison, plan, rows)):
         return Recompute(after, dearer)
+    if isinstance(plan, FromExtent) and plan.query is not None and None in comparison.items:
+        return _in_new_table(plan, rows)  # what the extent does not show may be another value in every row
     return plan
 
 
@@ -123,6 +162,7 @@ def _adapt_nested(
     after: ViewDefinition,
     changes: Sequence[SchemaChange | Truncation],
     updated: Collection[RelationName],
+    rows: int | None,
 ) -> Adaptation | Reaggregate:
     """Plans for views of several blocks. Data changes of the same unit can be maintained only if rows and states stay
     as they are: a state that is being rebuilt cannot be maintained meanwhile."""
@@ -137,8 +177,21 @@ def _adapt_nested(
     if updated:
         return Recompute(after, f"rows of {', '.join(map(str, sorted(updated)))} changed meanwhile")
     if isinstance(found, Reaggregate):
-        return found
+        return _in_new_table(found, rows) if found.coarser else found
     return FromExtent("projection", after, _projected(before.names, found.columns), columns=found.columns)
+
+
+def in_new_table(plan: Anew, entries: int, rows: int) -> Anew:
+    """The plan, once it is known how many entries it adds to an extent of so many rows. An entry takes a row away or
+    adds one, so as many entries as there are rows change half of them."""
+    return _in_new_table(plan, entries) if entries > rows and not plan.new_table else plan
+
+
+def _in_new_table(plan: Anew, rows: int | None) -> Anew:
+    """The plan, with the extent's rows in a new table if they are many; most of them change."""
+    if rows is None or rows <= WORTH_WHILE:
+        return plan
+    return replace(plan, new_table=True, reason=f"{plan.reason}; in a new table, as most rows change")
 
 
 def _projected(names: Sequence[str], places: Collection[int]) -> str:

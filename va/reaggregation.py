@@ -36,6 +36,8 @@ class Reaggregate:
     aggregates: tuple[int, ...] = ()
     coarser: bool = True
     """Whether rows of the old state fall together; otherwise each stays, narrower or as it is."""
+    new_table: bool = False
+    """The extent's rows are written to a table of their own, as most of them change."""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ lose a row is asked of a source (rule R4); a row's counts before and after are e
     careful         the same, so that nothing is evaluated for rows that cancel out
     shared_sweeps   blocks that are swept alike
     shared_lookups  lookups that several views share
+    emptied         what of a view begins with nothing once relations are empty
     fingerprint     what a program is, in one short text
     explain         how a view is maintained, in words
 """
@@ -38,6 +39,7 @@ lose a row is asked of a source (rule R4); a row's counts before and after are e
 from vm.careful import helps
 from vm.compile import compile_view
 from vm.compile_group import same_arguments
+from vm.emptied import emptied
 from vm.evaluation import Evaluation, Scanner, build_evaluation, delta_evaluation, world_evaluation
 from vm.explain import explain_program
 from vm.fingerprint import fingerprint
@@ -71,6 +73,7 @@ __all__ = [
     "course",
     "delta_evaluation",
     "demand",
+    "emptied",
     "explain_program",
     "fingerprint",
     "flatten",

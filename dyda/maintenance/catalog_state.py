@@ -57,6 +57,10 @@ class MaintainedView:
     def positions(self) -> Mapping[str, Position]:
         return self.record.positions
 
+    def following(self, definition: ViewDefinition, program: Program) -> MaintainedView:
+        """The view under another text, with its rows and states as they are."""
+        return replace(self, definition=definition, program=program)
+
     def moved(self, moves: Mapping[str, tuple[Position | None, Position | None]]) -> MaintainedView:
         """The view at the positions that these moves lead to."""
         new = {source: to for source, (_, to) in moves.items() if to is not None}

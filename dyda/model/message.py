@@ -47,9 +47,13 @@ class DataUpdate:
 
 @dataclass(frozen=True)
 class Truncation:
-    """The relation, or part of its hierarchy, became empty; not a list of deletes (rule C4)."""
+    """The relation, or part of its hierarchy, became empty; not a list of deletes (rule C4).
+
+    `whole`: none of its rows was left, in any table of its hierarchy, and its later images begin after this change.
+    """
 
     relation: RelationName
+    whole: bool = False
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,8 @@ class ViewChange:
     state alone, except that a new version, or rows in `replace` mode, make the view `live`. `positions` by source: (the
     expected one or None, the new one or None to forget the source). `states` change in the same mode; a version with
     other states than before needs all rows of each. `renewed`: the view gets a new table, of the form that its layout
-    asks for, with its rows as they are.
+    asks for, with its rows as they are. `new_table`: a version's rows get a table of their own even if its columns are
+    the same as before; that is cheaper than to change most rows of the old one.
     """
 
     view: str
@@ -95,6 +96,7 @@ class ViewChange:
     renewed: bool = False
     prepared: PreparedTables | None = None
     """Tables with all the rows of a new view and of its states."""
+    new_table: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in ("delta", "replace"):
@@ -239,7 +241,7 @@ class _Installer:
         if not self.exists:
             self.cursor.execute("INSERT INTO dyda.view (name, state) VALUES (%s, 'building')", (change.view,))
         self.states = self._new_states()
-        if change.version is not None and not self._same_types(change.version):
+        if change.version is not None and (change.new_table or not self._same_types(change.version)):
             if (narrowed := self._narrowed(change.version)) is not None:
                 self._save_version(change.version, narrowed, narrowed=True)
                 self._save_view(0, absolute=False)
@@ -455,12 +457,12 @@ class _Installer:
         if change.version is None:
             if change.mode == "replace" and change.has_rows and len(change.states) != len(known):
                 raise DydaError(f"view {change.view}: a replacement needs the rows of all its states")
-            return installer.keep(known, [stored.table for stored in known])
+            return installer.keep(known, [stored.table for stored in known], self.known.version or 0)
         wanted = change.version.states
         if wanted is None:
             wanted = tuple(stored.table for stored in known)
         if [stored.state for stored in known] == [table.state for table in wanted]:
-            return installer.keep(known, wanted)
+            return installer.keep(known, wanted, self._next())
         if change.prepared is not None:
             return installer.take(wanted, self._next(), change.prepared.states)
         return installer.make(wanted, self._next())

@@ -382,6 +382,11 @@ class Writer:
         with self._computing() as cursor:
             return combine.recombine(cursor, self._stored(cursor, view, number, state), entries, groups)
 
+    def combine_alone(self, view: str, state: State, entries: pa.Table) -> Combined:
+        """What entries make of a state that holds nothing: all of its rows. Nothing is written."""
+        with self._computing() as cursor:
+            return combine.combine_alone(cursor, view, state, entries)
+
     def combine_staging(self, state: State, entries: Staging, *, view: str) -> Staging:
         """A new staging table with the state rows (c1 … as in `state.columns`, n) of all entries of a step.
 

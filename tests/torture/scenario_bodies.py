@@ -70,8 +70,24 @@ def truncation(stage: Stage) -> None:
     stage.source("one", "CREATE TABLE r (id int, k int)", "INSERT INTO r VALUES (1, 1), (2, 2)")
     stage.view("v", "SELECT r.id, r.k FROM one.r r")
     stage.begin()
-    stage.do("one", Change("TRUNCATE r", ("r",)), "INSERT INTO r VALUES (3, 3)")
+    stage.do("one", "INSERT INTO r VALUES (5, 5)", Change("TRUNCATE r", ("r",)), "INSERT INTO r VALUES (3, 3)")
     stage.do("one", "INSERT INTO r VALUES (4, 4)")
+    stage.settle()
+
+
+@scenario
+def truncated_part(stage: Stage) -> None:
+    """C4: one partition is emptied; the others are not."""
+    stage.source(
+        "one",
+        "CREATE TABLE r (id int, k int) PARTITION BY LIST (k)",
+        "CREATE TABLE r1 PARTITION OF r FOR VALUES IN (1)",
+        "CREATE TABLE r2 PARTITION OF r FOR VALUES IN (2)",
+        "INSERT INTO r VALUES (1, 1), (2, 2)",
+    )
+    stage.view("v", "SELECT r.id, r.k FROM one.r r")
+    stage.begin()
+    stage.do("one", Change("TRUNCATE r1", ("r",)), "INSERT INTO r VALUES (3, 1)")
     stage.settle()
 
 

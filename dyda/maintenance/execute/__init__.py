@@ -9,6 +9,7 @@ is visible to a reader before it is installed.
     levels           its changes through the steps of the views, one Spark job per level
     recompute        views that are computed whole
     from_extent      adaptation from the old extent
+    emptied          views that become empty with a relation
     reaggregate      adaptation of views of several blocks, from their states
     warehouse_scans  rows in the warehouse, in pieces that Spark's tasks read
     poisoned_row     which row of a message a view cannot be computed over

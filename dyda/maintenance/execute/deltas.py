@@ -37,6 +37,7 @@ from dyda.sources.connection import translated
 from dyda.sources.log.row_images import LACKS, XID
 from dyda.sources.reading.copy import ReadFailed, read_partition
 from dyda.warehouse import Staging, hold_warehouse
+from va import Truncated
 from vm import (
     TAG,
     WAREHOUSE,
@@ -155,6 +156,72 @@ class Refresh:
         phase: Callable[[str], None],
     ) -> list[dict[str, ViewDelta]]:
         """What each unit of a run (its transactions by source) does to each view; one Spark job per level for all."""
+        shared = SharedLookups(self._lookups, needed_columns(block for view in views for block in view.program.blocks))
+        with ExitStack() as held:
+            running = {view.name: self._running(view, run, held, shared) for view in views}
+            self._step(list(running.values()), self._kept, phase)
+        return [{name: one.result(tag) for name, one in running.items()} for tag in range(1, len(run) + 1)]
+
+    def filled(
+        self,
+        view: MaintainedView,
+        to: Mapping[str, Position],
+        emptied: frozenset[RelationName],
+        truncated: Mapping[RelationName, Truncated],
+        states: States,
+    ) -> ViewDelta:
+        """What comes into the view by `to`: into relations and states that begin with nothing, and into its other
+        states, which stay. `states` knows which are which."""
+
+        def left_out(occurrence: Occurrence, xids: Sequence[int]) -> list[int]:
+            at = to.get(occurrence.relation.name.source)
+            return [] if at is None else [xid for xid in xids if not at.includes(xid)]
+
+        def ours(occurrence: Occurrence, xids: Sequence[int]) -> list[int]:
+            name = occurrence.relation.name
+            if name in truncated:
+                return []
+            old, new = view.positions.get(name.source), to.get(name.source)
+            return [x for x in xids if new is not None and new.includes(x) and not (old is None or old.includes(x))]
+
+        def deltas(block: JoinBlock) -> dict[str, Bag]:
+            later = {
+                one.alias: self._later(one, truncated[one.relation.name])
+                for one in block.occurrences
+                if one.relation.name in truncated and one.relation in self.images
+            }
+            return {**self._select(block, ours), **later}
+
+        refresh = replace(self, states=states)
+        with ExitStack() as held:
+            shared = SharedLookups(self._lookups, needed_columns(view.program.blocks))
+            plain = refresh._running(view, [{}], held, shared)
+
+            def scan(occurrence: Occurrence) -> Sequence[ScanPartition]:
+                return [] if occurrence.relation.name in emptied - truncated.keys() else plain.scan(occurrence)
+
+            running = replace(
+                plain,
+                deltas=deltas,
+                pending=lambda block: self._select(block, left_out),
+                scan=scan,
+                standing=lambda block: None,
+                emptied=emptied,
+            )
+            refresh._step([running], states, lambda phase: None)
+        return running.result()
+
+    def _later(self, occurrence: Occurrence, truncated: Truncated) -> Bag:
+        """All rows that the relation has since it was truncated: images are in log order."""
+        images = self.images[occurrence.relation]
+        own = images.filter(pc.equal(images.column(XID), truncated.xid)).slice(truncated.before)
+        xids = pa.array(sorted(truncated.later), pa.int64())
+        kept = pa.concat_tables([own, images.filter(pc.is_in(images.column(XID), value_set=xids))])
+        self._require_whole(occurrence, kept)
+        return Bag(kept.select([*occurrence.columns, COUNT])).consolidate()
+
+    def _step(self, running: Sequence[Running], states: States, phase: Callable[[str], None]) -> None:
+        """Views through their levels."""
 
         def swept() -> None:
             phase("sweep")
@@ -175,12 +242,8 @@ class Refresh:
             phase("check")
             return found
 
-        shared = SharedLookups(self._lookups, needed_columns(block for view in views for block in view.program.blocks))
-        with ExitStack() as held:
-            running = {view.name: self._running(view, run, held, shared) for view in views}
-            # The left and the right sweep go to different sources at once (paper 003, Section 5.3).
-            Stepping(evaluate, self._kept, self.early_check, WORKERS).run(list(running.values()), swept)
-        return [{name: one.result(tag) for name, one in running.items()} for tag in range(1, len(run) + 1)]
+        # The left and the right sweep go to different sources at once (paper 003, Section 5.3).
+        Stepping(evaluate, states, self.early_check, WORKERS).run(running, swept)
 
     @property
     def _kept(self) -> States:

@@ -22,7 +22,8 @@ from dyda.model.sql.render import render_view
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import Staging, Stagings, StateChange, ViewChange, ViewColumn, ViewVersion, Writer
-from va import Adaptation, FromExtent, Reaggregate
+from va import Adaptation, Emptied, FromExtent, Reaggregate
+from vm import Program
 
 __all__ = ["Execution", "Progress", "Spending", "shown_columns"]
 
@@ -60,7 +61,17 @@ class Execution:
     ) -> ViewVersion:
         """The definition to be installed; `details` is what the view's history says about it. The keys of `untrusted`
         relations are not those of the rows."""
-        request, definition = build.target, build.definition
+        return self.version_of(build.target, build.definition, build.program, shown_columns(build), details, untrusted)
+
+    def version_of(
+        self,
+        request: BuildRequest,
+        definition: ViewDefinition,
+        program: Program,
+        columns: tuple[ViewColumn, ...],
+        details: Mapping[str, Any],
+        untrusted: frozenset[RelationName] = frozenset(),
+    ) -> ViewVersion:
         record = self.catalog.records.get(request.name)
         # A version's text must never change its meaning: `*` would take in a column that is added later, and a column's
         # name alone could mean that one.
@@ -68,7 +79,7 @@ class Execution:
         evolved = request.file_text is None and (
             record is None or record.sql != sql or bool(record.details.get("evolved"))
         )
-        columns, states = shown_columns(build), state_tables(build.program)
+        states = state_tables(program)
         types = {column.name: column.type for column in columns}
         layout = layout_of(definition, types, self.opened.project.settings.spark.numeric, untrusted)
         before = record.layout if record is not None and record.version is not None else layout
@@ -98,7 +109,9 @@ class Execution:
         where it is adapted from them."""
         before, after = plan.view.record.columns, shown_columns(build)
         projection = plan.how.columns if isinstance(plan.how, FromExtent) else None
+        new_table = not isinstance(plan.how, Emptied) and plan.how.new_table
         same = projection == tuple(range(len(before))) and [c.type for c in after] == [c.type for c in before]
+        same = same and not new_table
         return ViewChange(
             view=plan.name,
             delta=delta,
@@ -109,6 +122,7 @@ class Execution:
             state=ViewState.LIVE,
             positions={source: (plan.view.positions.get(source), at) for source, at in plan.to.items()},
             states=states,
+            new_table=new_table,
         )
 
 

@@ -12,20 +12,22 @@ together they are the new definition at the unit's positions, exactly (paper 001
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pyarrow as pa
 
 from dyda.maintenance.catalog_state import BuildPlan
 from dyda.maintenance.execute.deltas import scanning
 from dyda.maintenance.execute.execution import Execution
+from dyda.maintenance.execute.recompute import recompute
 from dyda.maintenance.execute.warehouse_scans import extent_partitions, held_partition
-from dyda.maintenance.plan.unit_plan import Adapt
+from dyda.maintenance.plan.unit_plan import Adapt, Rebuild
 from dyda.model.bag import COUNT, Bag
 from dyda.model.position import Position
 from dyda.sources.reading.copy import read_partition
 from dyda.warehouse import Staging, ViewChange, hold_extent
-from va import EXTENT, FromExtent, Restored
+from va import EXTENT, WORTH_WHILE, FromExtent, Restored, in_new_table
 from vm import JoinBlock, Occurrence, flatten, plan_sweep
 
 __all__ = ["adapt_from_extent"]
@@ -35,10 +37,16 @@ def adapt_from_extent(execution: Execution, plan: Adapt, how: FromExtent) -> Vie
     """The change that takes the view from its positions and definition to the plan's."""
     spending, build = execution.spending(), execution.build_plan(plan.request, how.definition)
     moving = _Moving(execution, plan, how, build)
+    if (why := moving.dearer()) is not None:
+        again = Rebuild(
+            plan.request, how.definition, plan.judgement, plan.moved, plan.to, why, plan.untrusted, new_table=True
+        )
+        return recompute(execution, again, built=False)
     staging, written = moving.stage(len(build.outputs))
     delta = moving.delta()
     rows = written + (0 if delta is None else delta.num_rows)
-    return execution.adapted(plan, build, spending.details(plan, how, rows), delta=delta, staging=staging)
+    plan = replace(plan, how=in_new_table(how, rows, plan.view.record.rows))
+    return execution.adapted(plan, build, spending.details(plan, plan.how, rows), delta=delta, staging=staging)
 
 
 @dataclass
@@ -76,6 +84,18 @@ class _Moving:
     def _to(self, occurrence: Occurrence) -> Position:
         return self.plan.to[occurrence.relation.name.source]
 
+    def dearer(self) -> str | None:
+        """Why it costs less to build the view again, into a new table; None if it does not. Only now is it known how
+        much the relation differs from the one that it replaces."""
+        replacing, extent = self._replacing, self.plan.view.record.rows
+        if replacing is None or extent <= WORTH_WHILE:
+            return None
+        occurrence, difference, rows = replacing
+        everything = sum(one.relation.estimated_rows for one in self.build.block.occurrences)
+        if len(difference) <= rows or everything > 2 * extent:
+            return None
+        return f"most of the {rows} rows of {occurrence.relation.name} are others than the extent shows"
+
     def stage(self, width: int) -> tuple[Staging | None, int]:
         """What Spark computes from the extent, and what it adds from the sources; with the entries written."""
         if self.query is None and self.complement is None:
@@ -98,14 +118,21 @@ class _Moving:
 
     def delta(self) -> pa.Table | None:
         """What leads from the extent's state to the unit's."""
-        block, restored = self.build.block, self.how.restored
-        replaced = {}
-        if restored is not None:
-            replaced[restored.alias] = self._difference(block.by_alias[restored.alias], restored)
-        return self.execution.refresh.difference(plan_sweep(block), self._since, self._to, replaced)
+        replacing = self._replacing
+        replaced = {} if replacing is None else {replacing[0].alias: replacing[1]}
+        return self.execution.refresh.difference(plan_sweep(self.build.block), self._since, self._to, replaced)
 
-    def _difference(self, occurrence: Occurrence, restored: Restored) -> Bag:
-        """The relation that is read now, less the one that it replaces as the extent shows it."""
+    @cached_property
+    def _replacing(self) -> tuple[Occurrence, Bag, int] | None:
+        """What replaces a relation, how it differs from that, and how many rows it has."""
+        restored = self.how.restored
+        if restored is None:
+            return None
+        occurrence = self.build.block.by_alias[restored.alias]
+        return occurrence, *self._difference(occurrence, restored)
+
+    def _difference(self, occurrence: Occurrence, restored: Restored) -> tuple[Bag, int]:
+        """The relation that is read now, less the one that it replaces as the extent shows it; with its rows."""
         refresh = self.execution.refresh
         pending = refresh.beyond(self.build.block, self._to).get(occurrence.alias, Bag.empty(occurrence.columns))
         now = refresh.rows(occurrence) - pending.select(occurrence.columns)
@@ -114,7 +141,7 @@ class _Moving:
             shown = [places[column] for column in occurrence.columns]
             rows = read_partition(held_partition(held, held.distinct(restored.distinct, shown), occurrence.columns))
         then = Bag(rows.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)))
-        return (now - then).consolidate()
+        return (now - then).consolidate(), len(now)
 
     @property
     def _progress(self) -> Callable[[int, int], None]:

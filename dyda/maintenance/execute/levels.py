@@ -24,6 +24,7 @@ from dyda.model.relation import RelationName
 from dyda.warehouse import Combined, StateChange
 from vm import (
     TAG,
+    WAREHOUSE,
     Ask,
     Evaluation,
     JoinBlock,
@@ -82,6 +83,9 @@ class Running:
     tagged: bool = False
     standing: Callable[[JoinBlock], Hashable | None] = lambda block: None
     """Equal for views whose blocks over the same relations have the same changes; None: no other view has the same."""
+    emptied: frozenset[RelationName] = frozenset()
+    """Relations and states that begin with nothing (vm.emptied). Nothing comes out of a block over one of them but what
+    its own changes lead to."""
     delivered: dict[int, pa.Table] = field(default_factory=dict)
     changed: dict[int, pa.Table] = field(default_factory=dict)
     rows: pa.Table | None = None
@@ -89,15 +93,23 @@ class Running:
     def inputs(self, block: JoinBlock) -> tuple[dict[str, Bag], dict[str, Bag]]:
         """Per occurrence, what is ours and what the rows as read have too much. A state is read as it was before the
         unit: what our change adds to it is what it lacks."""
-        ours, beyond = dict(self.deltas(block)), dict(self.pending(block))
+        beyond = dict(self.pending(block))
         for alias, change in self._moved_states(block).items():
-            ours[alias], beyond[alias] = change, -change.select(list(block.by_alias[alias].columns))
-        return {alias: bag.consolidate() for alias, bag in ours.items()}, beyond
+            beyond[alias] = -change.select(list(block.by_alias[alias].columns))
+        return {alias: bag.consolidate() for alias, bag in self._ours(block).items()}, beyond
 
     def moves(self, block: JoinBlock) -> bool:
         """Whether anything of ours changes what the block reads; what is pending is not looked at."""
+        return any(len(bag.consolidate()) for bag in self._ours(block).values())
+
+    def begins(self, step: Step) -> bool:
+        """Whether the step's state holds nothing before the unit, not even the row of a group without keys (K3)."""
+        return RelationName(WAREHOUSE, self.program.view, str(step.number)) in self.emptied
+
+    def _ours(self, block: JoinBlock) -> dict[str, Bag]:
         ours = {**self.deltas(block), **self._moved_states(block)}
-        return any(len(bag.consolidate()) for bag in ours.values())
+        empty = {one.alias for one in block.occurrences if one.relation.name in self.emptied}
+        return {alias: bag for alias, bag in ours.items() if not empty or alias in empty}
 
     def _moved_states(self, block: JoinBlock) -> dict[str, Bag]:
         return {
@@ -152,8 +164,8 @@ class Stepping:
                     for (one, other, term, _), table in zip(work, tables, strict=True)
                     if one is view and other is step
                 ]
-                if mine:
-                    self._finish(view, step, pa.concat_tables(mine))
+                if mine or (step.state is not None and view.begins(step)):
+                    self._finish(view, step, pa.concat_tables(mine) if mine else _no_entries(step))
 
     def _differences(self, steps: Sequence[tuple[Running, Step]]) -> list[tuple[Running, Step, Term, Evaluation]]:
         """What Spark is to compute; views with the same positions share a sweep."""
@@ -193,7 +205,7 @@ class Stepping:
         if step.state is None:
             view.rows = _consolidated(entries)
             return
-        if not entries.num_rows:
+        if not entries.num_rows and not view.begins(step):
             return
         name = view.program.view
         combined = self.states.combine(name, step.number, step.state, entries)
@@ -257,6 +269,11 @@ def _demanded(
 def _entries(term: Term, table: pa.Table) -> pa.Table:
     """What Spark computed for a term, and its side."""
     return table.append_column("side", pa.repeat(pa.scalar(term.side, pa.int16()), table.num_rows))
+
+
+def _no_entries(step: Step) -> pa.Table:
+    texts = {f"c{place}": pa.array([], pa.string()) for place in range(1, step.width + 1)}
+    return pa.table({**texts, "n": pa.array([], pa.int64()), "side": pa.array([], pa.int16())})
 
 
 def _consolidated(entries: pa.Table) -> pa.Table:

@@ -23,6 +23,7 @@ def adapt_from_states(execution: Execution, plan: Adapt) -> ViewChange:
     spending, build = execution.spending(), execution.build_plan(plan.request, plan.how.definition)
     if isinstance(plan.how, FromExtent):
         return execution.adapted(plan, build, spending.details(plan, plan.how, 0))
+    assert isinstance(plan.how, Reaggregate)
     (state, staging), written = _regrouped(execution, plan, plan.how, build)
     details = spending.details(plan, plan.how, written)
     return execution.adapted(plan, build, details, staging=staging, states=(StateChange(0, staging=state),))

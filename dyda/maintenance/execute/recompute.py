@@ -63,6 +63,7 @@ def _recomputed(execution: Execution, plan: Rebuild) -> ViewChange:
         staging=staging,
         states=tuple(StateChange(number, staging=state) for number, state in enumerate(states)),
         mode="replace",
+        new_table=plan.new_table,
         version=None if unchanged and plan.request.file_text is None and execution.lane is None else version,
         state=ViewState.LIVE,
         positions={source: (expected.get(source), position) for source, position in plan.to.items()},

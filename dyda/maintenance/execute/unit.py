@@ -1,7 +1,7 @@
 """Carrying out the plan of a unit: the rows of every view that it moves.
 
 Rebuild ─▶ the whole view at the unit's positions
-Adapt ───▶ from the old extent, or from what operators keep
+Adapt ───▶ from the old extent, from what operators keep, or from nothing
 Maintain, FollowText ─▶ ΔV of the unit's data updates, of all views together, over the definitions as they are now
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import assert_never
 
 from dyda.maintenance.catalog_state import MaintainedView
+from dyda.maintenance.execute.emptied import empty
 from dyda.maintenance.execute.execution import Execution
 from dyda.maintenance.execute.from_extent import adapt_from_extent
 from dyda.maintenance.execute.levels import ViewDelta
@@ -20,7 +21,7 @@ from dyda.maintenance.plan.positions import transactions
 from dyda.maintenance.plan.unit_plan import Adapt, FollowText, Freeze, LeaveBehind, Maintain, Rebuild, UnitPlan
 from dyda.model.view_state import ViewState
 from dyda.warehouse import ViewChange
-from va import FromExtent
+from va import Emptied, FromExtent
 
 __all__ = ["execute", "execute_run"]
 
@@ -39,6 +40,8 @@ def execute(execution: Execution, plan: UnitPlan, phase: Phase) -> list[ViewChan
                 frozen.append(ViewChange(view=view.name, state=ViewState.BROKEN, cause=view.cause))
             case Rebuild():
                 built.append(recompute(execution, view, built=view.name in plan.built))
+            case Adapt(how=Emptied() as how):
+                built.append(empty(execution, view, how))
             case Adapt(how=FromExtent() as how) if how.definition.plain:
                 built.append(adapt_from_extent(execution, view, how))
             case Adapt():

@@ -7,6 +7,7 @@ Always true here: a plan is a function of what the round knows, and making it ch
     builds           views that are built whole
     planning         one plan in the making: what it learns of relations, and how rows get to another definition
     positions        where a unit takes each view
+    emptied          views that become empty with a relation
     stored_state     whether what operators keep can follow a new definition
     analysis         what only Spark can say of a definition
     relations_after  what relations are once a unit is processed

@@ -3,7 +3,7 @@
 schema changes of the unit ─▶ vs.synchronize ─▶ no legal form, message by message neither: Freeze
                                    │
                                    ▼ holds, or rewritten
-                               va.adapt ─▶ Adapt, Rebuild
+                               va.adapt ─▶ Adapt, Rebuild; Adapt, too, if it becomes empty with a relation
                                    │
                                    ▼ metadata only, or untouched
                                FollowText, Maintain
@@ -18,6 +18,7 @@ from dyda.errors import BrokenUnit, DydaError, UnsupportedSql
 from dyda.maintenance.catalog_state import BuildRequest, MaintainedView
 from dyda.maintenance.observe.round import Round
 from dyda.maintenance.plan.analysis import Analysis
+from dyda.maintenance.plan.emptied import emptying
 from dyda.maintenance.plan.knowledge_after import evolved_knowledge
 from dyda.maintenance.plan.planning import Planning
 from dyda.maintenance.plan.positions import Destinations
@@ -37,11 +38,12 @@ from dyda.maintenance.programs import fingerprint_of, recorded, state_tables
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.cause import BuildReason, Followed, LayoutChanged, ToBeBuilt
 from dyda.model.layout import Layout, layout_changes, layout_of
+from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.model.schema_change import DropRelation, ReplaceRelation, apply
 from dyda.warehouse import ViewVersion
 from scheduler import Unit
-from va import Adaptation, MetadataOnly, Recompute
+from va import Adaptation, Emptied, MetadataOnly, Recompute
 from vs import Broken, Holds, Judgement, Rewritten, Stage, World, synchronize, synchronize_in_turn
 
 __all__ = ["UnitPlanner", "plan_changes", "plan_knowledge", "plan_run", "plan_unit"]
@@ -210,6 +212,8 @@ class UnitPlanner:
         to = {} if self.planning.captures else self.destinations.of(view, judgement.definition, self.planning.known_as)
         try:
             how = self.planning.adaptation(view, judgement.definition, moved, to)
+            if isinstance(how, Recompute):
+                how = self._emptying(view, judgement.definition, moved, to) or how
             if isinstance(how, MetadataOnly):
                 following = self._following(view, how.definition)
                 if not isinstance(following, Recompute):
@@ -252,13 +256,20 @@ class UnitPlanner:
         }
         return frozenset(name for name in definition.relations if self.planning.known_as.get(name, name) in ahead)
 
+    def _emptying(
+        self, view: MaintainedView, definition: ViewDefinition, moved: Sequence[Moved], to: Mapping[str, Position]
+    ) -> Emptied | None:
+        changes = [one.change for one in moved]
+        known_as = self.planning.known_as
+        return emptying(view, definition, changes, self.round.queue, to, known_as, self.round.numeric)
+
     def _following(self, view: MaintainedView, definition: ViewDefinition) -> MaintainedView | Recompute:
         """The view under another text, with its rows and states as they are, if these are what the text asks for."""
         try:
             program = recorded(self.round.numeric, definition, view.record)
         except DydaError as error:
             return Recompute(definition, error.what)
-        return replace(view, definition=definition, program=program)
+        return view.following(definition, program)
 
     def _version(
         self,

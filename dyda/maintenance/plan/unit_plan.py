@@ -5,7 +5,7 @@ history show the same object. Each view has exactly one of:
 
     Maintain     its rows follow by ΔV
     FollowText   its text follows a rename, or its layout the keys of its sources; its rows by ΔV
-    Adapt        its rows follow its new definition from its extent or its states
+    Adapt        its rows follow its new definition from its extent or its states, or begin with nothing
     Rebuild      it is computed from the sources
     Freeze       it has no legal form: it keeps its rows and says why
     LeaveBehind  its text follows now, its rows when it can be built
@@ -27,7 +27,7 @@ from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.warehouse import ViewChange, ViewVersion
 from scheduler import Unit
-from va import FromExtent, Reaggregate
+from va import Emptied, FromExtent, Reaggregate
 from vs import Broken, Holds, Rewritten
 
 __all__ = [
@@ -91,7 +91,7 @@ class FollowText(_OfView):
 @dataclass(frozen=True)
 class Adapt(_OfView):
     kind: ClassVar[str] = "adapt"
-    how: FromExtent | Reaggregate
+    how: FromExtent | Reaggregate | Emptied
     request: BuildRequest
     judgement: Holds | Rewritten
     moved: tuple[Moved, ...]
@@ -111,6 +111,8 @@ class Rebuild:
     reason: str | None = None
     """Why nothing less will do, if that is not why it is done at all."""
     untrusted: frozenset[RelationName] = frozenset()
+    new_table: bool = False
+    """Most rows will be others: they are written to a table of their own."""
 
     @property
     def name(self) -> str:

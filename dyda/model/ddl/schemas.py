@@ -74,7 +74,8 @@ class Schemas:
         """Tables in the changes that the catalog does not know: no view or constraint uses them."""
         self._tables = {name: _Table(name, relation, name) for name, relation in relations.items()}
         self._dropped: list[_Table] = []
-        self._truncated: dict[RelationName, None] = {}
+        self._truncated: dict[RelationName, bool] = {}
+        """By name, whether nothing is left."""
         self.written: dict[RelationName, None] = {}
         """Tables of the catalog whose rows the text itself changes."""
         self._created = 0
@@ -93,7 +94,7 @@ class Schemas:
         changes: list[SchemaChange | Truncation] = [
             SchemaChange(name, "ALTER TABLE", "", tuple(steps)) for name, (_, steps) in self._outcome().items() if steps
         ]
-        return changes + [Truncation(name) for name in self._truncated]
+        return changes + [Truncation(name, whole) for name, whole in self._truncated.items()]
 
     def _outcome(self) -> dict[RelationName, tuple[_Table | None, list[Step]]]:
         """The table that each known name refers to at the end, and the steps to it."""
@@ -124,7 +125,7 @@ class Schemas:
         """
         for change in message.changes:
             if isinstance(change, Truncation):
-                self.truncate(self._called(change.relation))
+                self.truncate(self._called(change.relation), whole=change.whole)
             elif isinstance(change, SchemaChange):
                 if not change.steps:
                     raise Unforeseeable(f"{change.relation}: the log does not describe what {change.command} did")
@@ -253,10 +254,10 @@ class Schemas:
         if table is not None:
             table.steps.append(step)
 
-    def truncate(self, name: RelationName) -> None:
+    def truncate(self, name: RelationName, *, whole: bool) -> None:
         table = self._described(name)
         if table is not None and table.known_as is not None:
-            self._truncated[table.known_as] = None
+            self._truncated[table.known_as] = whole or self._truncated.get(table.known_as, False)
 
     def write_rows(self, name: RelationName) -> None:
         table = self._described(name)

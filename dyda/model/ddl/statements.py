@@ -72,7 +72,7 @@ class _Session:
                 self.create(node.create_table_as_stmt.into.rel, node.create_table_as_stmt.if_not_exists)
             case "truncate":
                 for relation in node.truncate_stmt.relations:
-                    self.schemas.truncate(self.table(relation.range_var))
+                    self.schemas.truncate(self.table(relation.range_var), whole=relation.range_var.inh)
             case "variable_set":
                 self.set_variable(node.variable_set_stmt)
             case "select":

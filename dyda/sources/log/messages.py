@@ -13,6 +13,9 @@ from dyda.sources.log.transactions import Transaction
 
 __all__ = ["Names", "concerned", "read_messages"]
 
+WHOLE = "whole"
+"""The image of a truncation that left nothing of the watched relation (sql/capture.sql)."""
+
 
 @dataclass
 class Names:
@@ -87,14 +90,15 @@ def read_messages(
 ) -> list[UpdateMessage]:
     """The transactions as messages, in the order of `transactions_in_order`."""
     messages = []
-    alike: dict[tuple[tuple[int, str, int, int], ...], tuple[Change, ...]] = {}
+    alike: dict[object, tuple[Change, ...]] = {}
     for one in transactions_in_order(found.values(), clock=clock):  # names pass from relation to relation like this
-        changes = alike.get(one.entries)
+        same = (one.entries, one.images)
+        changes = alike.get(same)
         if changes is None or one.changes_schema:
             if one.changes_schema:
                 alike.clear()
                 names.next_transaction()
-            changes = alike[one.entries] = _changes(names, one)
+            changes = alike[same] = _changes(names, one)
             if one.changes_schema:
                 alike.clear()
         if not changes:
@@ -113,11 +117,22 @@ def _changes(names: Names, one: Transaction) -> tuple[Change, ...]:
             changes += names.changes_of(SchemaEntry.read(root, image))
         elif op == "T":
             for name in names.of(root):
-                if changes[-1:] != [Truncation(name)]:  # each part of a truncated hierarchy logs it
-                    changes.append(Truncation(name))
+                _truncate(changes, Truncation(name, image == WHOLE))
         else:
             changes += [DataUpdate(name, inserted, deleted) for name in names.of(root)]
     return tuple(changes)
+
+
+def _truncate(changes: list[Change], truncation: Truncation) -> None:
+    """Each table of a truncated hierarchy logs it, in one statement: together they are one change."""
+    for place in range(len(changes) - 1, -1, -1):
+        change = changes[place]
+        if not isinstance(change, Truncation):
+            break
+        if change.relation == truncation.relation:
+            changes[place] = change if change.whole else truncation
+            return
+    changes.append(truncation)
 
 
 def concerned(entries: Iterable[tuple[str, int, str, str]], names: Names) -> frozenset[RelationName]:

@@ -206,6 +206,7 @@ AS $body$
 DECLARE
     watched_root oid;
     places text;
+    emptied text;
     was text;
     late boolean;
     shape text;
@@ -247,6 +248,17 @@ BEGIN
                 places := dyda.places(TG_RELID, watched_root);
             END IF;
         END IF;
+        IF TG_OP = 'TRUNCATE' AND TG_RELID = watched_root THEN
+            -- Nothing is left of it, unless ONLY spared its children. An older snapshot may not show these; and what
+            -- another trigger of the same statement writes need not be logged after this entry.
+            SELECT 'whole' INTO emptied
+            FROM pg_class c
+            WHERE c.oid = watched_root AND current_setting('transaction_isolation') = 'read committed'
+              AND (c.relkind = 'p' OR NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = c.oid))
+              AND NOT EXISTS (SELECT FROM pg_trigger t JOIN pg_class o ON o.oid = t.tgrelid
+                              WHERE t.tgtype & 32 <> 0 AND t.tgname <> 'dyda_truncate'
+                                AND o.relnamespace <> 'dyda'::regnamespace);
+        END IF;
         IF late THEN
             -- The shape in the same query as the rows: only a plan that reads them is voided with the table's schema.
             IF TG_OP = 'INSERT' THEN
@@ -285,7 +297,7 @@ BEGIN
             SELECT 'D', watched_root, TG_RELID, coalesce(places, dyda.places()), textin(record_out("dyda row".*))
             FROM "dyda old" AS "dyda row";
         ELSE
-            INSERT INTO dyda.log (op, root, relid) VALUES ('T', watched_root, TG_RELID);
+            INSERT INTO dyda.log (op, root, relid, image) VALUES ('T', watched_root, TG_RELID, emptied);
         END IF;
         RETURN NULL;
     EXCEPTION WHEN OTHERS THEN
@@ -297,7 +309,7 @@ BEGIN
     -- Whatever this may have to wait for (the log's file grows, say), the written table had to wait for, too.
     was := set_config('lock_timeout', '0', true);
     IF TG_OP = 'TRUNCATE' THEN
-        INSERT INTO dyda.log (op, root, relid) VALUES ('T', watched_root, TG_RELID);
+        INSERT INTO dyda.log (op, root, relid, image) VALUES ('T', watched_root, TG_RELID, emptied);
     ELSIF rows = 1 AND TG_OP = 'INSERT' THEN  -- frequent, and cheaper than the general case
         INSERT INTO dyda.log (op, root, relid, shape, image) VALUES ('I', watched_root, TG_RELID, shape, new_images[1]);
     ELSIF rows = 1 AND TG_OP = 'UPDATE' THEN

@@ -6,7 +6,7 @@ SELECT e.xid::text::bigint, e.root, e.kind::text,
        e.image, e.last,
        CASE WHEN current_setting('track_commit_timestamp')::boolean THEN pg_xact_commit_timestamp(e.xid::xid) END
 FROM (
-    SELECT l.xid, l.root, CASE WHEN l.op = 'S' THEN l.image END AS image, l.seq, l.op,
+    SELECT l.xid, l.root, CASE WHEN l.op IN ('S', 'T') THEN l.image END AS image, l.seq, l.op,
            CASE WHEN l.op = 'D' THEN 'I' ELSE l.op END AS kind,
            max(l.seq) OVER (PARTITION BY l.xid) AS last,
            count(*) FILTER (WHERE l.op IN ('S', 'T')) OVER (PARTITION BY l.xid ORDER BY l.seq) AS run

@@ -76,7 +76,7 @@ CREATE TABLE IF NOT EXISTS dyda.mark (
 
 -- op: I row inserted, D row deleted, T truncated, S schema changed.
 -- shape: see dyda.places (an older DyDa's: a json array of arrays, the numbers in the first; only in a statement's first row).
--- image: the row as text; for S a json object, see dyda.observe.
+-- image: the row as text; for S a json object, see dyda.observe; for T 'whole' if nothing of the watched relation was left.
 -- Created only if missing: CREATE INDEX IF NOT EXISTS locks the log even if the index exists, and writers that wait leave gaps.
 DO $do$
 BEGIN

@@ -51,7 +51,7 @@ def _change_to_json(change: Change) -> dict[str, Any]:
         case DataUpdate():
             return {"change": "data", **place, "inserted": change.inserted, "deleted": change.deleted}
         case Truncation():
-            return {"change": "truncation", **place}
+            return {"change": "truncation", **place, "whole": change.whole}
         case SchemaChange():
             steps = [step_to_json(step) for step in change.steps]
             return {"change": "schema", **place, "command": change.command, "ddl": change.ddl, "steps": steps}
@@ -69,7 +69,7 @@ def _change_from_json(source: str, entry: dict[str, Any]) -> Change:
         case "data":
             return DataUpdate(relation, entry["inserted"], entry["deleted"])
         case "truncation":
-            return Truncation(relation)
+            return Truncation(relation, entry.get("whole", False))
         case _:
             steps = tuple(step_from_json(step) for step in entry.get("steps", ()))
             return SchemaChange(relation, entry["command"], entry["ddl"], steps)

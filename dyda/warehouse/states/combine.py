@@ -29,9 +29,9 @@ from dyda.warehouse.extents.entries import temporary_entries
 from dyda.warehouse.extents.extent import check_types, lookups_only
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.states.grouping_sql import Grouping, key_of, listed, needs_single_tag, texts
-from dyda.warehouse.states.tables import MULTIPLICITIES, StoredState, two_sided
+from dyda.warehouse.states.tables import MULTIPLICITIES, StoredState, multiplicity, two_sided
 
-__all__ = ["Combined", "combine", "combine_staging", "recombine"]
+__all__ = ["Combined", "combine", "combine_alone", "combine_staging", "recombine"]
 
 
 NO_KEYS = pa.array([], pa.string())
@@ -97,6 +97,28 @@ def recombine(cursor: Cursor, stored: StoredState, entries: pa.Table, groups: pa
     _refuse_negative(stored.view, found, found["negative"], grouping.keys)
     found = found.append_column("t", pa.repeat(pa.scalar(1, pa.int32()), found.num_rows))
     return _grouped_result(state, grouping, found, pa.table(dict.fromkeys(_stale_names(state), NO_KEYS)))
+
+
+def combine_alone(cursor: Cursor, view: str, state: State, entries: pa.Table) -> Combined:
+    """What entries make of a state that holds nothing, with tag 1: all of its rows."""
+    width = len(state.entries)
+    table = _bring(cursor, width, entries)
+    placed = sql.SQL("(SELECT {}side AS {}, n FROM {}) AS placed").format(
+        listed(_places(width)), sql.Identifier(f"c{width + 1}"), table
+    )
+    columns = _places(len(state.columns))
+    query = sql.SQL("SELECT {}n, negative, {} AS delivered FROM ({}) AS whole WHERE n <> 0 OR negative").format(
+        listed(columns), multiplicity(state, "whole", "n"), _whole(state, placed)
+    )
+    with _owned(view):
+        found = copy_out(cursor, query.as_string(cursor), [*columns, "n", "negative", "delivered"])
+    _refuse_negative(view, found, found["negative"], columns[1:] or columns)
+    found = _with_numbers(found, ["n", "delivered"])
+    found = found.append_column("t", pa.repeat(pa.scalar(1, pa.int32()), found.num_rows))
+    shown = found.filter(pc.not_equal(found["delivered"], 0))
+    rows = shown.select([*columns[: len(state.delivered)], "delivered", "t"])
+    stale = pa.table(dict.fromkeys(_stale_names(state) if isinstance(state, Grouped) else ["key"], NO_KEYS))
+    return Combined(found.select([*columns, "n", "t"]), _delivered(state, rows), stale)
 
 
 def combine_staging(cursor: Cursor, view: str, state: State, entries: Staging, target: Staging) -> None:
@@ -230,7 +252,7 @@ def _combine_kept(cursor: Cursor, stored: StoredState, state: Kept, entries: sql
 # --- whole states
 
 
-def _whole(state: State, entries: sql.Identifier) -> sql.Composable:
+def _whole(state: State, entries: sql.Composable) -> sql.Composable:
     """State rows (c1 …, n, negative) from all entries."""
     match state:
         case Counted():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import pyarrow as pa
 from psycopg2 import sql
@@ -25,12 +26,14 @@ __all__ = ["StateChange", "StateInstaller"]
 class StateChange:
     """State rows (c1 … cn, n) for state `number` of a view, from 0: a small `delta`, a `staging` table, or both.
 
-    The view's mode says whether they are added to the state or replace it.
+    The view's mode says whether they are added to the state or replace it, unless the state has a mode of its own;
+    `new` gives them a table of their own.
     """
 
     number: int
     delta: pa.Table | None = None
     staging: Staging | None = None
+    mode: Literal["delta", "replace", "new"] | None = None
 
     def __post_init__(self) -> None:
         if self.delta is None and self.staging is None:
@@ -47,24 +50,27 @@ class StateInstaller:
     changes: Sequence[StateChange]
     place: int
 
-    def keep(self, known: Sequence[StoredState], wanted: Sequence[StateTable]) -> tuple[StoredState, ...]:
+    def keep(self, known: Sequence[StoredState], wanted: Sequence[StateTable], version: int) -> tuple[StoredState, ...]:
         """The tables stay, their rows change; an index may be new."""
         self._check_numbers(len(known))
-        kept = tuple(
+        kept = [
             StoredState(stored.number, self.view, table, stored.form)
             for stored, table in zip(known, wanted, strict=True)
-        )
+        ]
         for before, after in zip(known, kept, strict=True):
             if before != after:
                 after.index(self.cursor)
         for change in self.changes:
+            if change.mode == "new":
+                kept[change.number] = self._made(wanted[change.number], change, version)
+                continue
             extent = kept[change.number].extent
             entries = self._entries(change, len(extent.types))
-            if self.mode == "replace":
+            if (change.mode or self.mode) == "replace":
                 extent.replace(self.cursor, entries)
             else:
                 extent.merge(self.cursor, entries)
-        return kept
+        return tuple(kept)
 
     def make(self, wanted: Sequence[StateTable], version: int) -> tuple[StoredState, ...]:
         """New tables, which need all their rows."""
@@ -72,17 +78,17 @@ class StateInstaller:
         if wanted and (self.mode != "replace" or len(self.changes) != len(wanted)):
             raise DydaError(f"view {self.view}: new states need all rows, in mode 'replace'")
         by_number = {change.number: change for change in self.changes}
-        made = []
-        for number, table in enumerate(wanted):
-            check_types(self.cursor, self.view, [type_ for _, type_ in table.state.columns])
-            self.cursor.execute(
-                "INSERT INTO dyda.extent (view, version) VALUES (%s, %s) RETURNING id", (self.view, version)
-            )
-            stored = StoredState.new(self.cursor.fetchone()[0], self.view, table)
-            save_form(self.cursor, stored.extent)
-            stored.create(self.cursor, self._entries(by_number[number], len(stored.extent.types)))
-            made.append(stored)
-        return tuple(made)
+        return tuple(self._made(table, by_number[number], version) for number, table in enumerate(wanted))
+
+    def _made(self, table: StateTable, change: StateChange, version: int) -> StoredState:
+        check_types(self.cursor, self.view, [type_ for _, type_ in table.state.columns])
+        self.cursor.execute(
+            "INSERT INTO dyda.extent (view, version) VALUES (%s, %s) RETURNING id", (self.view, version)
+        )
+        stored = StoredState.new(self.cursor.fetchone()[0], self.view, table)
+        save_form(self.cursor, stored.extent)
+        stored.create(self.cursor, self._entries(change, len(stored.extent.types)))
+        return stored
 
     def take(self, wanted: Sequence[StateTable], version: int, numbers: Sequence[int]) -> tuple[StoredState, ...]:
         """New tables, which are filled already."""

@@ -195,3 +195,98 @@ def test_the_history_tells_the_change_the_rewriting_and_the_adaptation(travel: T
     adaptation = details["adaptation"]
     assert (adaptation["kind"], adaptation["queries"], adaptation["rows"]) == ("join", 1, 1)
     assert adaptation["seconds"] > 0
+
+
+@pytest.mark.parametrize("rows", [10_000, 10_001])
+def test_rows_that_mostly_change_get_a_new_table(town: Town, rows: int) -> None:
+    """Writing a table beats changing each row of one; a small one is changed in place, so that readers keep theirs."""
+    town.source(
+        "shop",
+        "CREATE TABLE sale (id int PRIMARY KEY, place int, price int)",
+        f"INSERT INTO sale SELECT i, i % 10, 1 FROM generate_series(1, {rows}) i",
+        "ANALYZE",
+    )
+    town.source("crm", "CREATE TABLE spare (id int PRIMARY KEY, price int)", "INSERT INTO spare VALUES (0, 5), (1, 6)")
+    (town.folder / "knowledge.toml").write_text(
+        '[[join]]\nbetween = ["shop.sale", "crm.spare"]\non = "sale.place = spare.id"\n'
+        '[[function]]\nattribute = "shop.sale.price"\nequals = "crm.spare.price"\n'
+    )
+    town.view("v", "-- dyda: extent = any\nSELECT s.id, s.place, s.price /* replaceable */ FROM shop.sale s")
+    town.apply()
+    (before,) = printed(town.warehouse, "SELECT extent FROM dyda.view_version WHERE view = 'v'")
+    town.execute("shop", "ALTER TABLE sale DROP COLUMN price", "DELETE FROM sale WHERE id = 10")
+    town.settle()
+    town.check_definitions("v")
+    with town.opened() as opened:
+        how = opened.warehouse.versions("v")[-1].details["adaptation"]
+    assert (how["kind"], "in a new table" in how["reason"]) == ("join", rows > 10_000)
+    tables = printed(town.warehouse, "SELECT DISTINCT extent FROM dyda.view_version WHERE view = 'v'")
+    assert len(tables) == (2 if rows > 10_000 else 1)
+    assert before in tables
+    town.execute("shop", "DELETE FROM sale WHERE id = 11")
+    town.execute("crm", "UPDATE spare SET price = 7 WHERE id = 1")
+    town.settle()
+    town.check_definitions("v")
+
+
+@pytest.mark.parametrize(("differ", "kind"), [(10, "recompute"), (5, "delta"), (2, "delta")])
+def test_a_relation_that_is_replaced_by_other_rows_is_not_adapted_row_by_row(
+    town: Town, differ: int, kind: str
+) -> None:
+    """How many rows are others is known once both were read: of ten, so many `differ`."""
+    town.source(
+        "shop",
+        "CREATE TABLE sale (id int PRIMARY KEY, place int)",
+        "INSERT INTO sale SELECT i, i % 10 FROM generate_series(1, 12000) i",
+        "ANALYZE",
+    )
+    town.source(
+        "crm",
+        "CREATE TABLE home AS SELECT i AS id, 'home ' || i AS name FROM generate_series(0, 9) i",
+        f"CREATE TABLE other AS SELECT id, CASE WHEN id < {differ} THEN 'x' ELSE name END AS name FROM home",
+        "ALTER TABLE home ADD PRIMARY KEY (id)",
+        "ALTER TABLE other ADD PRIMARY KEY (id)",
+        "ANALYZE",
+    )
+    (town.folder / "knowledge.toml").write_text(
+        '[[join]]\nbetween = ["shop.sale", "crm.other"]\non = "sale.place = other.id"\n'
+        '[[containment]]\nof = "crm.home(id, name)"\nis = "equivalent"\nin = "crm.other(id, name)"\n'
+    )
+    town.view(
+        "v",
+        "-- dyda: extent = any\nSELECT s.id, h.id AS at /* replaceable */, h.name /* replaceable */"
+        " FROM shop.sale s JOIN crm.home h /* replaceable */ ON s.place = h.id /* replaceable */",
+    )
+    town.apply()
+    town.execute("shop", "DELETE FROM sale WHERE id < 10")
+    town.execute("crm", "DROP TABLE home")
+    town.settle()
+    town.check_definitions("v")
+    with town.opened() as opened:
+        how = opened.warehouse.versions("v")[-1].details["adaptation"]
+    assert how["kind"] == kind, how
+    assert ("are others" in how["reason"]) is (kind == "recompute")
+    town.execute("shop", "DELETE FROM sale WHERE id = 11")
+    town.settle()
+    town.check_definitions("v")
+
+
+def test_a_complement_that_is_larger_than_the_extent_is_added_in_a_new_table(town: Town) -> None:
+    town.source(
+        "shop",
+        "CREATE TABLE sale (id int PRIMARY KEY, place int)",
+        "INSERT INTO sale SELECT i, i % 10 FROM generate_series(1, 12000) i",
+        "ANALYZE",
+    )
+    town.view("v", "SELECT s.place FROM shop.sale s WHERE s.id % 10 = 0")
+    town.apply()
+    town.execute("shop", "DELETE FROM sale WHERE id IN (10, 11)")
+    town.view("v", "SELECT s.place FROM shop.sale s")
+    town.apply()
+    town.check("v")
+    with town.opened() as opened:
+        how = opened.warehouse.versions("v")[-1].details["adaptation"]
+    assert (how["kind"], "in a new table" in how["reason"]) == ("complement", True), how
+    town.execute("shop", "DELETE FROM sale WHERE id = 12")
+    town.settle()
+    town.check("v")

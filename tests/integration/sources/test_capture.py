@@ -433,11 +433,55 @@ def test_C4_truncate_is_a_marker_without_rows(ground: Ground) -> None:
     ground.run("TRUNCATE p CASCADE")
     with ground.open() as snapshot:
         (message,) = snapshot.messages(None)
-        assert set(message.changes) == {Truncation(ground.name("p")), Truncation(ground.name("referring"))}
+        assert set(message.changes) == {Truncation(ground.name("p"), True), Truncation(ground.name("referring"), True)}
         assert message.kind == "schema"
     ground.run("DROP TABLE referring", "TRUNCATE p1")
     with ground.open() as snapshot:
         assert snapshot.messages(None)[-1].changes == (Truncation(ground.name("p")),)
+
+
+TRUNCATIONS = {
+    "a table": (["CREATE TABLE t (a int)"], "TRUNCATE t", True),
+    "rows before and after it": (["CREATE TABLE t (a int)"], "INSERT INTO t VALUES (1); TRUNCATE t", True),
+    "children": (["CREATE TABLE t (a int)", "CREATE TABLE c () INHERITS (t)"], "TRUNCATE t", False),
+    "spared children": (["CREATE TABLE t (a int)", "CREATE TABLE c () INHERITS (t)"], "TRUNCATE ONLY t", False),
+    "a child": (["CREATE TABLE t (a int)", "CREATE TABLE c () INHERITS (t)"], "TRUNCATE c", False),
+    "partitions": (
+        ["CREATE TABLE t (a int) PARTITION BY LIST (a)", "CREATE TABLE c PARTITION OF t DEFAULT"],
+        "TRUNCATE c, t",
+        True,
+    ),
+    "an older snapshot": (
+        ["CREATE TABLE t (a int)"],
+        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; TRUNCATE t",
+        False,
+    ),
+    "a trigger that may write": (
+        [
+            "CREATE TABLE t (a int)",
+            "CREATE TABLE u (a int)",
+            "CREATE FUNCTION refill() RETURNS trigger LANGUAGE plpgsql"
+            " AS 'BEGIN INSERT INTO t VALUES (7); RETURN NULL; END'",
+            "CREATE TRIGGER a_refill AFTER TRUNCATE ON u EXECUTE FUNCTION refill()",
+        ],
+        "TRUNCATE u, t",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TRUNCATIONS)
+def test_C4_a_truncation_says_whether_anything_is_left(ground: Ground, case: str) -> None:
+    """Only what is certain counts: TRUNCATE ONLY spares children, an older snapshot may not show them, and a trigger of
+    the same statement may write before the truncation is logged."""
+    setup, statement, whole = TRUNCATIONS[case]
+    ground.run(*setup)
+    ground.watch("t")
+    ground.run("BEGIN", *statement.split("; "), "COMMIT")
+    with ground.open() as snapshot:
+        (message,) = snapshot.messages(None)
+    (truncation,) = (change for change in message.changes if isinstance(change, Truncation))
+    assert truncation == Truncation(ground.name("t"), whole)
 
 
 def test_C5_disabling_and_enabling_a_trigger_leaves_its_mark(ground: Ground) -> None:

@@ -103,8 +103,8 @@ def read_change(text: str, oid: Callable[[str], int]) -> Told:
     table, _, what = text.partition(": ")
     if rows := re.fullmatch(r"\+(\d+) -(\d+)", what):
         return DataUpdate(named(table), int(rows[1]), int(rows[2]))
-    if what == "truncated":
-        return Truncation(named(table))
+    if what in ("truncated", "partly truncated"):
+        return Truncation(named(table), what == "truncated")
     return table, [read_step(step, oid) for step in what.split("; ")]
 
 

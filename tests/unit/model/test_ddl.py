@@ -123,6 +123,7 @@ def test_a_table_that_is_not_in_the_catalog_cannot_take_a_known_name() -> None:
 
 def test_truncate_is_told() -> None:
     assert after("TRUNCATE TABLE ONLY customer").changes == [Truncation(CUSTOMER)]
+    assert after("TRUNCATE customer CASCADE").changes == [Truncation(CUSTOMER, whole=True)]
 
 
 REFUSED = [

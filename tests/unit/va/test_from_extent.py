@@ -13,7 +13,7 @@ from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.schema_change import DropColumn, DropRelation, Rewrite
 from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
-from va import EXTENT, Adaptation, FromExtent, MetadataOnly, Reaggregate, Recompute, adapt
+from va import EXTENT, Adaptation, FromExtent, MetadataOnly, Reaggregate, Recompute, adapt, in_new_table
 
 INT, TEXT, FLOAT = PgType("integer", "integer"), PgType("text", "text"), PgType("double precision", "double precision")
 
@@ -95,6 +95,41 @@ def test_an_equality_of_the_view_shows_the_other_side_where_equal_values_have_eq
     (condition,) = conjuncts(chosen.query.tree)
     assert condition.equality is not None
     assert {str(ref) for ref in condition.equality} == {"`#extent`.`c1`", "`t`.`person`"}
+
+
+@pytest.mark.parametrize(
+    ("after", "rows", "new_table"),
+    [
+        (
+            "SELECT c.name, upper(c.city) AS city, f.id FROM crm.customer c JOIN booking.flight f ON c.name = f.name",
+            10_001,
+            True,
+        ),
+        (
+            "SELECT c.name, upper(c.city) AS city, f.id FROM crm.customer c JOIN booking.flight f ON c.name = f.name",
+            10_000,
+            False,
+        ),
+        (f"{JOINED.sql} AND f.id > 1", 10_001, False),
+        ("SELECT c.name FROM crm.customer c JOIN booking.flight f ON c.name = f.name", 10_001, False),
+    ],
+)
+def test_rows_that_mostly_change_are_written_to_a_new_table(after: str, rows: int, new_table: bool) -> None:
+    """A condition takes rows away and leaves the others; a column less leaves the table alone."""
+    chosen = plan(after, rows=rows)
+    assert isinstance(chosen, FromExtent)
+    assert chosen.new_table is new_table
+    assert ("in a new table" in chosen.reason) is new_table
+
+
+def test_more_entries_than_rows_are_written_to_a_new_table() -> None:
+    chosen = plan(
+        "SELECT c.name, c.city, f.id FROM crm.customer c JOIN booking.flight f ON c.name = f.name AND f.id > 1"
+    )
+    assert isinstance(chosen, FromExtent)
+    assert not in_new_table(chosen, 20_000, 20_000).new_table
+    assert not in_new_table(chosen, 10_000, 9).new_table, "little is little, in any table"
+    assert in_new_table(chosen, 20_001, 20_000).new_table
 
 
 def test_an_equality_of_floats_shows_nothing() -> None:

@@ -70,6 +70,9 @@ def test_the_places_of_a_reaggregation() -> None:
     plan = adapt(old, new, [])
     assert isinstance(plan, Reaggregate)
     assert (plan.keys, plan.aggregates, plan.coarser) == ((1,), (2, 0), True)
+    many = adapt(old, new, [], rows=10_001)
+    assert isinstance(many, Reaggregate)
+    assert (plan.new_table, many.new_table) == (False, True), "most rows of a large view change"
     same = adapt(old, _view(text.format("max(f.id) + 1 AS next"), before), [])
     assert isinstance(same, Reaggregate)
     assert (same.keys, same.aggregates, same.coarser) == ((0, 1), (2,), False)
