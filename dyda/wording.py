@@ -13,7 +13,7 @@ from dyda.model.cause import BuildReason, Cause, CommittedChange, Obstacle, Rela
 from dyda.model.layout import LayoutChange, LayoutEvent
 from dyda.model.message import MessageState
 
-__all__ = ["layout_sentence", "listed_columns", "message_sentence", "rows_follow", "sentence", "what_happened"]
+__all__ = ["layout_sentence", "message_sentence", "rows_follow", "sentence", "what_happened"]
 
 
 def sentence(cause: Cause) -> str:
@@ -60,13 +60,6 @@ def sentence(cause: Cause) -> str:
             return "; ".join(changes) or detail or "a schema change was followed"
         case kinds.LayoutChanged(changes):
             return "; ".join(map(layout_sentence, changes))
-        case kinds.KeyViolated(columns, values, sample):
-            repeated = "1 value occurs" if values == 1 else f"{values} values occur"
-            shown = f", e.g. {sample}" if sample else ""
-            return (
-                f"its key {listed_columns(columns)} does not hold: {repeated} more than once{shown}; correct the rows"
-                " at the source, or the key in the view's file and run: dyda apply"
-            )
         case kinds.NotMaintained(state, because):
             return f"it is {state} already" + (f": {sentence(because)}" if because is not None else "")
         case kinds.NotBuilt(to_be_built, detail):
@@ -96,14 +89,14 @@ def sentence(cause: Cause) -> str:
 
 def layout_sentence(change: LayoutChange) -> str:
     """What came or went of a view's keys and indexes."""
-    columns = listed_columns(change.columns)
+    columns = _listed(change.columns)
     if not change.columns:
         known = change.event is LayoutEvent.KEY_PROVEN
         return f"that it has at most one row {'follows now' if known else 'no longer follows'} from its definition"
     return _LAYOUT_EVENTS[change.event].format(columns)
 
 
-def listed_columns(columns: Iterable[str]) -> str:
+def _listed(columns: Iterable[str]) -> str:
     """`(order_id, First Name)`."""
     return f"({', '.join(columns)})"
 

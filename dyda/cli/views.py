@@ -32,7 +32,7 @@ def views_group(context: click.Context) -> None:
 @click.argument("name")
 @click.option("--sql", is_flag=True, help="Print the current SQL alone.")
 def views_show(name: str, sql: bool) -> None:
-    """Show definition, columns, positions and preferences."""
+    """Show definition, columns, keys and indexes, positions and preferences."""
     from dyda import commands
 
     answer = commands.views_show(common().folder, name)
@@ -41,15 +41,36 @@ def views_show(name: str, sql: bool) -> None:
     if sql:
         say_lines((answer["sql"] or "").rstrip("\n"))
         return
-    hidden = ("cause", "columns", "sql", "definition", "file", "preferences")
+    hidden = ("cause", "columns", "sql", "definition", "file", "preferences", "layout")
     facts([(key.replace("_", " "), value) for key, value in answer.items() if key not in hidden])
     say("")
     table([("name", "COLUMN"), "type"], answer["columns"], "No columns.")
+    say("")
+    _show_layout(answer["layout"])
     if answer.get("preferences"):
         say("")
         _show_preferences(answer["preferences"])
     say("")
     say_lines((answer["sql"] or "").rstrip("\n"))
+
+
+def _show_layout(layout: dict[str, Any]) -> None:
+    key, declared = layout["key"], layout["declared_key"]
+    pairs = [("key", "none is proven" if key is None else _listed(key) if key else "there is never more than one row")]
+    if declared is not None:
+        pairs.append(("declared key", _listed(declared) + (", proven" if declared == key else "")))
+    facts(pairs)
+    if layout["indexes"]:
+        say("")
+        rows = [
+            {**index, "index": _listed(index["columns"]), "size": f"{-(-index['bytes'] // 1024)} kB"}
+            for index in layout["indexes"]
+        ]
+        table([("index", "INDEX"), "origin", "size", ("scans", "READ")], rows)
+
+
+def _listed(columns: list[str]) -> str:
+    return f"({', '.join(columns)})"
 
 
 def _show_preferences(preferences: dict[str, Any]) -> None:

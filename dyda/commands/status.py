@@ -12,11 +12,12 @@ from typing import Any
 from dyda.errors import DydaError
 from dyda.maintenance.catalog_state import load
 from dyda.model.cause import Cause
+from dyda.model.layout import Layout
 from dyda.model.preferences import Preference
 from dyda.model.view_state import ShownState, ViewState
 from dyda.open_project import OpenProject
 from dyda.settings import without_password
-from dyda.warehouse import SourceRecord, UnitRecord, ViewRecord, cause_to_json
+from dyda.warehouse import IndexRecord, SourceRecord, UnitRecord, ViewRecord, cause_to_json
 from dyda.wording import sentence
 from vs import effective_preferences
 
@@ -88,7 +89,7 @@ def views(folder: Path) -> list[dict[str, Any]]:
 
 
 def views_show(folder: Path, name: str) -> dict[str, Any]:
-    """One view: its state, definition, file and preferences."""
+    """One view: its state, definition, file, preferences, keys and indexes."""
     with OpenProject.open(folder) as opened:
         record = opened.warehouse.view(name)
         return {
@@ -96,7 +97,36 @@ def views_show(folder: Path, name: str) -> dict[str, Any]:
             "sql": record.sql,
             "file": record.file_text,
             "preferences": _preferences(opened, name),
+            "layout": _layout(record.layout, opened.warehouse.indexes(name)),
         }
+
+
+def _layout(layout: Layout, indexes: Sequence[IndexRecord]) -> dict[str, Any]:
+    """What is unique in its rows, and its indexes with their size and use."""
+    return {
+        "key": None if layout.key is None else list(layout.key),
+        "declared_key": None if layout.declared_key is None else list(layout.declared_key),
+        "indexes": [
+            {
+                "columns": list(index.columns),
+                "origin": _origin(layout, index),
+                "unique": index.unique,
+                "definition": index.definition,
+                "bytes": index.bytes,
+                "scans": index.scans,
+            }
+            for index in indexes
+        ],
+    }
+
+
+def _origin(layout: Layout, index: IndexRecord) -> str:
+    """Where an index comes from: a key may be proven and declared, too."""
+    if index.purpose in ("key", "declared key"):
+        if layout.key is not None and layout.key == layout.declared_key:
+            return "derived and declared"
+        return "derived" if index.purpose == "key" else "declared"
+    return index.purpose
 
 
 def _preferences(opened: OpenProject, name: str) -> dict[str, Any] | None:

@@ -184,17 +184,6 @@ class LayoutChanged:
 
 
 @dataclass(frozen=True)
-class KeyViolated:
-    """The key that the view's file declares does not hold: so many of its values occur more than once, for example
-    `sample`."""
-
-    kind: ClassVar[str] = "key_violated"
-    columns: tuple[str, ...]
-    values: int
-    sample: str | None = None
-
-
-@dataclass(frozen=True)
 class Unforeseen:
     """What a schema change does to the view cannot be foreseen."""
 
@@ -396,7 +385,6 @@ Cause = (
     | SchemaChanged
     | Followed
     | LayoutChanged
-    | KeyViolated
     | Unforeseen
     | NotMaintained
     | NotBuilt

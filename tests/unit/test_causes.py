@@ -26,7 +26,6 @@ from dyda.model.cause import (
     Following,
     HeldByOperator,
     InstallRefused,
-    KeyViolated,
     LayoutChanged,
     MessageSkipped,
     NeedsApproval,
@@ -106,16 +105,6 @@ CASES: list[tuple[Cause, str]] = [
     (
         LayoutChanged((LayoutChange(LayoutEvent.KEY_LOST, ("id",)), LayoutChange(LayoutEvent.INDEX_LOST, ("a", "b")))),
         "the declared key (id) is gone; the index (a, b) is gone",
-    ),
-    (
-        KeyViolated(("id",), 2, "(7) 3 times"),
-        "its key (id) does not hold: 2 values occur more than once, e.g. (7) 3 times; correct the rows at the source,"
-        " or the key in the view's file and run: dyda apply",
-    ),
-    (
-        KeyViolated(("id",), 1),
-        "its key (id) does not hold: 1 value occurs more than once; correct the rows at the source,"
-        " or the key in the view's file and run: dyda apply",
     ),
     (Followed(("a is b now", "c is d now"), "only names change"), "a is b now; c is d now"),
     (Followed(detail="only names change"), "only names change"),

@@ -110,7 +110,10 @@ def test_values_of_the_sources_are_shown_and_never_sent(run: Run, monkeypatch: p
     assert err == f"\n{SHOWN}: rows that violate it\n"
     _unsent(out)
 
-    shown = {"name": "v", "sql": f"SELECT a,\n\tb -- {ATTACK}\n", "columns": [{"name": ATTACK, "type": ATTACK}]}
+    index = {"columns": [ATTACK], "origin": "by hand", "unique": False, "definition": ATTACK, "bytes": 1, "scans": 0}
+    layout = {"key": [ATTACK], "declared_key": [ATTACK], "indexes": [index]}
+    columns = [{"name": ATTACK, "type": ATTACK}]
+    shown = {"name": "v", "sql": f"SELECT a,\n\tb -- {ATTACK}\n", "columns": columns, "layout": layout}
     monkeypatch.setattr(commands, "views_show", lambda folder, name: shown)
     _, out, _ = run("views", "show", "v")
     assert "SELECT a,\n\tb -- x\\x1b[2J\n" in out, "lines that are meant stay"

@@ -58,3 +58,28 @@ def test_a_broken_view_has_none(town: Town) -> None:
     assert shown["preferences"] is None
     assert shown["state"] == "broken"
     assert "broken" in town.run("views", "show", "v").stdout
+
+
+def test_keys_and_indexes_with_their_origin(town: Town) -> None:
+    town.source("crm", "CREATE TABLE customer (id int PRIMARY KEY, name text, age int)")
+    town.view("v", "-- dyda: key = (id), index = (name, age)\nSELECT c.id, c.name, c.age FROM crm.customer c")
+    town.view("w", "-- dyda: key = (name)\nSELECT c.id, c.name FROM crm.customer c")
+    town.view("bag", "SELECT c.name FROM crm.customer c")
+    town.view("one", "SELECT count(*) AS n FROM crm.customer c")
+    town.apply()
+    shown = {name: commands.views_show(town.folder, name)["layout"] for name in ("v", "w", "bag", "one")}
+    origins = {
+        name: {(tuple(index["columns"]), index["origin"]) for index in layout["indexes"] if index["origin"] != "rows"}
+        for name, layout in shown.items()
+    }
+    assert (shown["v"]["key"], shown["v"]["declared_key"]) == (["id"], ["id"])
+    assert origins["v"] == {(("id",), "derived and declared"), (("name", "age"), "declared")}
+    assert (shown["w"]["key"], shown["w"]["declared_key"]) == (["id"], ["name"])
+    assert origins["w"] == {(("id",), "derived"), (("name",), "declared")}
+    assert (shown["bag"]["key"], shown["one"]["key"]) == (None, [])
+    assert all(index["bytes"] > 0 for index in shown["v"]["indexes"])
+    lines = [line.split() for line in town.run("views", "show", "v").stdout.splitlines()]
+    assert ["key", "(id)"] in [line[:2] for line in lines]
+    assert ["(name,", "age)", "declared"] in [line[:3] for line in lines]
+    assert "none is proven" in town.run("views", "show", "bag").stdout
+    assert "never more than one row" in town.run("views", "show", "one").stdout
