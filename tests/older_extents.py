@@ -9,7 +9,7 @@ from psycopg2 import sql
 from dyda import handshake
 from dyda.warehouse.catalog.stored_views import known_extent
 
-__all__ = ["make_older"]
+__all__ = ["make_older", "make_older_state"]
 
 
 def make_older(url: str, view: str, schema: str = "public") -> int:
@@ -60,3 +60,18 @@ def make_older(url: str, view: str, schema: str = "public") -> int:
             )
         connection.commit()
     return int(number)
+
+
+def make_older_state(url: str, number: int) -> None:
+    """The table of a state whose rows have keys, as it was."""
+    with closing(handshake.connect(url, {}, application_name="tests")) as connection:
+        connection.autocommit = False
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"ALTER TABLE dyda.extent_{number} RENAME TO newer;"
+                f" CREATE TABLE dyda.extent_{number} AS SELECT sha256(convert_to(ROW(n.*)::text, 'UTF8')) AS hash, n.*,"
+                f" 1::bigint AS count FROM dyda.newer n; ALTER TABLE dyda.extent_{number} ADD PRIMARY KEY (hash);"
+                f" CREATE INDEX ON dyda.extent_{number} (c1); DROP TABLE dyda.newer;"
+                f" DELETE FROM dyda.form WHERE extent = {number}"
+            )
+        connection.commit()

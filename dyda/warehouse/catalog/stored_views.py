@@ -33,13 +33,14 @@ def known_views(cursor: Cursor, views: Iterable[str]) -> dict[str, KnownView]:
     """Those of the views that there are."""
     cursor.execute(load("known_views.sql"), (list(views),))
     found = {}
-    for view, version, number, form, key, stored, states, places, layout in cursor.fetchall():
+    for view, version, number, form, key, stored, states, places, layout, forms in cursor.fetchall():
         if number is None:
             found[view] = KnownView()
             continue
         columns = view_columns_from_json(stored)
         extent = stored_extent(number, view, columns, form, key, places)
-        found[view] = KnownView(version, extent, columns, stored_states(view, states), layout_from_json(layout))
+        kept = stored_states(view, states, forms)
+        found[view] = KnownView(version, extent, columns, kept, layout_from_json(layout))
     return found
 
 

@@ -2,7 +2,7 @@
 
 project                    one row: who may write (fence), and how the sources relate (knowledge)
 source, relation           what is known of the sources
-view ── view_version ── extent        definitions and the tables that hold their rows and states
+view ── view_version ── extent ── form    definitions and the tables that hold their rows and states
    └─── position           which transactions are in the extent, per view and source (P5)
 message                    the update message queue
 unit, abort                installed and abandoned units
@@ -142,7 +142,19 @@ extent = Table(
     Column("id", BigInteger, Identity(), primary_key=True),
     _view(),
     Column("version", Integer, nullable=False),
-    Column("form", Text, nullable=False, server_default=text("'counted'")),
+)
+
+form = Table(
+    "form",
+    metadata,
+    Column(
+        "extent",
+        BigInteger,
+        ForeignKey("dyda.extent.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("form", Text, nullable=False),
     Column("key", ARRAY(Integer)),
 )
 

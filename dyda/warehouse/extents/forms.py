@@ -1,4 +1,4 @@
-"""Which form an extent's table has, as the catalog says (dyda.extent), and which one a new table gets."""
+"""Which form an extent's table has, as the catalog says (dyda.form), and which one a new table gets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from dyda.warehouse.extents.counted_extent import CountedExtent
 from dyda.warehouse.extents.extent import Extent
 from dyda.warehouse.extents.plain_extent import BagExtent, KeyedExtent, LooseExtent, PlainExtent
 
-__all__ = ["key_places", "narrowed_extent", "new_extent", "renamed_extent", "save_form", "stored_extent"]
+__all__ = [
+    "COUNTED",
+    "KEYED",
+    "MOST_KEY_COLUMNS",
+    "key_places",
+    "narrowed_extent",
+    "new_extent",
+    "renamed_extent",
+    "save_form",
+    "stored_extent",
+]
 
 COUNTED, KEYED, BAG, LOOSE = "counted", "keyed", "bag", "loose"
 
@@ -94,4 +104,8 @@ def save_form(cursor: Cursor, extent: Extent, refused: Sequence[int] | None = No
             form = LOOSE
         case _:
             form = COUNTED
-    cursor.execute("UPDATE dyda.extent SET form = %s, key = %s WHERE id = %s", (form, key, extent.number))
+    cursor.execute(
+        "INSERT INTO dyda.form (extent, form, key) VALUES (%s, %s, %s)"
+        " ON CONFLICT (extent) DO UPDATE SET form = excluded.form, key = excluded.key",
+        (extent.number, form, key),
+    )

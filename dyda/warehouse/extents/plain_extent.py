@@ -282,6 +282,8 @@ class KeyedExtent(PlainExtent):
     """
 
     key: tuple[int, ...]
+    collation: str | None = None
+    """That of a key which is a text, if not the database's."""
 
     def create(self, cursor: Cursor, collation: str | None = None) -> None:
         # Some room in each page lets rows change without touching the indexes.
@@ -331,6 +333,9 @@ class KeyedExtent(PlainExtent):
             sql.SQL("{} = found.{}::{}").format(sql.Identifier(name), column, sql.SQL(type_))
             for name, column, type_ in zip(self.stored_names, self._columns, self.types, strict=True)
         ]
+        collation = sql.SQL("")
+        if self.collation is not None:
+            collation = sql.SQL(" COLLATE {}").format(sql.Identifier(self.collation))
         return {
             **super()._parts,
             "keys": sql.SQL("").join(
@@ -340,7 +345,7 @@ class KeyedExtent(PlainExtent):
             "by_key": sql.SQL(", ").join(keys) if keys else sql.SQL("()"),
             "key_names": sql.SQL("").join(sql.SQL("{}, ").format(key) for key in keys),
             "matched": sql.SQL(" AND ").join(
-                sql.SQL("e.{} = entry.{}").format(self.column(place), key)
+                sql.SQL("e.{} = entry.{}{}").format(self.column(place), key, collation)
                 for place, key in zip(self.key, keys, strict=True)
             )
             if keys

@@ -26,7 +26,7 @@ LONGEST_NAME = 63
 TURN = "500ms"
 """How long one attempt to lock may wait: less than PostgreSQL's deadlock_timeout, so that no reader is cancelled."""
 PAUSE = 0.1
-SINCE = re.compile(r"pg_visible_in_snapshot\('(\d+)'::xid8, pg_current_snapshot\(\)\)")
+SINCE = re.compile(r"pg_snapshot_xmin\(pg_current_snapshot\(\)\) > '(\d+)'::xid8")
 """What a view's definition says of the transaction that showed its extent; those of older versions say nothing."""
 
 
@@ -190,12 +190,13 @@ class Reader:
     def _selecting(
         self, created: sql.Composable, extent: Extent, names: Sequence[str], transaction: str | None
     ) -> sql.Composable:
-        """`transaction` shows the extent. A snapshot that sees it needs no closer look, which would take longer than a
-        look-up by a key; one that does not, or one of a server that the warehouse was restored to, does (I2)."""
+        """`transaction` shows the extent. A snapshot for which nothing as old is running any more sees the extent: that
+        needs no look into the catalog, which would take longer than a look-up by a key. Any other snapshot does, and so
+        do those of a server that the warehouse was restored to (I2). Only xmin is right on a standby, too."""
         items = [
             sql.SQL("e.{} AS {}").format(extent.column(place), sql.Identifier(name)) for place, name in enumerate(names)
         ]
-        seen = sql.SQL("pg_visible_in_snapshot({}::xid8, pg_current_snapshot()) OR ").format(sql.Literal(transaction))
+        seen = sql.SQL("pg_snapshot_xmin(pg_current_snapshot()) > {}::xid8 OR ").format(sql.Literal(transaction))
         return sql.SQL("{} AS SELECT {} FROM {} WHERE {}dyda.extent_visible({})").format(
             created,
             sql.SQL(", ").join(items),

@@ -21,7 +21,7 @@ WITH entry AS (
     FROM moved
     WINDOW up AS (PARTITION BY {partition} ORDER BY t ROWS UNBOUNDED PRECEDING)
 ), placed AS (
-    SELECT key, {keys} t, first, e.hash IS NOT NULL AS stored,
+    SELECT key, {keys} t, first, e.c1 IS NOT NULL AS stored,
            coalesce(e.{rows_column}, 0) + rows_sum - rows AS rows_before,
            coalesce(e.{rows_column}, 0) + rows_sum AS rows_after{placed}
     FROM summed LEFT JOIN {extent} AS e ON e.c1 = summed.key COLLATE "C"

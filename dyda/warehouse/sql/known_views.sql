@@ -1,7 +1,9 @@
 -- known_views: their current version, their extent and its form, their columns, their states, where a narrowed extent has
--- the columns, and their layout; NULLs while a view has none.
-SELECT v.name, v.version, w.extent, e.form, e.key, w.columns, w.states, w.places, w.layout
+-- the columns, their layout, and the forms of all their tables; NULLs while a view has none.
+SELECT v.name, v.version, w.extent, coalesce(f.form, 'counted'), f.key, w.columns, w.states, w.places, w.layout,
+       coalesce((SELECT jsonb_object_agg(t.id, g.form) FROM dyda.extent t JOIN dyda.form g ON g.extent = t.id
+                 WHERE t.view = v.name), '{}')
 FROM dyda.view v
 LEFT JOIN dyda.view_version w ON w.view = v.name AND w.version = v.version
-LEFT JOIN dyda.extent e ON e.id = w.extent
+LEFT JOIN dyda.form f ON f.extent = w.extent
 WHERE v.name = ANY(%s)

@@ -2,8 +2,8 @@
 SELECT v.name
 FROM dyda.view v
 JOIN dyda.view_version w ON w.view = v.name AND w.version = v.version
-JOIN dyda.extent e ON e.id = w.extent
-WHERE e.form NOT IN ('keyed', 'bag')
-   OR e.form = 'bag' AND e.key IS NULL AND jsonb_typeof(w.layout -> 'key') = 'array'
+LEFT JOIN dyda.form f ON f.extent = w.extent
+WHERE coalesce(f.form, 'counted') NOT IN ('keyed', 'bag')
+   OR f.form = 'bag' AND f.key IS NULL AND jsonb_typeof(w.layout -> 'key') = 'array'
       AND jsonb_array_length(w.layout -> 'key') <= %s
 ORDER BY v.name

@@ -3,7 +3,7 @@
 WITH whole AS MATERIALIZED (
     {whole}
 ), printed AS (
-    SELECT {keys}, whole.negative, e.hash IS NOT NULL AS existed, whole.n > 0 AS remains{befores}{afters}
+    SELECT {keys}, whole.negative, e.c1 IS NOT NULL AS existed, whole.n > 0 AS remains{befores}{afters}
     FROM whole LEFT JOIN {extent} AS e ON e.c1 = whole.c1 COLLATE "C"
 )
 SELECT *

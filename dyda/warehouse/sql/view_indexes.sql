@@ -2,7 +2,7 @@
 SELECT c.relname AS name,
        CASE WHEN c.relname LIKE 'dyda\_key\_%%' THEN 'key' WHEN c.relname LIKE 'dyda\_declared\_key\_%%' THEN 'declared key'
             WHEN c.relname LIKE 'dyda\_index\_%%' THEN 'declared'
-            WHEN c.relname LIKE 'dyda\_row\_%%' OR e.form = 'counted' AND i.indisprimary THEN 'rows'
+            WHEN c.relname LIKE 'dyda\_row\_%%' OR f.extent IS NULL AND i.indisprimary THEN 'rows'
             ELSE 'by hand' END AS purpose,
        array(SELECT a.attname::text FROM unnest(i.indkey::smallint[]) WITH ORDINALITY AS k (number, place)
              JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number ORDER BY k.place) AS columns,
@@ -10,8 +10,8 @@ SELECT c.relname AS name,
        coalesce(pg_stat_get_numscans(c.oid), 0) AS scans
 FROM dyda.view v
 JOIN dyda.view_version w ON w.view = v.name AND w.version = v.version
-JOIN dyda.extent e ON e.id = w.extent
-JOIN pg_class t ON t.relnamespace = 'dyda'::regnamespace AND t.relname = 'extent_' || e.id
+LEFT JOIN dyda.form f ON f.extent = w.extent
+JOIN pg_class t ON t.relnamespace = 'dyda'::regnamespace AND t.relname = 'extent_' || w.extent
 JOIN pg_index i ON i.indrelid = t.oid
 JOIN pg_class c ON c.oid = i.indexrelid
 WHERE v.name = %(view)s

@@ -48,7 +48,10 @@ class StateInstaller:
     def keep(self, known: Sequence[StoredState], wanted: Sequence[StateTable]) -> tuple[StoredState, ...]:
         """The tables stay, their rows change; an index may be new."""
         self._check_numbers(len(known))
-        kept = tuple(StoredState(stored.number, self.view, table) for stored, table in zip(known, wanted, strict=True))
+        kept = tuple(
+            StoredState(stored.number, self.view, table, stored.form)
+            for stored, table in zip(known, wanted, strict=True)
+        )
         for before, after in zip(known, kept, strict=True):
             if before != after:
                 after.index(self.cursor)
@@ -73,7 +76,7 @@ class StateInstaller:
             self.cursor.execute(
                 "INSERT INTO dyda.extent (view, version) VALUES (%s, %s) RETURNING id", (self.view, version)
             )
-            stored = StoredState(self.cursor.fetchone()[0], self.view, table)
+            stored = StoredState.new(self.cursor, self.cursor.fetchone()[0], self.view, table)
             stored.create(self.cursor, self._entries(by_number[number], len(stored.extent.types)))
             made.append(stored)
         return tuple(made)

@@ -6,7 +6,7 @@ look rows up. Texts compare by their bytes, as they do on Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, assert_never
@@ -18,7 +18,9 @@ from dyda.model.operator_state import Counted, Grouped, Kept, State
 from dyda.warehouse.catalog.codec import states_from_json
 from dyda.warehouse.catalog.records import StateTable
 from dyda.warehouse.extents.counted_extent import CountedExtent
-from dyda.warehouse.extents.extent import comparable
+from dyda.warehouse.extents.extent import Extent, comparable
+from dyda.warehouse.extents.forms import COUNTED, KEYED, save_form
+from dyda.warehouse.extents.plain_extent import KeyedExtent
 
 __all__ = ["MULTIPLICITIES", "StoredState", "multiplicity", "places", "stored_states", "two_sided"]
 
@@ -40,9 +42,11 @@ def two_sided(state: State) -> bool:
     return isinstance(state, Counted) and state.rule != "distinct"
 
 
-def stored_states(view: str, entries: Iterable[dict[str, Any]]) -> tuple[StoredState, ...]:
-    """From the catalog's JSON."""
-    return tuple(StoredState(number, view, table) for number, table in states_from_json(entries))
+def stored_states(view: str, entries: Iterable[dict[str, Any]], forms: Mapping[str, str]) -> tuple[StoredState, ...]:
+    """From the catalog's JSON; `forms` of tables by their numbers."""
+    return tuple(
+        StoredState(number, view, table, forms.get(str(number), COUNTED)) for number, table in states_from_json(entries)
+    )
 
 
 @dataclass(frozen=True)
@@ -52,14 +56,26 @@ class StoredState:
     number: int
     view: str
     table: StateTable
+    form: str
+
+    @classmethod
+    def new(cls, cursor: Cursor, number: int, view: str, table: StateTable) -> StoredState:
+        """Where each row has a key of its own, a table that is to be made needs neither digests nor counts."""
+        stored = cls(number, view, table, COUNTED if isinstance(table.state, Kept) else KEYED)
+        save_form(cursor, stored.extent)
+        return stored
 
     @property
     def state(self) -> State:
         return self.table.state
 
     @cached_property
-    def extent(self) -> CountedExtent:
-        return CountedExtent(self.number, self.view, tuple(type_ for _, type_ in self.state.columns))
+    def extent(self) -> Extent:
+        types = tuple(type_ for _, type_ in self.state.columns)
+        if self.form == COUNTED:
+            return CountedExtent(self.number, self.view, types)
+        names = tuple(f"c{place}" for place in range(1, len(types) + 1))
+        return KeyedExtent(self.number, self.view, types, names, (0,), COLLATION)
 
     def create(self, cursor: Cursor, entries: sql.Composable) -> None:
         """The table, filled, with its indexes."""
@@ -70,7 +86,7 @@ class StoredState:
     def index(self, cursor: Cursor) -> None:
         """The indexes that are not there yet."""
         names = [name for name, _ in self.state.columns]
-        if not isinstance(self.state, Kept):
+        if not isinstance(self.state, Kept) and self.form == COUNTED:
             self._index(cursor, "c1", "btree")
         for name in self.table.indexed:
             place = names.index(name)
@@ -100,14 +116,19 @@ def places(state: State, columns: Sequence[str]) -> list[int]:
 
 
 def multiplicity(state: State, row: str, count: str = "count") -> sql.Composable:
-    """How often a state row is delivered; `row` is the alias of an extent, or of a staging table with `count` "n"."""
+    """How often a state row is delivered; `row` is the alias of an extent, or of a staging table with `count` "n".
+
+    Sides have their own counts, and a group is there once: only the table of a kept bag has a count.
+    """
     match state:
         case Counted():
             left, right = (
                 sql.SQL("{}::bigint").format(sql.Identifier(row, f"c{len(state.types) + place}")) for place in (2, 3)
             )
             return sql.SQL(MULTIPLICITIES[state.rule]).format(l=left, r=right)
-        case Grouped() | Kept():
+        case Grouped():
+            return sql.SQL("1")
+        case Kept():
             return sql.Identifier(row, count)
         case _:
             assert_never(state)

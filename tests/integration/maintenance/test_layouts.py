@@ -214,7 +214,12 @@ def test_a_header_that_changes_changes_the_layout(crm: Town) -> None:
     crm.view("named", NAMED.replace("index = (name)", "key = (name)"))
     crm.apply()
     assert layouts(crm)["named"] == Layout(("id",), ("name",), (("note", "id"),)), "declared, not proven"
+    before = layouts(crm)["counted"]
     crm.view("counted", f"-- dyda: key = (n)\n{COUNTED}")
-    with pytest.raises(DydaError, match=r"\(n\) is not a key of its rows"):
+    with pytest.raises(DydaError, match=r"view counted: \(n\) is not a key of its rows: 2 rows have \(1\)"):
         crm.apply()
+    assert layouts(crm)["counted"] == before
+    crm.view("counted", f"-- dyda: index = (n)\n{COUNTED}")
+    crm.apply()
+    assert layouts(crm)["counted"] == Layout(("name",), None, (("n",),))
     crm.check_definitions("joined", "named", "counted")

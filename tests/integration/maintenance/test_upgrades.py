@@ -177,7 +177,7 @@ def test_views_of_an_older_version_move_to_new_tables_while_nothing_else_is_to_d
     for view in ("bag", "sums"):
         make_older(town.warehouse, view)
     town.execute("one", "INSERT INTO r VALUES (1, 1)", "DELETE FROM r WHERE k = 2")
-    forms = "SELECT form FROM dyda.extent e JOIN dyda.view_version w ON w.extent = e.id"
+    forms = "SELECT coalesce(form, 'counted') FROM dyda.view_version w LEFT JOIN dyda.form f ON f.extent = w.extent"
     with town.maintainer() as maintainer:
         maintainer.cycle()
         town.check()

@@ -99,7 +99,7 @@ def rows(table: pa.Table) -> Counter[tuple[Any, ...]]:
 
 
 def stored(query: Query, number: int = 0) -> list[tuple[Any, ...]]:
-    """The state's table without hash, key and count, as text."""
+    """The rows of the state's table without hash and key, as text, and how often each is there."""
     states = query("SELECT w.states FROM dyda.view_version w ORDER BY version DESC LIMIT 1")[0][0]
     table = f"dyda.extent_{states[number]['extent']}"
     columns = [
@@ -110,10 +110,13 @@ def stored(query: Query, number: int = 0) -> list[tuple[Any, ...]]:
             (table,),
         )
     ]
-    if states[number]["state"]["kind"] != "kept":
+    count = "'1'"
+    if states[number]["state"]["kind"] == "kept":
+        count = "format('%s', count)"
+    else:
         columns = columns[1:]
-    printed = ", ".join(f"CASE WHEN {name} IS NOT NULL THEN format('%s', {name}) END" for name in [*columns, "count"])
-    return sorted(query(f"SELECT {printed} FROM {table}"), key=str)
+    printed = "".join(f"CASE WHEN {name} IS NOT NULL THEN format('%s', {name}) END, " for name in columns)
+    return sorted(query(f"SELECT {printed}{count} FROM {table}"), key=str)
 
 
 def delivered(combined: Combined) -> Counter[tuple[Any, ...]]:

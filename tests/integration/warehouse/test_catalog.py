@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import psycopg2
@@ -27,7 +28,8 @@ from dyda.model.layout import Layout
 from dyda.warehouse import Warehouse, Writer
 from dyda.warehouse.catalog import tables
 from dyda.warehouse.connection import without_password
-from tests.integration.warehouse.conftest import create, version
+from tests.integration.warehouse.conftest import START, add, create, entries, version
+from tests.older_extents import make_older
 
 Query = Callable[..., list[tuple[Any, ...]]]
 
@@ -180,7 +182,7 @@ OLD_MESSAGES = {
 
 def test_reasons_of_an_older_version_keep_their_text_and_what_was_gone_by(warehouse: Warehouse, query: Query) -> None:
     query("UPDATE dyda.migration SET version_num = '0011'")
-    query("ALTER TABLE dyda.view_version DROP COLUMN layout; ALTER TABLE dyda.extent DROP COLUMN form, DROP COLUMN key")
+    query("ALTER TABLE dyda.view_version DROP COLUMN layout; DROP TABLE dyda.form")
     for table in ("view", "message"):
         query(f"ALTER TABLE dyda.{table} RENAME cause TO reason; ALTER TABLE dyda.{table} ALTER reason TYPE text")
     for name, old in OLD_VIEWS.items():
@@ -224,3 +226,22 @@ def test_a_layout_is_stored_with_its_version(writer: Writer, warehouse: Warehous
     assert [one.layout for one in warehouse.versions("people")] == [layout]
     query("UPDATE dyda.view_version SET layout = NULL")  # as a version from before layouts has it
     assert {view.layout for view in warehouse.views()} == {Layout()}
+
+
+def test_an_upgrade_neither_waits_for_readers_nor_makes_them_wait(
+    url: str, warehouse: Warehouse, writer: Writer, query: Query
+) -> None:
+    """From the revision before extents had forms, while a reader's transaction is open."""
+    create(writer, "people", version(("name", "text")), entries(("Ann", 2)))
+    make_older(url, "people")
+    query("UPDATE dyda.migration SET version_num = '0013'; DROP TABLE dyda.form")
+    with closing(psycopg2.connect(url)) as reader, reader.cursor() as cursor:
+        cursor.execute("SELECT * FROM people")
+        upgrade = threading.Thread(target=warehouse.upgrade, daemon=True)
+        upgrade.start()
+        upgrade.join(20)
+        assert not upgrade.is_alive()
+        assert query("SELECT * FROM people") == [("Ann",), ("Ann",)]
+    assert writer.outdated_extents() == ["people"]
+    add(writer, "people", entries(("Ann", -1)), START, START)
+    assert query("SELECT * FROM people") == [("Ann",)]

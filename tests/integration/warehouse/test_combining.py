@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dyda.errors import EvaluationFailed, InvariantViolated
 from dyda.model.operator_state import Accumulator, Counted, Grouped, Kept, Rule, State
-from dyda.warehouse import Installation, StateChange, ViewChange, Writer
+from dyda.warehouse import Installation, StateChange, ViewChange, Warehouse, Writer
 from dyda.warehouse.states.grouping_sql import needs_single_tag
 from dyda.warehouse.states.tables import two_sided
 from tests.integration.warehouse.conftest import entries
@@ -28,9 +28,11 @@ from tests.integration.warehouse.state_entries import (
     install,
     nothing,
     rows,
+    staged,
     stored,
     tagged,
 )
+from tests.older_extents import make_older_state
 
 # --- set operations
 
@@ -529,3 +531,31 @@ def bag_rows(bags: Bags) -> list[tuple[Any, ...]]:
 
 def table(state: State, batch: list[tuple[Any, ...]]) -> pa.Table:
     return entries(*batch) if batch else nothing(entry_width(state))
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_states_with_keys_of_their_own_have_neither_digests_nor_counts(
+    url: str, warehouse: Warehouse, writer: Writer, query: Query, older: bool
+) -> None:
+    """Those of an older version have both, and are combined as ever."""
+    state = Grouped(("text",), ("integer",), (Accumulator("sum", 0, "numeric"),))
+    build(writer, state, entries(("a", "1", 1), ("a", "2", 1), (None, "3", 1)))
+    names = (
+        "SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attnum > 0 AND attrelid = %s::regclass"
+    )
+    if older:
+        make_older_state(url, 1)
+    ((columns,),) = query(names, ("dyda.extent_1",))
+    assert columns == (["hash"] if older else []) + ["c1", "c2", "c3", "c4"] + (["count"] if older else [])
+    combined = writer.combine(VIEW, 0, state, entries(("a", "1", -1), (None, "3", -1), ("b", "5", 2)))
+    install(writer, combined)
+    assert stored(query) == [("a", "1", "2", "1"), ("b", "2", "10", "1")]
+    again = StateChange(0, combined.state)
+    with pytest.raises(InvariantViolated, match="view people: this change would give"):
+        writer.install(Installation((ViewChange(VIEW, states=(again,)),)))
+    with warehouse.stagings() as stagings:
+        whole = stagings.combine_staging(
+            state, staged(stagings, state, entries(("a", "2", 1), ("b", "5", 2))), view=VIEW
+        )
+        with warehouse.frozen() as frozen:
+            assert frozen.compare_state(VIEW, 0, whole).equal

@@ -40,8 +40,8 @@ def shown(query: Query) -> Counter[tuple[str | None, ...]]:
 
 def form(query: Query, view: str = "v") -> tuple[str, list[int] | None]:
     ((found, key),) = query(
-        "SELECT form, key FROM dyda.extent e JOIN dyda.view_version w ON w.extent = e.id"
-        " JOIN dyda.view v ON v.name = w.view AND v.version = w.version WHERE v.name = %s",
+        "SELECT coalesce(form, 'counted'), key FROM dyda.view v JOIN dyda.view_version w ON w.view = v.name"
+        " AND w.version = v.version LEFT JOIN dyda.form ON form.extent = w.extent WHERE v.name = %s",
         (view,),
     )
     return found, key

@@ -53,7 +53,7 @@ def test_the_table_stays_and_readers_see_the_other_columns(
     assert Counter(query("SELECT * FROM people")) == LEFT
     assert query("SELECT extent FROM dyda.view_version ORDER BY version") == [(1,), (2,)]
     assert query("SELECT count(*), count(DISTINCT xmin::text) FROM dyda.extent_2") == [(5, 1)], "as they were built"
-    assert query("SELECT id, form FROM dyda.extent") == [(2, "loose")]
+    assert query("SELECT extent, form FROM dyda.form") == [(2, "loose")]
     assert columns(query, "extent_2") == ["name", "town"], "no more than readers see"
     assert query("SELECT to_regclass('dyda.extent_1') IS NULL") == [(True,)]
     assert warehouse.view("people").rows == 5
@@ -64,7 +64,7 @@ def test_rows_that_come_later_find_those_that_are_there(warehouse: Warehouse, na
     assert Counter(query("SELECT * FROM people")) == Counter({("Ann", "Rome"): 1, ("Cid", None): 2, ("Dan", "Rome"): 1})
     assert warehouse.view("people").rows == 4
     assert query("SELECT extent FROM dyda.view_version WHERE version = 2") == [(3,)]
-    assert query("SELECT id, form FROM dyda.extent") == [(3, "bag")]
+    assert query("SELECT extent, form FROM dyda.form") == [(3, "bag")]
     assert query("SELECT to_regclass('dyda.extent_2') IS NULL, count(*) FROM dyda.extent") == [(True, 1)]
     add(narrowed, "people", entries(("Ann", "Rome", -1)), NEXT, LATER)
     assert query("SELECT extent FROM dyda.view_version WHERE version = 2") == [(3,)], "once is enough"
@@ -78,12 +78,12 @@ def test_a_row_too_many_taken_away_is_refused(narrowed: Writer, query: Query) ->
 
 def test_a_unit_that_brings_nothing_leaves_the_table_alone(narrowed: Writer, query: Query) -> None:
     add(narrowed, "people", entries(("Ann", "Rome", 1)).slice(0, 0))
-    assert query("SELECT id, form FROM dyda.extent") == [(2, "loose")]
+    assert query("SELECT extent, form FROM dyda.form") == [(2, "loose")]
 
 
 def test_columns_go_one_after_the_other_and_names_change(narrowed: Writer, query: Query) -> None:
     narrow(narrowed, (1,), version(("town", "text")))
-    assert query("SELECT id, form FROM dyda.extent") == [(3, "loose")]
+    assert query("SELECT extent, form FROM dyda.form") == [(3, "loose")]
     renamed = version(("city", "text"))
     narrowed.install(Installation((ViewChange("people", version=renamed, positions={"crm": (START, START)}),)))
     assert Counter(query("SELECT city FROM people")) == Counter({("Rome",): 3, ("Oslo",): 1, (None,): 1})
@@ -96,14 +96,14 @@ def test_a_new_version_and_rows_at_once(narrowed: Writer, query: Query) -> None:
     change = ViewChange("people", delta=entries(("Ann", "Rome", -3)), version=renamed, positions={"crm": (START, NEXT)})
     narrowed.install(Installation((change,)))
     assert Counter(query("SELECT who, town FROM people")) == Counter({("Bob", "Oslo"): 1, ("Cid", None): 1})
-    assert query("SELECT form FROM dyda.extent") == [("bag",)]
+    assert query("SELECT form FROM dyda.form") == [("bag",)]
 
 
 def test_rows_that_come_with_the_drop_are_merged_at_once(writer: Writer, query: Query) -> None:
     create(writer, "people", WHOLE, ROWS)
     narrow(writer, (0, 2), NARROW, entries(("Ann", "Rome", -3)))
     assert Counter(query("SELECT * FROM people")) == Counter({("Bob", "Oslo"): 1, ("Cid", None): 1})
-    assert query("SELECT id, form FROM dyda.extent") == [(2, "bag")]
+    assert query("SELECT extent, form FROM dyda.form") == [(2, "bag")]
 
 
 def test_a_view_without_columns_that_rows_can_be_told_apart_by(writer: Writer, query: Query) -> None:

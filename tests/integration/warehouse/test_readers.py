@@ -100,7 +100,16 @@ def test_I2_an_older_reader_gets_a_serialization_error_where_the_columns_changed
 def test_the_check_of_the_extent_costs_a_query_nothing_per_row(writer: Writer, query: Query) -> None:
     create(writer, "people", version(("name", "text")), entries(("Ann", 1)))
     plan = "\n".join(line for (line,) in query("EXPLAIN SELECT * FROM people WHERE name = 'Ann'"))
-    assert "One-Time Filter: (pg_visible_in_snapshot(" in plan
+    assert "One-Time Filter: ((pg_snapshot_xmin(pg_current_snapshot()) > " in plan
+
+
+def test_a_view_is_read_beside_a_transaction_that_is_older_than_its_table(
+    url: str, writer: Writer, query: Query
+) -> None:
+    with reader(url, "READ COMMITTED") as open_:
+        open_("SELECT pg_current_xact_id()")
+        create(writer, "people", version(("name", "text")), entries(("Ann", 1)))
+        assert query("SELECT * FROM people") == open_("SELECT * FROM people") == [("Ann",)]
 
 
 def test_a_restored_warehouse_is_read_although_its_transactions_have_other_numbers(
