@@ -40,13 +40,14 @@ from dyda.maintenance.plan.builds import Builds, Reading, plan_builds, reachable
 from dyda.maintenance.plan.left_behind import left_for_a_lane
 from dyda.maintenance.plan.planner import plan_knowledge, plan_run, plan_unit
 from dyda.maintenance.plan.unit_plan import Rebuild, UnitPlan
+from dyda.maintenance.plan.version_details import layout_changes_of
 from dyda.model.cause import Quarantined
 from dyda.model.message import MessageState
 from dyda.model.relation import Relation, RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import Installation, RelationState, ViewChange, Writer
-from dyda.wording import sentence
+from dyda.wording import layout_sentence, sentence
 from scheduler import Queued, Unit, UnitKind
 from vs import read
 
@@ -351,6 +352,9 @@ class Units:
         prepared = self._installation(done)
         self.writer.install(prepared)
         phases.done("install")
+        for change in done.changes:
+            for relaid in layout_changes_of(change.version):
+                self.log(f"view {change.view}: {layout_sentence(relaid)}")
         for name, relation in plan.facts.described.items():
             if name not in self.catalog.state.relations and polled.snapshots[name.source].stands(relation):
                 self.opened.source(name.source).attach([relation])  # the same table, watched under its new name

@@ -60,13 +60,17 @@ def layout_of(
     types: Mapping[str, str],
     plain_numeric: str,
     untrusted: frozenset[RelationName] = frozenset(),
+    before: Layout | None = None,
 ) -> Layout:
     """What the definition, over relations with the keys that they have in it, proves and asks for. `types` are the
-    warehouse types of its columns. A declared key that is proven is preferred to others that are."""
+    warehouse types of its columns. Of several keys that are proven: the declared one, or that of the layout `before`,
+    by which its rows are stored, or the shortest."""
     declared, indexes = definition.preferences.key, definition.preferences.indexes
     keys = derive_keys(definition.tree, types, plain_numeric, untrusted)
-    proven = declared if declared is not None and keys.includes(declared) else next(iter(keys.minimal), None)
-    return Layout(proven, declared, indexes)
+    for known in (declared, before.key if before is not None else None):
+        if known is not None and types.keys() >= set(known) and keys.includes(known):
+            return Layout(known, declared, indexes)
+    return Layout(next(iter(keys.minimal), None), declared, indexes)
 
 
 def layout_changes(before: Layout, after: Layout) -> tuple[LayoutChange, ...]:

@@ -81,15 +81,15 @@ class Execution:
         )
         states = state_tables(program)
         types = {column.name: column.type for column in columns}
-        layout = layout_of(definition, types, self.opened.project.settings.spark.numeric, untrusted)
-        before = record.layout if record is not None and record.version is not None else layout
+        before = record.layout if record is not None and record.version is not None else None
+        layout = layout_of(definition, types, self.opened.project.settings.spark.numeric, untrusted, before)
         return ViewVersion(
             sql=sql,
             columns=columns,
             relations=tuple(sorted(definition.relations)),
             cause=request.cause,
             file_text=request.file_text,
-            details={"evolved": evolved, **details, **relaid(layout_changes(before, layout))},
+            details={"evolved": evolved, **details, **relaid(layout_changes(before or layout, layout))},
             states=states,
             program=fingerprint_of(self.opened.project, definition, sql, states, columns),
             layout=layout,

@@ -241,7 +241,7 @@ class UnitPlanner:
         """What is unique in the view's rows once the unit is processed."""
         types = {column.name: column.type for column in after.record.columns}
         untrusted = self._untrusted(after, after.definition)
-        return layout_of(after.definition, types, self.round.numeric, untrusted)
+        return layout_of(after.definition, types, self.round.numeric, untrusted, after.record.layout)
 
     def _untrusted(self, view: MaintainedView, definition: ViewDefinition) -> frozenset[RelationName]:
         """Relations that the catalog describes as a later state has them: other views have processed changes of their

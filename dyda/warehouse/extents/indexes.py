@@ -144,11 +144,14 @@ def _translated(
     the names and types of the others.
     """
     cursor.execute("SAVEPOINT translating")
-    copy = sql.SQL("CREATE TEMPORARY TABLE dyda_scratch (LIKE {} INCLUDING INDEXES)")
-    cursor.execute(copy.format(before.identifier))
+    like = sql.SQL("CREATE TEMPORARY TABLE dyda_scratch (LIKE {} INCLUDING INDEXES)")
+    cursor.execute(like.format(before.identifier))
     # Copies are made in the order of the originals.
-    copies = [index.name for index in _indexes(cursor, SCRATCH)]
-    copy_of = {index.oid: name for index, name in zip(_indexes(cursor, before.identifier), copies, strict=True)}
+    originals, copies = _indexes(cursor, before.identifier), _indexes(cursor, SCRATCH)
+    if len(originals) != len(copies):
+        cursor.execute("ROLLBACK TO SAVEPOINT translating; RELEASE SAVEPOINT translating")
+        return {}
+    copy_of = {original.oid: copy.name for original, copy in zip(originals, copies, strict=True)}
     place_of = {
         before.column(place).string: after.names.index(name) for place, name in enumerate(names) if name in after.names
     }

@@ -7,5 +7,5 @@ SELECT i.indexrelid, c.relname,
                        JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number ORDER BY k.place) END,
        i.indisunique, pg_get_indexdef(i.indexrelid)
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam
-WHERE i.indrelid = %s::regclass
+WHERE i.indrelid = to_regclass(%s)
 ORDER BY i.indexrelid

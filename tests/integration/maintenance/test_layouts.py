@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,19 @@ import pytest
 from dyda import commands
 from dyda.errors import DydaError
 from dyda.maintenance import Outcome
+from dyda.maintenance.catalog_state import load
+from dyda.maintenance.observe.poll import Arrivals
+from dyda.maintenance.observe.round import Round, SourceNow
+from dyda.maintenance.plan.analysis import SparkIfNeeded
+from dyda.maintenance.plan.impact import AFTER_ALL
+from dyda.maintenance.plan.planner import plan_changes
+from dyda.maintenance.plan.unit_plan import FollowText, Maintain, ViewPlan
 from dyda.model.layout import Layout
+from dyda.model.message import SchemaChange, UpdateMessage
+from dyda.model.position import Position
+from dyda.model.relation import RelationName
+from dyda.model.schema_change import Harmless, Step
+from scheduler import Queued, Unit, UnitKind
 from tests.recompute_oracle import printed
 from tests.town import Town
 
@@ -121,7 +134,10 @@ def test_a_key_that_comes_and_goes_between_polls_is_never_claimed_in_between(crm
     crm.execute("crm", "DELETE FROM customer WHERE name = 'Eve'")
     crm.execute("crm", "ALTER TABLE customer ADD CONSTRAINT one PRIMARY KEY (id)")
     seen = settle(crm)
+    assert any(found["named"] is None and found["joined"] is None for found in seen)
     assert seen[-1] == {"named": ("id",), "joined": ("id",), "counted": ("name",)}
+    with crm.opened() as opened:
+        assert [unit.kind for unit in opened.warehouse.units()].count("build") == 1, "none was built again"
     crm.check_definitions("named", "joined", "counted")
 
 
@@ -138,6 +154,40 @@ def test_changes_that_move_no_key_leave_it_alone(crm: Town) -> None:
     crm.execute("crm", "ALTER TABLE customer ADD c int")
     assert all(found["named"] == ("id",) for found in settle(crm)), "the view's own names stay"
     crm.check_definitions("named", "joined", "counted")
+
+
+def test_a_key_that_only_other_views_have_seen_is_not_claimed(crm: Town) -> None:
+    """The catalog describes the table with a key whose message this view still waits for, while it processes another
+    source's schema change."""
+    crm.execute("crm", "ALTER TABLE customer DROP CONSTRAINT one")
+    settle(crm)
+    before = crm.state("joined")["positions"]["crm"]
+    added = crm.execute("crm", "ALTER TABLE customer ADD CONSTRAINT one PRIMARY KEY (id)")
+    settle(crm)
+    with crm.opened() as opened:
+        known = load(opened)
+        view = known.views["joined"]
+        behind = replace(view.record, layout=Layout(), positions={**view.positions, "crm": Position.parse(before)})
+        known = replace(known, views={"joined": replace(view, record=behind)})
+        customer, orders = RelationName("crm", "public", "customer"), RelationName("shop", "public", "orders")
+        waiting = Queued(1, _message(customer, added, Harmless("changes its constraints", keys=True)))
+        other = Queued(2, _message(orders, AFTER_ALL, Harmless("changes its owner", keys=False)))
+
+        def planned(*queue: Queued) -> ViewPlan:
+            sources = dict.fromkeys(("crm", "shop"), SourceNow(Position(AFTER_ALL + 1, AFTER_ALL + 1)))
+            round = Round(opened.project, known, Arrivals(queue), sources, dict(behind.positions))
+            unit = Unit((other,), "alone", UnitKind.SCHEMA)
+            (plan,) = plan_changes(round, unit, {}, SparkIfNeeded(opened.engine)).views
+            return plan
+
+        assert isinstance(planned(waiting, other), Maintain)
+        found = planned(other)
+        assert isinstance(found, FollowText)
+        assert found.version.layout.key == ("id",)
+
+
+def _message(relation: RelationName, xid: int, step: Step) -> UpdateMessage:
+    return UpdateMessage(relation.source, xid, xid, (SchemaChange(relation, "ALTER TABLE", "", (step,)),))
 
 
 def test_impact_says_which_key_goes(crm: Town) -> None:
@@ -161,6 +211,9 @@ def test_a_header_that_changes_changes_the_layout(crm: Town) -> None:
     crm.view("joined", f"-- dyda: key = (id, name), index = (name)\n{JOINED}")
     crm.apply()
     assert layouts(crm)["joined"] == Layout(("id", "name"), ("id", "name"), (("name",),))
+    crm.view("named", NAMED.replace("index = (name)", "key = (name)"))
+    crm.apply()
+    assert layouts(crm)["named"] == Layout(("id",), ("name",), (("note", "id"),)), "declared, not proven"
     before = layouts(crm)["counted"]
     crm.view("counted", f"-- dyda: key = (n)\n{COUNTED}")
     with pytest.raises(DydaError, match=r"view counted: \(n\) is not a key of its rows: 2 rows have \(1\)"):
@@ -169,4 +222,4 @@ def test_a_header_that_changes_changes_the_layout(crm: Town) -> None:
     crm.view("counted", f"-- dyda: index = (n)\n{COUNTED}")
     crm.apply()
     assert layouts(crm)["counted"] == Layout(("name",), None, (("n",),))
-    crm.check_definitions("joined", "counted")
+    crm.check_definitions("joined", "named", "counted")

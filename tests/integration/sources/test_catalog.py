@@ -46,6 +46,25 @@ def test_describe_tells_types_keys_and_sizes(ground: Ground) -> None:
     assert ground.source.describe([("public", "t")])[("public", "t")].estimated_rows == 500
 
 
+def test_which_unique_constraints_are_keys(ground: Ground) -> None:
+    """Only what PostgreSQL enforces at every moment, for all rows, and cannot drop without a trace."""
+    ground.run(
+        "CREATE TABLE t (a int NOT NULL, b int NOT NULL, c int NOT NULL, d int NOT NULL, e text NOT NULL, f int,"
+        " g int NOT NULL, UNIQUE (a, b) INCLUDE (c), UNIQUE (c) DEFERRABLE, UNIQUE (f), EXCLUDE (g WITH =))",
+        "CREATE UNIQUE INDEX ON t (d)",
+        "CREATE UNIQUE INDEX ON t (e) WHERE a > 0",
+        "CREATE UNIQUE INDEX ON t (lower(e))",
+        "CREATE UNIQUE INDEX named ON t (g, e)",
+        "ALTER TABLE t ADD CONSTRAINT named UNIQUE USING INDEX named",
+    )
+    if ground.connect().server_version >= 150000:
+        ground.run("ALTER TABLE t ADD h int, ADD UNIQUE NULLS NOT DISTINCT (h)")
+    assert ground.source.describe([("public", "t")])[("public", "t")].keys == (("a", "b"), ("g", "e"))
+    ground.run("CREATE TABLE p (a int, b int, PRIMARY KEY (a)) PARTITION BY RANGE (a)")
+    ground.run("CREATE TABLE q PARTITION OF p FOR VALUES FROM (0) TO (9)")
+    assert ground.source.describe([("public", "p")])[("public", "p")].keys == (("a",),), "its index sees all parts"
+
+
 def test_an_inheritance_parents_index_is_no_key(ground: Ground) -> None:
     ground.run("CREATE TABLE parent (a int PRIMARY KEY)", "CREATE TABLE child () INHERITS (parent)")
     assert ground.source.describe([("public", "parent")])[("public", "parent")].keys == ()
