@@ -227,10 +227,10 @@ class Writer:
         """Moves the view's rows to a new table. Readers wait only while they are switched over to it."""
         self.install(Installation((ViewChange(view, renewed=True),)), patience=0)
 
-    def show_hidden(self, view: str) -> None:
-        """What a lane has built and that has caught up is the view from now on."""
+    def show_hidden(self, view: str, patience: float) -> None:
+        """What a lane has built and that has caught up is the view from now on; `patience` is for its readers."""
         with self._writing() as cursor:
-            show(cursor, self._schema, view, self.patience)
+            show(cursor, self._schema, view, patience)
 
     def drop_hidden(self, view: str | None = None) -> None:
         """What lanes have built for the view, or for all of them."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dyda import faults
-from dyda.errors import BrokenUnit, NotInstallable
+from dyda.errors import BrokenUnit, InstallBlocked, NotInstallable
 from dyda.maintenance.catalog_state import BuildRequest, Catalog, CatalogState, MaintainedView
 from dyda.maintenance.cycle import Cycle, Due
 from dyda.maintenance.install.installation import adoption
@@ -28,6 +28,12 @@ from dyda.warehouse import Installation, Writer, hidden_name, is_hidden, visible
 from vs import Broken
 
 __all__ = ["Lanes"]
+
+PATIENCE = 0.5
+"""Seconds for which showing a view waits for its readers."""
+
+SHORTEST, LONGEST = 0.5, 8.0
+"""Seconds until it is tried again."""
 
 NOTE_AGAIN = 0.5
 """Seconds between two notes of a lane's progress."""
@@ -55,6 +61,8 @@ class Lanes:
     """Views that wait for these messages to be processed first."""
     _rewriting: dict[str, Rewriting] = field(default_factory=dict, init=False)
     """Views that wait while their narrowed extents are rewritten."""
+    _locked: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
+    """Views that readers keep locked: when it is tried again to show what was built, and the pause after that."""
     _noted: dict[str, tuple[int, float, dict[str, Any]]] = field(default_factory=dict, init=False)
     """By view, the number under which `status` finds its progress, when that was written, and what."""
 
@@ -281,6 +289,7 @@ class Lanes:
             self._noted[name] = (number, time.monotonic(), news)
 
     def _no_longer_noted(self, name: str) -> None:
+        self._locked.pop(name, None)
         if name in self._noted:
             self.writer.finish(self._noted.pop(name)[0])
 
@@ -295,8 +304,7 @@ class Lanes:
                 self._throw_away(name, "what was built cannot follow its sources")
             elif name not in self.catalog.state.records:
                 self._throw_away(name, "it was dropped")
-            elif self._caught_up(view, polled, current, idle=idle):
-                self._show(name)
+            elif self._caught_up(view, polled, current, idle=idle) and self._show(name):
                 shown.append(name)
         return shown
 
@@ -372,9 +380,18 @@ class Lanes:
                 return False
         return True
 
-    def _show(self, name: str) -> None:
+    def _show(self, name: str) -> bool:
+        """Whether readers let it: the units must not wait for one who keeps the view locked."""
+        until, pause = self._locked.get(name, (0.0, SHORTEST))
+        if time.monotonic() < until:
+            return False
         try:
-            self.writer.show_hidden(name)
+            self.writer.show_hidden(name, PATIENCE)
+        except InstallBlocked as error:
+            if name not in self._locked:
+                self.log(error.in_one_line)
+            self._locked[name] = (time.monotonic() + pause, min(2 * pause, LONGEST))
+            return False
         except NotInstallable:
             self._throw_away(name, "it cannot be installed")
             raise
@@ -385,6 +402,7 @@ class Lanes:
         self.units.untidy()
         self.log(f"view {name} has caught up with the others")
         faults.point("lane.shown")
+        return True
 
     def _throw_away(self, name: str, why: str) -> None:
         self.log(f"view {name}: what was built beside the others is discarded: {why}")

@@ -12,6 +12,7 @@ for no longer fit.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
 from dyda.maintenance.catalog_state import last_definition
 from dyda.maintenance.observe.round import Round
@@ -56,12 +57,11 @@ def left_behind(
 def left_for_a_lane(record: ViewRecord, plan: Rebuild) -> LeaveBehind:
     """A view that the unit would compute from its sources, for long: its text follows now, its rows when a lane has
     built them."""
-    judgement = plan.judgement
+    reason = plan.reason or plan.request.reason
+    change = ViewChange(view=record.name)
     if plan.definition.sql != record.sql:
-        change = _followed(record, judgement, list(plan.moved), plan.reason or plan.request.reason, [])
-        return LeaveBehind(change, judgement)
-    change = ViewChange(view=record.name, state=ViewState.RESYNC, cause=Behind(plan.reason or plan.request.reason))
-    return LeaveBehind(change, judgement)
+        change = _followed(record, plan.judgement, list(plan.moved), reason, [])
+    return LeaveBehind(replace(change, state=ViewState.RESYNC, cause=Behind(reason)), plan.judgement)
 
 
 def _others(round: Round, taken: Collection[str]) -> Iterator[tuple[ViewRecord, ViewDefinition]]:

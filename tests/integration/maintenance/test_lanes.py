@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psycopg2
@@ -380,3 +380,18 @@ def test_the_daemon_builds_beside_its_units_what_commands_ask_for(shop: Town, tm
     shop.settle()
     shop.check()
     assert [one["version"] for one in commands.views_history(shop.folder, "sums")][-1] == 2
+
+
+def test_a_reader_who_keeps_a_view_locked_delays_that_view_alone(shop: Town) -> None:
+    with running(shop) as maintainer, closing(psycopg2.connect(shop.warehouse)) as reader:
+        assert maintainer.lanes is not None
+        with reader.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM public.big")
+        cycles(maintainer, lambda: any("read" in line for line in maintainer.lines[1:]), resync("big"))  # type: ignore[attr-defined]
+        shop.execute("shop", "INSERT INTO orders VALUES (0, 'c1', 5)")
+        outcomes = cycles(maintainer, lambda: "0\t5" in shop.extent("small"))
+        assert Outcome.BLOCKED not in outcomes
+        assert maintainer.lanes.hidden == ["big"]
+        reader.rollback()
+        settle(maintainer)
+        shop.check()
