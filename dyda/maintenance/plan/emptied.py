@@ -36,7 +36,7 @@ def emptying(
     gone = {change.relation for change in changes if isinstance(change, Truncation) and change.whole}
     names = {known_as.get(name, name): name for name in definition.relations}
     rest = [change for change in changes if not (isinstance(change, Truncation) and change.whole)]
-    if not gone or not isinstance(adapt(view.definition, definition, rest), MetadataOnly):
+    if not gone or not gone <= names.keys() or not isinstance(adapt(view.definition, definition, rest), MetadataOnly):
         return None
     try:
         program = recorded(numeric, definition, view.record)
