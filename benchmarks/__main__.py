@@ -20,6 +20,7 @@ BENCHMARKS = {
     "sales": "totals per customer over 1.8 million rows (paper 004, Section 5.2), and its Table 1",
     "growth": "the same batch while the relations, the view, the number of views, the queue or the join grows",
     "freshness": "from a source's commit to a reader who sees it, with and without schema changes",
+    "waiting": "freshness of other views while a message waits for approval, compared with none",
     "adaptation": "each kind of adaptation compared with rebuilding the view",
 }
 MODULES = {"six": "six_way_join"}

@@ -10,6 +10,7 @@ Always true here: the profile `tiny` runs every benchmark to its last line and m
     growth        one batch while one thing around it grows
     chains        its relations in a chain
     freshness     from a source's commit to a reader who sees it
+    waiting       the same of other views while a message waits for approval
     adaptation    each kind of adaptation beside building the view again
     capture       what capture costs a source
     altering      how long a schema change waits for our lookups

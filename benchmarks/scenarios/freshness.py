@@ -29,7 +29,7 @@ from tests.torture.load import SOURCES, SchemaChanges
 from tests.torture.soak import VIEWS
 from tests.town import Town
 
-__all__ = ["run"]
+__all__ = ["Run", "Stage", "run", "stage"]
 
 
 @dataclass(frozen=True)
@@ -146,15 +146,23 @@ class Stage:
 
 
 @contextmanager
-def stage(folder: Path, interval: float) -> Iterator[tuple[Stage, str]]:
-    """A daemon that maintains, and the servers' version."""
+def stage(
+    folder: Path,
+    interval: float,
+    maintenance: str = "",
+    more: Mapping[str, str] | None = None,
+    prepared: Mapping[str, str] | None = None,
+) -> Iterator[tuple[Stage, str]]:
+    """A daemon that maintains, and the servers' version. `more` are further views, over what `prepared` makes of a
+    source's tables."""
     with ExitStack() as stack:
         machines = stack.enter_context(servers([*SOURCES, "warehouse"]))
-        town = Town(folder / "town", machines["warehouse"].database, lent_engine())
+        town = Town(folder / "town", machines["warehouse"].database, lent_engine(), maintenance)
         stack.callback(town.close)
         for source in SOURCES:
-            town.source(source, *created(source), url=machines[source].database(source))
-        for view, text in {**VIEWS, "marks": VIEW}.items():
+            statements = [*created(source), *filter(None, [(prepared or {}).get(source)])]
+            town.source(source, *statements, url=machines[source].database(source))
+        for view, text in {**VIEWS, "marks": VIEW, **(more or {})}.items():
             town.view(view, text)
         town.apply_somewhere()
         daemon = Daemon(town.folder, folder / "daemon.log")

@@ -168,6 +168,15 @@ MUTANTS = (
         "at = common(positions, source) or polled.snapshots[source].position",
         "at = polled.snapshots[source].position",
     ),
+    _one(
+        "acknowledged-before-a-waiting-view-has-it",
+        "positions",
+        "P5",
+        "views-that-wait",
+        "dyda/maintenance/install/acknowledge.py",
+        "return Position.meet({at[source] for at in positions.values() if source in at})",
+        "return max((at[source] for at in positions.values() if source in at), key=lambda at: at.xmax, default=None)",
+    ),
     # --- reading
     _one(
         "no-check-after-reading",

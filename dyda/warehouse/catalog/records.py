@@ -19,6 +19,7 @@ __all__ = [
     "AbortRecord",
     "Blocker",
     "DaemonRecord",
+    "EarlierCatalog",
     "Identity",
     "KnowledgeRecord",
     "MessageRecord",
@@ -91,6 +92,15 @@ class VersionRecord:
 
 
 @dataclass(frozen=True)
+class EarlierCatalog:
+    """What a view that waits knows of its sources: the relations that the catalog describes as they are after schema
+    changes which the view has not processed, and the knowledge (a document, as JSON) as it was before these."""
+
+    relations: tuple[Relation, ...]
+    knowledge: str
+
+
+@dataclass(frozen=True)
 class ViewRecord:
     """A view at a glance.
 
@@ -117,6 +127,8 @@ class ViewRecord:
     states: tuple[State, ...] = ()
     program: str | None = None
     """The fingerprint of the steps that computed its rows; None: built before fingerprints were recorded."""
+    earlier: EarlierCatalog | None = None
+    """None unless the catalog has gone on without it."""
 
     @property
     def reason(self) -> str | None:
