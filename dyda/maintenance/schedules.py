@@ -32,6 +32,8 @@ class Group:
     earlier: EarlierCatalog | None = None
     """What they all know that the catalog has gone beyond."""
     scheduled: set[int] = field(default_factory=set)
+    last: int = -1
+    """The last message that was ever scheduled: others are added in arrival order."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,9 @@ class Schedules:
         lacks = lacked(views)
         missing = [queued for queued in queue if lacks(queued.message.source, queued.message.xid)]
         present = {queued.number for queued in missing}
-        if group is None:
+        arrived = [number for number in present if group is not None and number not in group.schedule]
+        if group is None or (arrived and min(arrived) <= group.last):
+            # A view that has come to read another source may lack what only other groups lacked so far.
             group = Group(frozenset(view.name for view in views), Schedule(reads, self.detection))
             group.schedule.add(missing)
             self._mark(group, present, stopped, states)
@@ -98,6 +102,7 @@ class Schedules:
             group.schedule.add(missing)
             self._mark(group, present, stopped, states)
         group.scheduled, group.earlier = present, views[0].record.earlier
+        group.last = max([group.last, *present])
         return group
 
     def _mark(

@@ -92,7 +92,8 @@ class Planning:
         stored, known = self.round.stored, self.round.catalog
         found: dict[str, EarlierCatalog | None] = {}
         for name in taken:
-            before = stored.views[name].record.earlier if name in stored.views else None
+            record = stored.records.get(name)  # a broken or held one that is built knows nothing older any more
+            before = None if record is None else record.earlier
             if before is None:
                 continue
             own = () if name in built else advanced.own

@@ -207,6 +207,13 @@ def test_reject_breaks_the_views_that_wait_and_no_other(travel: Town) -> None:
     assert {name: travel.state(name)["state"] for name in STAY} == {"ages": "broken", "oldest": "broken"}
     assert {name: travel.extent(name) for name in STAY} == STAY
     travel.check("dests", "seats", "trips")
+    travel.view("ages", "SELECT f.name, f.dest FROM booking.flight f")
+    travel.apply()
+    travel.execute("booking", "ALTER TABLE flight RENAME dest TO place", "INSERT INTO flight VALUES ('Eve', 'Asia', 5)")
+    travel.settle()
+    travel.check_definitions("ages", "dests")
+    with travel.opened() as opened:
+        assert opened.warehouse.view("ages").earlier is None, "what it knew before is forgotten"
 
 
 def test_a_change_of_the_whole_table_waits_for_all_its_readers(travel: Town) -> None:
@@ -223,6 +230,9 @@ def test_a_change_of_the_whole_table_waits_for_all_its_readers(travel: Town) -> 
         renamed: ["ages", "dests", "oldest", "seats", "trips"],
     }
     assert travel.extent("dests") == {"Asia\t2": 1}
+    state = travel.state("dests")
+    assert (state["state"], state["cause"]) == ("held", {"kind": "waits_behind", "message": renamed, "other": number})
+    assert state["since"] is not None
     commands.pending_approve(travel.folder, number)
     travel.settle()
     assert commands.pending(travel.folder) == []
@@ -261,6 +271,24 @@ def test_a_view_is_built_while_others_wait(shop: Town) -> None:
     shop.check("days", "sales")
     assert shop.extent("items") == {"1\tpen": 1, "2\tink": 1}
     commands.pending_release(shop.folder, held)
+    shop.settle()
+    shop.check()
+
+
+def test_a_source_that_is_away_stops_its_readers_alone_and_they_say_why(shop: Town) -> None:
+    url = shop.sources["crm"]
+    shop.source_url("crm", url.replace("/crm_", "/nowhere_"))
+    shop.execute("shop", "INSERT INTO item VALUES (3, 'cup', 4)", "INSERT INTO sale VALUES (3, 3)")
+    with shop.maintainer() as maintainer:
+        for _ in range(3):
+            maintainer.cycle()
+    assert shop.extent("items") == {"1\tpen": 1, "2\tink": 1, "3\tcup": 1}
+    assert (shop.state("items")["state"], shop.state("items")["since"]) == ("fresh", None)
+    assert shop.extent("notes") == {"pen\tgood": 1}
+    state = shop.state("notes")
+    assert (state["state"], state["cause"]["kind"], state["cause"]["source"]) == ("stale", "source_away", "crm")
+    assert state["since"] is not None
+    shop.source_url("crm", url)
     shop.settle()
     shop.check()
 
