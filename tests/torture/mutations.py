@@ -169,7 +169,7 @@ MUTANTS = (
         "at = polled.snapshots[source].position",
     ),
     _one(
-        "acknowledged-before-a-waiting-view-has-it",
+        "acknowledged-while-a-view-waits",
         "positions",
         "P5",
         "views-that-wait",
