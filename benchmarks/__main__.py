@@ -22,6 +22,7 @@ BENCHMARKS = {
     "freshness": "from a source's commit to a reader who sees it, with and without schema changes",
     "lanes": "freshness of the other views while a large one is rebuilt beside them",
     "reading": "reading views beside plain tables with the same rows and indexes; their size and WAL",
+    "waiting": "freshness of other views while a message waits for approval, compared with none",
     "adaptation": "each kind of adaptation compared with rebuilding the view",
 }
 MODULES = {"six": "six_way_join"}

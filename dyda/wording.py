@@ -36,6 +36,12 @@ def sentence(cause: Cause) -> str:
             return f"message {message} waits for approval: {listed}"
         case kinds.WaitsWith(message, other):
             return f"message {message} waits with message {other}, which changes the same table"
+        case kinds.WaitsBehind(message, other):
+            return f"message {message} changes a table that is also read by views that wait for message {other}"
+        case kinds.MessagesPending(messages):
+            return "1 message waits to be processed" if messages == 1 else f"{messages} messages wait to be processed"
+        case kinds.NotPolled():
+            return "its sources were not polled lately"
         case kinds.Rejected(message, source, ddl):
             return f"rejected by an operator: message {message} of {source}: {ddl}"
         case kinds.MessageSkipped(message, note, row):

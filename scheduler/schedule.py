@@ -85,6 +85,11 @@ class Schedule:
         """Whether a schema change is in the queue. Without one nothing can be unsafe (paper 001, Section 6.1.1)."""
         return bool(self._schema)
 
+    @property
+    def stopped(self) -> frozenset[int]:
+        """The messages that are marked: they wait for an operator."""
+        return frozenset(self._stopped)
+
     def add(self, messages: Iterable[Queued]) -> None:
         """Messages that arrived, in arrival order. Those that are here already are passed over."""
         for queued in messages:

@@ -13,6 +13,7 @@ Always true here: the profile `tiny` runs every benchmark to its last line and m
     freshness      from a source's commit to a reader who sees it
     reading        views beside plain tables: queries, size, WAL
     lanes          freshness of the other views while a large one is rebuilt
+    waiting        freshness of other views while a message waits for approval
     adaptation     each kind of adaptation beside building the view again
     capture        what capture costs a source
     altering       how long a schema change waits for our lookups

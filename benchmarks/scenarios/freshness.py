@@ -147,16 +147,23 @@ class Stage:
 
 @contextmanager
 def stage(
-    folder: Path, interval: float, maintenance: str = "", prepare: Callable[[Town], None] = lambda town: None
+    folder: Path,
+    interval: float,
+    maintenance: str = "",
+    more: Mapping[str, str] | None = None,
+    prepared: Mapping[str, str] | None = None,
+    prepare: Callable[[Town], None] = lambda town: None,
 ) -> Iterator[tuple[Stage, str]]:
-    """A daemon that maintains, and the servers' version. `prepare` adds to the town before its views are built."""
+    """A daemon that maintains, and the servers' version. `more` are further views, over what `prepared` makes of a
+    source's tables; `prepare` adds to the town before its views are built."""
     with ExitStack() as stack:
         machines = stack.enter_context(servers([*SOURCES, "warehouse"]))
         town = Town(folder / "town", machines["warehouse"].database, lent_engine(), maintenance)
         stack.callback(town.close)
         for source in SOURCES:
-            town.source(source, *created(source), url=machines[source].database(source))
-        for view, text in {**VIEWS, "marks": VIEW}.items():
+            statements = [*created(source), *filter(None, [(prepared or {}).get(source)])]
+            town.source(source, *statements, url=machines[source].database(source))
+        for view, text in {**VIEWS, "marks": VIEW, **(more or {})}.items():
             town.view(view, text)
         prepare(town)
         town.apply_somewhere()

@@ -89,7 +89,7 @@ def run(profile: str) -> Report:
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        one, report.ran_on["postgres"] = stack.enter_context(stage(folder, 1.0, "lane_size = 1", prepare))
+        one, report.ran_on["postgres"] = stack.enter_context(stage(folder, 1.0, "lane_size = 1", prepare=prepare))
         if scale.warm_up:
             one.load(scale.rate, scale.warm_up, changing=False)
         progress("the load alone")

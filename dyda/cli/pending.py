@@ -12,7 +12,7 @@ import click
 
 from dyda.cli.impact import show_effects
 from dyda.cli.options import CommonGroup, common
-from dyda.cli.output import answered, facts, log, say, show_json, table
+from dyda.cli.output import Column, answered, facts, log, say, show_json, table
 from dyda.errors import DydaError
 
 __all__ = ["pending_group"]
@@ -32,7 +32,20 @@ def pending_group(context: click.Context) -> None:
     answer = commands.pending(common().folder)
     if answered(answer):
         return
-    columns = ["id", "unit", "source", "kind", "relations", "rows", "state", "depends_on", "received_at", "reason"]
+    columns: list[Column] = [
+        "id",
+        "unit",
+        "source",
+        "kind",
+        "relations",
+        "rows",
+        "state",
+        "depends_on",
+        "received_at",
+        "reason",
+    ]
+    if any(message["views"] for message in answer):
+        columns.append(("views", "WAITED FOR BY"))
     rows = [{**message, "depends_on": _numbers(message["depends_on"])} for message in answer]
     table(columns, rows, "Nothing is pending.")
 

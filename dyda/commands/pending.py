@@ -13,16 +13,19 @@ import pyarrow.compute as pc
 from dyda.commands.status import time_text, told
 from dyda.engine import Engine
 from dyda.errors import DydaError
-from dyda.maintenance.catalog_state import CatalogState, load
+from dyda.maintenance.catalog_state import CatalogState, MaintainedView, load
 from dyda.maintenance.plan.impact import impact_of_messages, impact_of_unit
-from dyda.maintenance.view_reads import schedule_of
+from dyda.maintenance.schedules import Schedules, Turn
+from dyda.maintenance.view_reads import HOLDING, schedule_of, view_reads
+from dyda.maintenance.waiting import Stops, stops_of, who_waits_for
 from dyda.model.bag import COUNT
+from dyda.model.cause import Quarantined
 from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation
 from dyda.model.relation import RelationName
 from dyda.open_project import OpenProject
 from dyda.warehouse import MessageRecord, cause_to_json
 from dyda.wording import message_sentence
-from scheduler import Consistency, MessageState, Queued, Schedule, Unit
+from scheduler import Consistency, Detection, MessageState, Queued, Schedule, Unit, ViewReads
 from scheduler.graph import Drawing, dot, text
 
 __all__ = ["Queue", "pending", "pending_graph", "pending_picture", "pending_plan", "pending_show"]
@@ -41,7 +44,10 @@ OPTIMISTIC = "detection is optimistic: the daemon follows arrival order until a 
 
 @dataclass(frozen=True)
 class Queue:
-    """The catalog's queue and its legal order, whatever `detection` says."""
+    """The catalog's queue and its legal order, whatever `detection` says.
+
+    `schedule` is that of all views together, for the dependency graph; units are those of the views that can move.
+    """
 
     known: CatalogState
     records: tuple[MessageRecord, ...]
@@ -57,9 +63,46 @@ class Queue:
         return cls(known, records, schedule, Consistency(settings.consistency), settings.batch_rows)
 
     @cached_property
+    def turns(self) -> tuple[Turn, ...]:
+        return tuple(self._schedules().turns(self.consistency, self.batch_rows))
+
+    @cached_property
     def units(self) -> tuple[Unit, ...]:
         """Unit 1 is the one that is processed next."""
-        return tuple(self.schedule.units(self.consistency, self.batch_rows))
+        return tuple(turn.unit for turn in self.turns)
+
+    def _schedules(self) -> Schedules:
+        known = self.known
+        queue = [Queued(record.id, record.message) for record in self.records if record.id in self.schedule]
+        states = {record.id: record.state for record in self.records}
+        schedules = Schedules(Detection.PESSIMISTIC)
+
+        def reads(view: MaintainedView) -> ViewReads:
+            return view_reads(view, known.known_to(view.record.earlier))
+
+        schedules.refresh(queue, list(known.views.values()), self._stops, states, reads)
+        return schedules
+
+    @cached_property
+    def _stops(self) -> Stops:
+        held = {record.id: record.cause for record in self.records if record.state in HOLDING}
+        queue = (Queued(record.id, record.message) for record in self.records)
+        return stops_of(held, queue, list(self.known.views.values()))
+
+    @cached_property
+    def waiting(self) -> dict[int, str]:
+        """By message, why some view that lacks it cannot process it now."""
+        found = (waiting for group in self._schedules().groups for waiting in group.schedule.waiting())
+        return {waiting.number: waiting.reason for waiting in found}
+
+    @cached_property
+    def views(self) -> dict[int, list[str]]:
+        """By message, the views that cannot go beyond it now: those that it stops, and those held because of it."""
+        found = who_waits_for(self._stops)
+        for name, record in self.known.held.items():
+            for number in record.cause.messages if isinstance(record.cause, Quarantined) else ():
+                found.setdefault(number, []).append(name)
+        return {number: sorted(names) for number, names in found.items()}
 
     @cached_property
     def drawing(self) -> Drawing:
@@ -89,6 +132,7 @@ class Queue:
             "received_at": time_text(record.received_at),
             "depends_on": self.depends_on.get(record.id, []),
             "unit": self.unit_of.get(record.id),
+            "views": self.views.get(record.id, []),
         }
 
 
@@ -184,23 +228,31 @@ def _plan(opened: OpenProject, queue: Queue, record: MessageRecord) -> list[dict
 def _views(opened: OpenProject, queue: Queue, unit: Unit) -> list[dict[str, Any]]:
     """The plan of each view that the next unit changes."""
     waiting = [Queued(record.id, record.message) for record in queue.records if record.id in queue.schedule]
-    return [view.as_dict() for view in impact_of_unit(opened, queue.known, waiting, unit)]
+    turn = queue.turns[0]
+    known = queue.known.known_to(turn.groups[0].earlier)
+    return [view.as_dict() for view in impact_of_unit(opened, known, waiting, unit) if view.name in turn.views]
 
 
 def _waiting(queue: Queue) -> list[dict[str, Any]]:
-    """Messages that are not processed now: because of an operator's decision or a failure, or because they wait for an
-    earlier message, as the schedule says."""
-    behind = {waiting.number: waiting for waiting in queue.schedule.waiting()}
+    """Messages that some view does not process now: because of an operator's decision or a failure, or because they
+    wait for an earlier message, as its schedule says."""
     answers = []
     for record in queue.records:
-        waiting = behind.get(record.id)
-        if waiting is not None and waiting.state is MessageState.WAITING:
-            reason = waiting.reason
-        elif waiting is not None or record.state in ASIDE:
+        if record.id in queue.waiting and record.state not in HOLDING:
+            reason = queue.waiting[record.id]
+        elif record.id in queue.waiting or record.state in ASIDE:
             reason = message_sentence(record.id, record.state, record.cause)
         else:
             continue
-        answers.append({"id": record.id, "state": record.state, "reason": reason, "cause": cause_to_json(record.cause)})
+        answers.append(
+            {
+                "id": record.id,
+                "state": record.state,
+                "reason": reason,
+                "cause": cause_to_json(record.cause),
+                "views": queue.views.get(record.id, []),
+            }
+        )
     return answers
 
 

@@ -1,7 +1,8 @@
 """An operator's decisions about one message: hold, release, approve, reject, retry, skip.
 
-A decision is a state in the catalog, so it survives every crash and the schedule respects it: a held message holds what
-depends on it and nothing else. While a daemon runs, the daemon carries out the decision (`DECISIONS`).
+A decision is a state in the catalog, so it survives every crash and the schedules respect it: a held message holds what
+depends on it, for the views that read what it changes, and nothing else. While a daemon runs, the daemon carries out
+the decision (`DECISIONS`).
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from dyda.maintenance.install.acknowledge import everywhere
 from dyda.maintenance.install.installation import positions_after
 from dyda.maintenance.plan.impact import impact_of_messages
 from dyda.maintenance.view_reads import view_reads
+from dyda.maintenance.waiting import stops_of
 from dyda.model.cause import HeldByOperator, MessageSkipped, Quarantined, Rejected, Skipped, Uncomputable, WaitsWith
 from dyda.model.message import MessageState
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import Installation, MessageRecord, ViewChange, ViewRecord
-from scheduler import Footprints
+from scheduler import Footprints, Queued
 from scheduler.footprint import shape_of
 
 __all__ = [
@@ -89,8 +91,10 @@ def _decide(folder: Path, verb: str, arguments: Mapping[str, Any], progress: Pro
 
 def _hold(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     record = _message(maintainer, arguments, "held", MessageState.WAITING, MessageState.RUNNING, MessageState.HELD)
-    maintainer.writer.mark_messages([record.id], MessageState.HELD, HeldByOperator(record.id))
-    return _answer(maintainer, record)
+    cause = HeldByOperator(record.id)
+    maintainer.writer.mark_messages([record.id], MessageState.HELD, cause)
+    stops = stops_of({record.id: cause}, [Queued(record.id, record.message)], list(maintainer.known.views.values()))
+    return _answer(maintainer, record, sorted(stops))
 
 
 def _release(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import datetime
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from dyda.errors import DydaError
 from dyda.maintenance.catalog_state import load
-from dyda.model.cause import Cause
+from dyda.maintenance.view_reads import HOLDING
+from dyda.maintenance.waiting import stops_of
+from dyda.model.cause import Cause, WaitsBehind
 from dyda.model.layout import Layout
 from dyda.model.preferences import Preference
 from dyda.model.view_state import ShownState, ViewState
@@ -19,6 +21,7 @@ from dyda.open_project import OpenProject
 from dyda.settings import without_password
 from dyda.warehouse import IndexRecord, RequestRecord, SourceRecord, UnitRecord, ViewRecord, cause_to_json
 from dyda.wording import sentence
+from scheduler import Queued
 from vs import effective_preferences
 
 __all__ = ["sources", "status", "time_text", "told", "views", "views_show"]
@@ -37,7 +40,6 @@ def status(folder: Path) -> dict[str, Any]:
     with OpenProject.open(folder) as opened:
         now = opened.warehouse.status()
         aborted, seconds = opened.warehouse.aborts()
-        unshown = opened.warehouse.unshown()
         return {
             "daemon": {
                 "running": now.daemon.running and now.daemon.role == "daemon",
@@ -51,7 +53,7 @@ def status(folder: Path) -> dict[str, Any]:
             "lanes": [_lane(record) for record in opened.warehouse.lanes() if now.daemon.running],
             "aborts": {"units": aborted, "seconds": seconds},
             "units": _where_time_goes(opened.warehouse.units(RECENT)),
-            "views": [_view(record, unshown.get(record.name)) for record in now.views],
+            "views": _views(opened, now.views),
             "blocked_by": [{**asdict(blocker), "since": time_text(blocker.since)} for blocker in now.blockers],
         }
 
@@ -85,8 +87,7 @@ def sources(folder: Path) -> list[dict[str, Any]]:
 def views(folder: Path) -> list[dict[str, Any]]:
     """Every view, with its state."""
     with OpenProject.open(folder) as opened:
-        unshown = opened.warehouse.unshown()
-        return [_view(record, unshown.get(record.name)) for record in opened.warehouse.views()]
+        return _views(opened, opened.warehouse.views())
 
 
 def views_show(folder: Path, name: str) -> dict[str, Any]:
@@ -94,7 +95,7 @@ def views_show(folder: Path, name: str) -> dict[str, Any]:
     with OpenProject.open(folder) as opened:
         record = opened.warehouse.view(name)
         return {
-            **_view(record, opened.warehouse.unshown().get(name)),
+            **_views(opened, [record])[0],
             "sql": record.sql,
             "file": record.file_text,
             "preferences": _preferences(opened, name),
@@ -198,6 +199,32 @@ def told(cause: Cause | None) -> dict[str, Any]:
     return {"reason": None if cause is None else sentence(cause), "cause": cause_to_json(cause)}
 
 
+def _views(opened: OpenProject, records: Sequence[ViewRecord]) -> list[dict[str, Any]]:
+    unshown, behind = opened.warehouse.unshown(), _behind(opened)
+    return [
+        _view(
+            replace(record, state=ShownState.HELD, cause=behind[record.name]) if record.name in behind else record,
+            unshown.get(record.name),
+        )
+        for record in records
+    ]
+
+
+def _behind(opened: OpenProject) -> dict[str, Cause]:
+    """Views that stop at a message only because others wait for an earlier one: no message says so itself."""
+    records = opened.warehouse.messages(states=HOLDING)
+    if not records:
+        return {}
+    held = {record.id: record.cause for record in records}
+    queue = [Queued(record.id, record.message) for record in opened.warehouse.messages()]
+    stops = stops_of(held, queue, list(load(opened).views.values()))
+    return {
+        name: WaitsBehind(min(numbers), min(held))
+        for name, numbers in stops.items()
+        if not numbers & held.keys() and min(held) < min(numbers)
+    }
+
+
 def _view(record: ViewRecord, unshown: Cause | None) -> dict[str, Any]:
     """A view whose reader-facing view is gone is broken for its readers, however well it is maintained."""
     shown = record.stored_state != ViewState.LIVE or unshown is None
@@ -208,6 +235,7 @@ def _view(record: ViewRecord, unshown: Cause | None) -> dict[str, Any]:
         "version": record.version,
         "rows": record.rows,
         "fresh_at": time_text(record.fresh_at),
+        "since": time_text(record.fresh_at) if record.state != ShownState.FRESH or not shown else None,
         "lag_seconds": record.lag_seconds,
         "positions": {source: str(position) for source, position in record.positions.items()},
         "columns": [{"name": column.name, "type": column.type} for column in record.columns],

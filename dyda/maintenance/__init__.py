@@ -9,7 +9,9 @@ and the sources' WAL is on disk (P2); positions and extents move together or not
     units          units under one poll: planned, executed, checked, installed, acknowledged
     lanes/         what takes long, beside the units
     approval       schema changes that wait until an operator agrees
-    next_unit      which messages make the next unit: Dyno's schedule between units, its breaks and locks
+    next_unit      which messages make the next unit: Dyno's schedules between units, their breaks and locks
+    schedules      a schedule for the views that wait for the same messages, and units of several at once
+    waiting        which views a message stops that an operator has yet to decide about
     view_reads     what maintaining a view reads, for the schedule
     cycle          what a cycle was asked for, and how it ended
     phases         where a unit's time went

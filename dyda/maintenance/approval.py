@@ -1,16 +1,16 @@
 """`schema_changes = "approve"`: a schema change that would cost a view something waits until an operator agrees.
 
 Dangerous is what would rewrite or break a view, or what cannot be foreseen; a dropped column that no view uses is not.
-A dangerous message has the state `approval` in the catalog until it is approved, and the schedule holds what depends
-on it and nothing else. A unit sees the relations as they are at the sources, so an earlier schema change of the same
-relation waits with it: it would carry the dangerous one along. So would a view that is built over the relation: it is
-not built before the operator has decided.
+A dangerous message has the state `approval` in the catalog until it is approved, and stops the views that it concerns
+(`waiting`); all others follow it. A unit sees the relations as they are at the sources, so for these views an earlier
+schema change of the same relation waits with it: it would carry the dangerous one along. So would a view that is built
+over the relation: it is not built before the operator has decided.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dyda.errors import DydaError
 from dyda.maintenance.catalog_state import BuildRequest, CatalogState
@@ -69,7 +69,7 @@ class Approval:
 
     def __init__(self, opened: OpenProject) -> None:
         self.opened = opened
-        self._seen: tuple[tuple[int, ...], CatalogState | None] = ((), None)
+        self._seen = _Seen()
         self.undecided: tuple[Undecided, ...] = ()
         """What waits for approval because of what it would do itself."""
 
@@ -79,9 +79,10 @@ class Approval:
         numbers = tuple(number for number, _ in queue)
         if not queue:
             self.undecided = ()
-        if not queue or (numbers == self._seen[0] and known is self._seen[1]):
+        seen = _Seen.of(queue, known)
+        if not queue or seen == self._seen:
             return []
-        self._seen = (numbers, known)
+        self._seen = seen
         self.undecided = ()
         wanted = self.opened.project.settings.maintenance.schema_changes == "approve"
         states = None if wanted else (MessageState.APPROVAL,)
@@ -139,6 +140,27 @@ class Approval:
         return next(matching, None)
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What a judgement depends on. Rows and positions alone change none of it, so objects are compared by identity."""
+
+    lacked: tuple[tuple[int, frozenset[str]], ...] = ()
+    """By schema change, the views that lack it."""
+    known: tuple[int, ...] = ()
+    kept: tuple[object, ...] = field(default=(), compare=False)
+    """What `known` are the identities of, so that no other object gets them."""
+
+    @classmethod
+    def of(cls, queue: Iterable[tuple[int, UpdateMessage]], known: CatalogState) -> _Seen:
+        views = known.views.values()
+        lacked = tuple(
+            (number, frozenset(view.name for view in views if not view.has(message.source, message.xid)))
+            for number, message in queue
+        )
+        kept = (known.relations, known.knowledge, known.earlier, *(view.definition for view in views))
+        return cls(lacked, tuple(map(id, kept)), kept)
+
+
 def _mark(record: MessageRecord, cause: Cause | None) -> Mark | None:
     """None if the message's state is what it has to be, or an operator's."""
     if record.state not in (MessageState.WAITING, MessageState.APPROVAL):
@@ -163,12 +185,16 @@ def _stopped(
     }
     for number, message in queue:
         relations = message.moved_without_rows
+        lacking = {name for name in readers(known, relations) if not known.views[name].has(message.source, message.xid)}
         later = [
             other
             for other, later in queue
-            if other > number and other in stopped and relations & later.moved_without_rows
+            if other > number
+            and isinstance(stopped.get(other), NeedsApproval)
+            and relations & later.moved_without_rows
+            and not lacking.isdisjoint(view.name for view in dangers[other])
         ]
-        if number not in stopped and later and readers(known, relations):
+        if number not in stopped and later:
             stopped[number] = WaitsWith(number, later[0])
     return stopped
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,7 +21,7 @@ from dyda.model.sql.parse import Resolve, parse_view
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.project import Project
-from dyda.warehouse import KnowledgeRecord, RelationRecord, SourceRecord, ViewRecord, Writer
+from dyda.warehouse import EarlierCatalog, KnowledgeRecord, RelationRecord, SourceRecord, ViewRecord, Writer
 from dyda.wording import sentence
 from vm import JoinBlock, Program, fingerprint
 from vs import Defaults
@@ -106,6 +107,16 @@ class BuildPlan:
 
 
 @dataclass(frozen=True)
+class Known:
+    """Relations and knowledge as some views know them."""
+
+    relations: Mapping[RelationName, RelationRecord]
+    knowledge: Knowledge
+    unread: tuple[Unread, ...]
+    record: KnowledgeRecord
+
+
+@dataclass(frozen=True)
 class CatalogState:
     """What the catalog says, read once and true until the next installation: only the lock's holder writes it."""
 
@@ -125,6 +136,34 @@ class CatalogState:
     knowledge_record: KnowledgeRecord = field(default_factory=KnowledgeRecord)
     reserved: Mapping[str, Mapping[str, Position]] = field(default_factory=dict)
     """Where views begin that lanes are building now: nothing that they lack may be forgotten (P5)."""
+    earlier: Mapping[EarlierCatalog, Known] = field(default_factory=dict)
+    """What views know that the catalog has gone on without."""
+
+    def known_to(self, earlier: EarlierCatalog | None) -> CatalogState:
+        """The catalog as some views know it, with these views alone. Views that know an earlier one are not part of
+        what the others know, nor the other way round."""
+        if not self.earlier:
+            return self
+        views = {name: view for name, view in self.views.items() if view.record.earlier == earlier}
+        if earlier is None:
+            return replace(self, views=views, earlier={})
+        known = self.earlier[earlier]
+        return replace(
+            self,
+            views=views,
+            relations=known.relations,
+            knowledge=known.knowledge,
+            unread=known.unread,
+            knowledge_record=known.record,
+            frozen={},
+            unreadable={},
+            earlier={},
+        )
+
+    @cached_property
+    def worlds(self) -> tuple[CatalogState, ...]:
+        """The catalog as all views know it, each group of views with what it knows."""
+        return (self.known_to(None), *map(self.known_to, self.earlier))
 
     def is_described_with(self, name: RelationName, xid: int) -> bool:
         """Whether the catalog's description of the relation has the transaction in it already. The view that it came
@@ -209,16 +248,24 @@ def load(opened: OpenProject, before: CatalogState | None = None, *, hidden: boo
     views: dict[str, MaintainedView] = {}
     frozen: dict[str, ViewRecord] = {}
     unreadable: dict[str, Cause] = {}
+    older: dict[EarlierCatalog, Known] = {}
     for record in opened.warehouse.views(counted=False, hidden=hidden):
         if record.stored_state not in MAINTAINED or record.sql is None:
             frozen[record.name] = record
             continue
-        earlier = before.views.get(record.name) if before is not None else None
-        if earlier is not None and _same_view(earlier, record, relations):
-            views[record.name] = replace(earlier, record=record)
+        own: Mapping[RelationName, RelationRecord] = relations
+        own_resolve = resolve
+        if record.earlier is not None:
+            if record.earlier not in older:
+                older[record.earlier] = _earlier(opened.project, relations, record.earlier)
+            own = older[record.earlier].relations
+            own_resolve = catalog_resolver(opened.project, own)
+        was = before.views.get(record.name) if before is not None else None
+        if was is not None and _same_view(was, record, own):
+            views[record.name] = replace(was, record=record)
             continue
         try:
-            definition = parse_view(record.name, record.sql, resolve, plain_numeric=numeric)
+            definition = parse_view(record.name, record.sql, own_resolve, plain_numeric=numeric)
             program, outdated = known_program(opened.project.settings.spark, definition, record)
         except DydaError as error:
             # The catalog's relations have changed without this view: it is judged again, alone.
@@ -229,7 +276,21 @@ def load(opened: OpenProject, before: CatalogState | None = None, *, hidden: boo
     sources = {record.name: record for record in opened.warehouse.sources()}
     kept = opened.warehouse.knowledge()
     knowledge, unread = _knowledge(kept, relations, resolve, before)
-    return CatalogState(views, relations, sources, frozen, unreadable, defaults(opened), knowledge, unread, kept)
+    return CatalogState(
+        views, relations, sources, frozen, unreadable, defaults(opened), knowledge, unread, kept, earlier=older
+    )
+
+
+def _earlier(project: Project, relations: Mapping[RelationName, RelationRecord], earlier: EarlierCatalog) -> Known:
+    """The relations under the same names, as the view knows them; and its knowledge over these."""
+    own = dict(relations)
+    for relation in earlier.relations:
+        record = relations.get(relation.name)
+        captured = record is not None and record.captured
+        own[relation.name] = RelationRecord(relation, record.fingerprint if record is not None else None, captured)
+    kept = KnowledgeRecord(json.loads(earlier.knowledge))
+    knowledge, unread = read_document(kept.document, catalog_resolver(project, own))
+    return Known(own, knowledge, unread, kept)
 
 
 def keep_programs(opened: OpenProject, writer: Writer, known: CatalogState) -> None:

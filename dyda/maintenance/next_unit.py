@@ -1,4 +1,4 @@
-"""What to process next: the schedule over the views that can be maintained now, its breaks, and locks when need be.
+"""What to process next: the schedules over the views that can be maintained now, their breaks, and locks when need be.
 
 Paper 001 leaves one hole: an endless stream of schema changes can abort the same unit again and again. After
 `max_aborts` of them, the next poll locks the relations that the unit reads (ACCESS SHARE), for one attempt.
@@ -14,18 +14,21 @@ from dyda.errors import BrokenUnit
 from dyda.maintenance.catalog_state import CatalogState, MaintainedView
 from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.programs import one_by_one
+from dyda.maintenance.schedules import Schedules, Turn
 from dyda.maintenance.view_reads import HOLDING, lacked, view_reads
+from dyda.maintenance.waiting import Stops, stops_of
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.knowledge.constraints import Knowledge
 from dyda.model.relation import RelationName
 from dyda.open_project import OpenProject
+from dyda.warehouse import MessageRecord
 from scheduler import Consistency, Detection, Queued, Schedule, Unit, UnitKind, ViewReads
 
 __all__ = ["Planner"]
 
 
 class Planner:
-    """Dyno's memory between units. It survives polls; the schedule is made again when other views can be maintained."""
+    """Dyno's memory between units. It survives polls; a schedule is made again when other views can be maintained."""
 
     def __init__(self, opened: OpenProject, log: Callable[[str], None]) -> None:
         settings = opened.project.settings.maintenance
@@ -34,9 +37,11 @@ class Planner:
         self.consistency = Consistency(settings.consistency)
         self.detection = Detection(settings.detection)
         self.aborts = 0
-        self._schedule: Schedule | None = None
+        self._schedules: Schedules | None = None
+        self._turn: Turn | None = None
+        self._holding: dict[int, MessageRecord] = {}
+        """The messages that wait for an operator."""
         self._over: frozenset[str] = frozenset()
-        self._scheduled: set[int] = set()
         self._polled: Poll | None = None
         self._knowledge: Knowledge | None = None
         self._read: dict[str, tuple[ViewDefinition, ViewReads]] = {}
@@ -47,27 +52,35 @@ class Planner:
         self._longest_run: int | None = None
 
     def forget(self) -> None:
-        """An operator decided something, or a view was frozen: make a new schedule."""
-        self._schedule = None
+        """An operator decided something, or a view was frozen: make new schedules."""
+        self._schedules = None
 
-    def next_unit(self, polled: Poll, current: Sequence[MaintainedView], known: CatalogState) -> Unit | None:
-        """The next unit of what the poll shows and some view of `current` lacks."""
-        schedule = self._refreshed(polled, current, known)
+    def next_turn(self, polled: Poll, current: Sequence[MaintainedView], known: CatalogState) -> Turn | None:
+        """The next unit of what the poll shows and some view of `current` lacks, and the views that it moves."""
+        schedules = self._refreshed(polled, current, known)
         batch_rows = self.opened.project.settings.maintenance.batch_rows
-        unit = schedule.next_unit(self.consistency, batch_rows)
-        if unit is not None and self._at_most is not None and unit.kind is UnitKind.DATA:
-            return Unit(unit.messages[: self._at_most], unit.reason, unit.kind, unit.idle)
-        return unit
+        turn = schedules.next_turn(self.consistency, batch_rows)
+        if turn is not None and self._at_most is not None and turn.unit.kind is UnitKind.DATA:
+            unit = turn.unit
+            turn = Turn(Unit(unit.messages[: self._at_most], unit.reason, unit.kind, unit.idle), turn.groups)
+        self._turn = turn
+        return turn
+
+    def free(self, polled: Poll, current: Sequence[MaintainedView]) -> list[MaintainedView]:
+        """Those of the views that wait for no message, and are not behind the catalog."""
+        self._know_holding()
+        stops = self._stops(polled, current)
+        return [view for view in current if view.name not in stops and view.record.earlier is None]
 
     def next_run(self, current: Sequence[MaintainedView]) -> tuple[Unit, ...]:
         """In `complete` mode the units of data that follow each other and can be computed together (rule W6): the next
         one and what comes right after it. What must be read again group by group takes one transaction at a time."""
-        if self.consistency is not Consistency.COMPLETE or self._schedule is None:
+        if self.consistency is not Consistency.COMPLETE or self._schedules is None or self._turn is None:
             return ()
         if any(one_by_one(view.program) for view in current):
             return ()
         rows = self.opened.project.settings.maintenance.batch_rows
-        return self._schedule.next_run(rows)[: self._longest_run]
+        return self._schedules.next_run(self._turn, rows)[: self._longest_run]
 
     def narrow_run(self, units: Sequence[Unit]) -> None:
         """A value in one of these cannot be computed: look for it in the first half."""
@@ -76,21 +89,28 @@ class Planner:
     def foresee(self, unit: Unit) -> None:
         """Optimistic detection has not asked yet what the unit would read. What the snapshots show of a pending schema
         change raises no error (R1), so a unit that would meet one is abandoned before it begins."""
-        if self.detection is Detection.OPTIMISTIC and self._schedule is not None:
-            edge = self._schedule.interruption(unit.numbers)
-            if edge is not None:
-                raise BrokenUnit(edge.source, frozenset({str(edge.relation)}), edge.reason)
+        if self.detection is Detection.OPTIMISTIC:
+            for schedule in self._moving():
+                edge = schedule.interruption(unit.numbers)
+                if edge is not None:
+                    raise BrokenUnit(edge.source, frozenset({str(edge.relation)}), edge.reason)
+
+    def _moving(self) -> list[Schedule]:
+        """The schedules that the unit under way is from."""
+        if self._schedules is None or self._turn is None:
+            return []
+        return [group.schedule for group in self._turn.groups]
 
     def everything(self, polled: Poll, current: Sequence[MaintainedView]) -> Unit | None:
         """All messages at once, for views that come along with a build. None in `complete` mode: they go by steps."""
         missing = self._missing(polled, current)
-        if self.consistency is Consistency.COMPLETE or not missing or self._held(missing):
+        if self.consistency is Consistency.COMPLETE or not missing:
             return None
         return Unit(tuple(missing), "all messages received: the views being built contain them too", UnitKind.MERGED)
 
     def installed(self, unit: Unit) -> None:
-        if self._schedule is not None:
-            self._schedule.remove(unit.numbers)
+        if self._turn is not None:
+            Schedules.installed(self._turn, unit.numbers)
         for number in unit.numbers:
             self._broken.pop(number, None)
         self._lock = frozenset()
@@ -113,8 +133,8 @@ class Planner:
             relations = frozenset(
                 n for v in known.views.values() for n in v.definition.relations if n.source == error.source
             )
-        if self._schedule is not None:
-            self._schedule.broken(unit.numbers, relations)
+        for schedule in self._moving():
+            schedule.broken(unit.numbers, relations)
         self._broken.update(unit.numbers)
         most = max(self._broken[number] for number in unit.numbers)
         if most >= self.opened.project.settings.maintenance.max_aborts:
@@ -172,31 +192,29 @@ class Planner:
         lacks = lacked(current)
         return [queued for queued in polled.queue if lacks(queued.message.source, queued.message.xid)]
 
-    def _held(self, missing: Sequence[Queued]) -> bool:
-        held = {record.id for record in self.opened.warehouse.messages(states=HOLDING)}
-        return any(queued.number in held for queued in missing)
-
-    def _refreshed(self, polled: Poll, current: Sequence[MaintainedView], known: CatalogState) -> Schedule:
-        """The schedule over `current`. Within one poll only units leave it, and `installed` has taken those out."""
+    def _refreshed(self, polled: Poll, current: Sequence[MaintainedView], known: CatalogState) -> Schedules:
+        """The schedules over `current`. Within one poll only units leave them, and `installed` has taken those out."""
         names = frozenset(view.name for view in current)
-        if self._schedule is not None and self._over == names and self._polled is polled:
-            return self._schedule
-        missing = self._missing(polled, current)
-        reads = self._reads(current, known)
-        present = {queued.number for queued in missing}
-        if self._schedule is None or self._over != names:
-            self._schedule, self._over = Schedule(reads, self.detection), names
-            self._schedule.add(missing)
-            for record in self.opened.warehouse.messages(states=HOLDING):
-                if record.id in present:
-                    self._schedule.mark(record.id, record.state)
-            self._recall(self._schedule)
-        else:
-            self._schedule.change_views(reads)
-            self._schedule.remove(self._scheduled - present)
-            self._schedule.add(missing)
-        self._scheduled, self._polled = present, polled
-        return self._schedule
+        if self._schedules is not None and self._over == names and self._polled is polled:
+            return self._schedules
+        self._know_holding()
+        if self._schedules is None:
+            self._schedules = Schedules(self.detection, self._recall)
+        stops = self._stops(polled, current)
+        reads = dict(zip((view.name for view in current), self._reads(current, known), strict=True))
+        states = {number: record.state for number, record in self._holding.items()}
+        self._schedules.refresh(polled.queue, current, stops, states, lambda view: reads[view.name])
+        self._over, self._polled = names, polled
+        return self._schedules
+
+    def _know_holding(self) -> None:
+        """Whoever decides about a message has `forget` called."""
+        if self._schedules is None:
+            self._holding = {record.id: record for record in self.opened.warehouse.messages(states=HOLDING)}
+
+    def _stops(self, polled: Poll, current: Sequence[MaintainedView]) -> Stops:
+        causes = {number: record.cause for number, record in self._holding.items()}
+        return stops_of(causes, polled.queue, current)
 
     def _reads(self, current: Sequence[MaintainedView], known: CatalogState) -> list[ViewReads]:
         """What each view reads and might read; asked again only of views that are others now, or of all under other
@@ -206,13 +224,14 @@ class Planner:
             self._read.clear()
         for view in current:
             if self._read.get(view.name, (None,))[0] is not view.definition:
-                self._read[view.name] = (view.definition, view_reads(view, known))
+                self._read[view.name] = (view.definition, view_reads(view, known.known_to(view.record.earlier)))
         return [self._read[view.name][1] for view in current]
 
     def _recall(self, schedule: Schedule) -> None:
         """What earlier aborts have shown about the messages that are still in the queue (S3)."""
-        self._broken.clear()
+        found: Counter[int] = Counter()
         for record in self.opened.warehouse.aborts_of_waiting():
             waiting = [number for number in record.messages if number in schedule]
-            self._broken.update(waiting)
+            found.update(waiting)
             schedule.broken(waiting, record.relations)
+        self._broken |= found

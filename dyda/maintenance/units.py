@@ -56,12 +56,14 @@ __all__ = ["Units"]
 
 @dataclass(frozen=True)
 class _Work:
-    """What units under one poll are processed with: `views` are those that can be maintained now."""
+    """What units under one poll are processed with: `views` are those that can be maintained now, `waiting` the names
+    of those that can and do not process this unit."""
 
     polled: Poll
     refresh: Refresh
     cycle: Cycle
     views: Sequence[MaintainedView] = ()
+    waiting: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -98,15 +100,25 @@ class Units:
             phases.done("plan")
             work = replace(work, views=self.current(polled, due.waiting))
             phases.done("catalog")
-            unit = self.planner.next_unit(polled, work.views, self.catalog.state)
+            turn = self.planner.next_turn(polled, work.views, self.catalog.state)
             phases.done("plan")
-            if unit is None:
+            if turn is None:
                 break
             outcome = Outcome.WORKED
-            if not self._process(work, unit, phases):
+            moving = self._moving(work, turn.views)
+            if not self._process(moving, turn.unit, phases):
                 return outcome
             phases = Phases(self.opened.engine.jobs, polled.queries)
         return self._idle(polled) if outcome is Outcome.IDLE else outcome
+
+    @staticmethod
+    def _moving(work: _Work, names: Collection[str]) -> _Work:
+        """The work of a unit that moves these views: all, or all but those that wait or process another."""
+        views = [view for view in work.views if view.name in names]
+        if len(views) == len(work.views):
+            return work
+        waiting = frozenset(view.name for view in work.views) - frozenset(names)
+        return replace(work, views=views, waiting=waiting, refresh=work.refresh.apart(views))
 
     def _follow_knowledge(self, polled: Poll, names: Sequence[RelationName]) -> None:
         """Relations that only the knowledge names have changed: the catalog and the knowledge follow."""
@@ -149,7 +161,7 @@ class Units:
             raise
 
     def _process_unit(self, work: _Work, unit: Unit, phases: Phases) -> bool:
-        plan = self._plan(work.polled, unit, work.views)
+        plan = self._plan(work, unit)
         try:
             changes = self._execute(work, plan, phases)
         except (ValueDoesNotFit, EvaluationFailed):
@@ -169,7 +181,7 @@ class Units:
         What was read is checked once, before the first of them: what happens to a schema later is a later message.
         """
         polled = work.polled
-        plans = self._plan_run(polled, units, work.views)
+        plans = self._plan_run(work, units)
         try:
             with polled.blamed():
                 computed = list(execute_run(self._execution(work, plans[0]), plans, phases.done))
@@ -209,8 +221,10 @@ class Units:
     def _build_all(self, polled: Poll, due: Due, cycle: Cycle, phases: Phases) -> Outcome:
         work = _Work(polled, Refresh(self.opened, polled, self.writer), cycle)
         builds = self.builds(due, cycle)
-        current = self.current(polled, [*due.builds, *due.waiting])
-        plan = self.plan_builds(polled, builds, self.planner.everything(polled, current), current)
+        able = self.current(polled, [*due.builds, *due.waiting])
+        current = self.planner.free(polled, able)
+        waiting = {view.name for view in able} - {view.name for view in current}
+        plan = self.plan_builds(polled, builds, self.planner.everything(polled, current), current, waiting)
         if plan.postponed:
             self.catalog.wait({name: why for name, why in plan.postponed.items() if name in self.catalog.state.views})
             if set(plan.postponed) == set(due.builds):
@@ -222,7 +236,7 @@ class Units:
                 raise
             # The views that come along find their poisoned message in a unit of their own.
             self.writer.discard_stagings()
-            plan = self.plan_builds(polled, builds)
+            plan = self.plan_builds(polled, builds, waiting={view.name for view in able})
             changes = self._execute(work, plan, phases)
         done = Installing(plan, changes, self.catalog.state, polled, phases)
         self._install(done)
@@ -240,8 +254,16 @@ class Units:
 
     # --- plan
 
-    def _round(self, polled: Poll) -> Round:
-        return Round.of(self.opened.project, self.catalog.state, polled)
+    def _round(self, polled: Poll, waiting: Iterable[str] = ()) -> Round:
+        """As the catalog has it, whatever views know."""
+        known = self.catalog.state
+        return replace(Round.of(self.opened.project, known, polled), catalog=known, waiting=frozenset(waiting))
+
+    def _round_of(self, work: _Work) -> Round:
+        """As the views of a unit know it."""
+        earlier = work.views[0].record.earlier if work.views else None
+        round = Round.of(self.opened.project, self.catalog.state, work.polled, earlier)
+        return replace(round, waiting=work.waiting)
 
     def _looking_at(self, round: Round, relations: Collection[Relation]) -> Round:
         """The same round, with these relations looked at."""
@@ -249,30 +271,35 @@ class Units:
             return round
         return replace(round, tables=look_at(self.opened, relations, (queued.message for queued in round.moving)))
 
-    def _plan(self, polled: Poll, unit: Unit, views: Sequence[MaintainedView]) -> UnitPlan:
-        round = self._round(polled)
+    def _plan(self, work: _Work, unit: Unit) -> UnitPlan:
+        round = self._round_of(work)
         round = self._looking_at(round, round.touched_by(unit))
-        plan = plan_unit(round, unit, views, self._analysis)
-        records = {view.name: view.record for view in views}
+        plan = plan_unit(round, unit, work.views, self._analysis)
+        records = {view.name: view.record for view in work.views}
         later = [
             left_for_a_lane(records[one.name], one)
-            if isinstance(one, Rebuild) and self.takes_long(polled, one)
+            if isinstance(one, Rebuild) and self.takes_long(work.polled, one)
             else one
             for one in plan.views
         ]
         return self._captured(replace(plan, views=tuple(later)))
 
-    def _plan_run(self, polled: Poll, units: Sequence[Unit], views: Sequence[MaintainedView]) -> list[UnitPlan]:
+    def _plan_run(self, work: _Work, units: Sequence[Unit]) -> list[UnitPlan]:
         """Its units are of rows alone; relations that only the knowledge names may have changed meanwhile."""
-        round = self._round(polled)
+        round = self._round_of(work)
         touched = {relation.name: relation for unit in units for relation in round.touched_by(unit)}
-        return plan_run(self._looking_at(round, touched.values()), units, views, self._analysis)
+        return plan_run(self._looking_at(round, touched.values()), units, work.views, self._analysis)
 
     def plan_builds(
-        self, polled: Poll, builds: Builds, unit: Unit | None = None, views: Sequence[MaintainedView] = ()
+        self,
+        polled: Poll,
+        builds: Builds,
+        unit: Unit | None = None,
+        views: Sequence[MaintainedView] = (),
+        waiting: Iterable[str] = (),
     ) -> UnitPlan:
-        """With `unit`, `views` come along."""
-        round = self._round(polled)
+        """With `unit`, `views` come along; those that are `waiting` stay where they are."""
+        round = self._round(polled, waiting)
         following = [self.catalog.state.views[name] for name in builds.requests if name not in builds.readings]
         relations = {relation.name: relation for view in following for relation in reachable_relations(round, view)}
         if unit is not None:
@@ -406,8 +433,9 @@ class Units:
         for view in work.views:
 
             def compute(over: Refresh, view: MaintainedView = view) -> None:
-                plan = self._plan(work.polled, unit, [view])
-                execute(self._execution(replace(work, refresh=over), plan), plan, lambda phase: None)
+                alone = replace(work, refresh=over, views=[view])
+                plan = self._plan(alone, unit)
+                execute(self._execution(alone, plan), plan, lambda phase: None)
 
             try:
                 with work.polled.blamed():

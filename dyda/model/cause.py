@@ -60,6 +60,30 @@ class WaitsWith:
 
 
 @dataclass(frozen=True)
+class WaitsBehind:
+    """The message changes a table as a whole, which views read that wait for `other`: all readers wait together."""
+
+    kind: ClassVar[str] = "waits_behind"
+    message: int
+    other: int
+
+
+@dataclass(frozen=True)
+class MessagesPending:
+    """So many messages were received that the view does not have yet; they are processed in their turn."""
+
+    kind: ClassVar[str] = "messages_pending"
+    messages: int
+
+
+@dataclass(frozen=True)
+class NotPolled:
+    """The view's sources were not polled lately: no daemon runs, or it is busy."""
+
+    kind: ClassVar[str] = "not_polled"
+
+
+@dataclass(frozen=True)
 class Rejected:
     """An operator rejected the rewriting: the view waits for its file, not for its relations."""
 
@@ -375,6 +399,9 @@ Cause = (
     | HeldByOperator
     | NeedsApproval
     | WaitsWith
+    | WaitsBehind
+    | MessagesPending
+    | NotPolled
     | Rejected
     | Skipped
     | MessageSkipped

@@ -18,6 +18,7 @@ project's lock and whose fence is the current one. Readers never see two views i
 from dyda.warehouse.catalog.cause_codec import cause_to_json
 from dyda.warehouse.catalog.records import (
     DaemonRecord,
+    EarlierCatalog,
     Identity,
     IndexRecord,
     KnowledgeRecord,
@@ -49,6 +50,7 @@ from dyda.warehouse.writer import Writer
 __all__ = [
     "Combined",
     "DaemonRecord",
+    "EarlierCatalog",
     "FrozenWarehouse",
     "HeldExtent",
     "HeldState",

@@ -35,13 +35,21 @@ from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
 from dyda.warehouse.catalog.cause_codec import cause_to_json, stored_cause
 from dyda.warehouse.catalog.codec import (
+    earlier_to_json,
     layout_to_json,
     name_to_text,
     relation_to_json,
     states_to_json,
     view_columns_to_json,
 )
-from dyda.warehouse.catalog.records import RelationState, SourceState, UnitRecord, ViewColumn, ViewVersion
+from dyda.warehouse.catalog.records import (
+    EarlierCatalog,
+    RelationState,
+    SourceState,
+    UnitRecord,
+    ViewColumn,
+    ViewVersion,
+)
 from dyda.warehouse.catalog.stored_views import KnownView, known_views
 from dyda.warehouse.connection import load, short
 from dyda.warehouse.extents.counted_extent import CountedExtent
@@ -127,13 +135,15 @@ class Installation:
     unit: UnitRecord | None = None
     knowledge: Mapping[str, Any] | None = None
     """The whole knowledge after the unit (`render_knowledge`); None leaves it alone."""
+    earlier: Mapping[str, EarlierCatalog | None] = field(default_factory=dict)
+    """By view, what it knows of its sources from now on that is older than the catalog; None: no longer anything."""
     retired: tuple[Mapping[str, Any], ...] = ()
     """Constraints that ended now: each a document of one entry, with its `reason`."""
 
     @property
     def moves_rows_alone(self) -> bool:
         """Whether nothing changes in the catalog but the views' positions and the sources' marks."""
-        news = self.relations or self.forgotten or self.knowledge is not None or self.retired
+        news = self.relations or self.forgotten or self.knowledge is not None or self.retired or self.earlier
         same_sources = all(state.identity is None and state.gap is None for state in self.sources)
         return not news and same_sources and all(change.moves_rows_alone for change in self.changes)
 
@@ -172,6 +182,9 @@ def carry_out(cursor: Cursor, installation: Installation, schema: str, patience:
         )
     for relation in installation.relations:
         save_relation(cursor, relation)
+    for view, earlier in installation.earlier.items():
+        entry = None if earlier is None else Json(earlier_to_json(earlier))
+        cursor.execute("UPDATE dyda.view SET earlier = %s WHERE name = %s", (entry, view))
     if installation.done:
         cursor.execute("DELETE FROM dyda.message WHERE id = ANY(%s)", (list(installation.done),))
     if installation.knowledge is not None:

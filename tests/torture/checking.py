@@ -291,14 +291,19 @@ class _Checker:
     def _agreement(self, before: Commit | None, commit: Commit, apart: set[str]) -> Iterator[Violation]:
         """Views that are maintained, and have once agreed, agree.
 
-        A view goes apart with a reason: it is built, it waits, or a source of its is away. It is back once it agrees.
+        A view goes apart with a reason: it is built, it lacks a message that waits for an operator, or a source of its
+        is away. It is back once it agrees.
         """
         away = set(commit.unreachable)
         for name, view in commit.views.items():
             earlier = before.views.get(name) if before is not None else None
             built = earlier is None or earlier.state != MAINTAINED or set(earlier.positions) != set(view.positions)
             built = built or (commit.unit == "build" and earlier is not None and not _same(earlier, view))
-            if view.state != MAINTAINED or built or away & set(view.positions):
+            waits = any(
+                source in view.positions and not self._position(view.positions[source]).includes(xid)
+                for source, xid in commit.waiting
+            )
+            if view.state != MAINTAINED or built or waits or away & set(view.positions):
                 apart.add(name)
         apart.intersection_update(commit.views)
         together = sorted(commit.views.keys() - apart)

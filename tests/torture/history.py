@@ -110,6 +110,7 @@ class Commit:
     """One commit of the warehouse, numbered in commit order. `backend` wrote it, `holder` had the project's lock.
 
     `unreachable` are the sources that the catalog calls so in this state; `unit` is the kind of unit: data, build, …
+    `waiting` are the transactions (source, xid) that wait for an operator.
     """
 
     number: int
@@ -119,6 +120,7 @@ class Commit:
     holder: int = 0
     unreachable: tuple[str, ...] = ()
     unit: str = ""
+    waiting: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass
@@ -234,4 +236,5 @@ def _transaction(one: dict[str, Any]) -> Transaction:
 
 def _commit(one: dict[str, Any]) -> Commit:
     views = {name: ViewState(**view) for name, view in one.pop("views").items()}
-    return Commit(**{**one, "views": views, "unreachable": tuple(one["unreachable"])})
+    waiting = tuple((source, xid) for source, xid in one.get("waiting", ()))
+    return Commit(**{**one, "views": views, "unreachable": tuple(one["unreachable"]), "waiting": waiting})

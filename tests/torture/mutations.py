@@ -204,6 +204,15 @@ MUTANTS = (
         "    positions |= {name: dict(at) for name, at in known.reserved.items()}\n",
         "",
     ),
+    _one(
+        "acknowledged-while-a-view-waits",
+        "positions",
+        "P5",
+        "views-that-wait",
+        "dyda/maintenance/install/acknowledge.py",
+        "return Position.meet({at[source] for at in positions.values() if source in at})",
+        "return max((at[source] for at in positions.values() if source in at), key=lambda at: at.xmax, default=None)",
+    ),
     # --- reading
     _one(
         "no-check-after-reading",

@@ -9,6 +9,7 @@ CREATE TABLE IF NOT EXISTS observed.commit (
     holder      integer,
     unreachable text[] NOT NULL,
     unit        text,
+    waiting     jsonb NOT NULL DEFAULT '[]',
     views       jsonb NOT NULL
 );
 CREATE TABLE IF NOT EXISTS observed.bag (digest text PRIMARY KEY, rows text[] NOT NULL);
@@ -44,11 +45,13 @@ BEGIN
             'state', one.state, 'cause', one.cause, 'version', one.version, 'definition', one.sql, 'positions', one.positions,
             'rows', name));
     END LOOP;
-    INSERT INTO observed.commit (xid, at, backend, holder, unreachable, unit, views)
+    INSERT INTO observed.commit (xid, at, backend, holder, unreachable, unit, waiting, views)
     SELECT pg_current_xact_id(), clock_timestamp(), pg_backend_pid(),
            (SELECT d.backend FROM dyda.daemon d ORDER BY d.fence DESC LIMIT 1),
            ARRAY(SELECT s.name FROM dyda.source s WHERE s.reachable = false),
-           (SELECT u.kind FROM dyda.unit u WHERE u.xmin = pg_current_xact_id()::xid ORDER BY u.id DESC LIMIT 1), views;
+           (SELECT u.kind FROM dyda.unit u WHERE u.xmin = pg_current_xact_id()::xid ORDER BY u.id DESC LIMIT 1),
+           (SELECT coalesce(jsonb_agg(jsonb_build_array(m.source, m.xid)), '[]') FROM dyda.message m
+            WHERE m.state IN ('held', 'approval')), views;
 END
 $$;
 

@@ -388,13 +388,24 @@ class Observer:
         with self._turn:
             with self._cursor() as cursor:
                 cursor.execute(
-                    "SELECT number, at::text, backend, holder, unreachable, unit, views FROM observed.commit"
+                    "SELECT number, at::text, backend, holder, unreachable, unit, waiting, views FROM observed.commit"
                     " WHERE number > %s ORDER BY number",
                     (self._seen,),
                 )
-                for number, at, backend, holder, unreachable, unit, views in cursor.fetchall():
+                for number, at, backend, holder, unreachable, unit, waiting, views in cursor.fetchall():
                     states = {name: ViewState(**view) for name, view in views.items()}
-                    found.append(Commit(number, states, at, backend, holder or 0, tuple(unreachable), unit or ""))
+                    found.append(
+                        Commit(
+                            number,
+                            states,
+                            at,
+                            backend,
+                            holder or 0,
+                            tuple(unreachable),
+                            unit or "",
+                            tuple((source, xid) for source, xid in waiting),
+                        )
+                    )
                 wanted = {view.rows for commit in found for view in commit.views.values()} - self.history.bags.keys()
                 cursor.execute("SELECT digest, rows FROM observed.bag WHERE digest = ANY(%s)", (list(wanted),))
                 for name, rows in cursor.fetchall():

@@ -13,6 +13,7 @@ from functools import partial
 
 import psycopg2
 
+from dyda import commands
 from dyda.errors import Fenced
 from dyda.maintenance import BuildRequest, Maintainer
 from dyda.model.cause import BuildReason, ToBeBuilt
@@ -262,6 +263,32 @@ def lane(stage: Stage) -> None:
             maintainer.lanes.wait(0.05)
         stage.do("one", "INSERT INTO r VALUES (5, 5)", "DELETE FROM r WHERE id = 3")
         stage.settle(maintainer)
+    stage.settle()
+
+
+@scenario
+def views_that_wait(stage: Stage) -> None:
+    """P5: what a view waits for stays in the queue and in the log, whatever others have processed after it."""
+    stage.settings('schema_changes = "approve"')
+    stage.source(
+        "one",
+        "CREATE TABLE r (id int, k int, d int)",
+        "CREATE TABLE q (id int, k int)",
+        "INSERT INTO r VALUES (1, 1, 1)",
+        "INSERT INTO q VALUES (1, 1)",
+    )
+    stage.view("v", "-- dyda: extent = any\nSELECT r.id, r.d /* dispensable */ FROM one.r r")
+    stage.view("w", "SELECT q.id, q.k FROM one.q q")
+    stage.view("x", "SELECT r.id, r.k FROM one.r r")
+    stage.begin()
+    stage.change("one", "ALTER TABLE r DROP COLUMN d", "r")
+    for number in range(10, 13):
+        stage.do("one", f"INSERT INTO r VALUES ({number}, 1)")
+        stage.do("one", f"INSERT INTO q VALUES ({number}, 1)")
+        stage.settle()
+    for message in commands.pending(stage.town.folder):
+        if message["state"] == "approval":
+            commands.pending_approve(stage.town.folder, message["id"])
     stage.settle()
 
 

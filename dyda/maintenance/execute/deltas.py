@@ -109,6 +109,9 @@ class Refresh:
     _xids: dict[Relation, tuple[pa.Table, list[int]]] = field(default_factory=dict)
     _selected: dict[Selection, tuple[pa.Table, Bag]] = field(default_factory=dict)
     """What was selected from which images: most views have the same positions."""
+    after: Mapping[str, Position | None] = field(default_factory=dict)
+    """By source, what the views have already that this is for, where that is more than all views have."""
+    _apart: dict[frozenset[str], Refresh] = field(default_factory=dict)
 
     def read_images(self, blocks: Iterable[JoinBlock]) -> None:
         """Fetch the row images of every relation these views read, with all the columns any of them needs.
@@ -131,7 +134,8 @@ class Refresh:
             relations = wanted[source]
             asked = {self.known_as.get(name, name): list(columns) for name, columns in relations.items()}
             tables = {self.known_as.get(name, name): meant[name] for name in relations}
-            images = self.poll.snapshots[source].changes(asked, self.poll.after.get(source), tables, partial=True)
+            after = self.after.get(source, self.poll.after.get(source))
+            images = self.poll.snapshots[source].changes(asked, after, tables, partial=True)
             return {meant[name]: images[self.known_as.get(name, name)] for name in relations}
 
         for images in in_parallel(read, wanted):
@@ -140,6 +144,18 @@ class Refresh:
     def over(self, images: Mapping[Relation, pa.Table]) -> Refresh:
         """The same poll, as if these were all the images that it shows: to look for a row that cannot be computed."""
         return replace(self, images=dict(images))
+
+    def apart(self, views: Sequence[MaintainedView]) -> Refresh:
+        """The same poll for some views alone: what only others wait for is not read again and again."""
+        names = frozenset(view.name for view in views)
+        if names not in self._apart:
+            sources = {source for view in views for source in view.positions}
+            after = {
+                source: Position.meet({view.positions[source] for view in views if source in view.positions})
+                for source in sources
+            }
+            self._apart[names] = replace(self, images={}, _xids={}, _selected={}, after=after)
+        return self._apart[names]
 
     def following(self, known_as: Mapping[RelationName, RelationName]) -> Refresh:
         """The same, for a plan that follows renames."""

@@ -100,6 +100,7 @@ def installation(done: Installing, mode: str, jobs: int, *, with_sources: bool =
         forgotten=tuple(sorted(forgotten)),
         knowledge=plan.knowledge.document,
         retired=plan.knowledge.retired,
+        earlier=plan.earlier,
         unit=UnitRecord(
             started_at=phases.started_at,
             mode=mode,
@@ -123,6 +124,7 @@ def knowledge_installation(plan: UnitPlan, catalog: CatalogState, polled: Poll) 
         forgotten=tuple(sorted(plan.facts.forgotten - set(described) - _read_after(catalog, ()))),
         knowledge=plan.knowledge.document,
         retired=plan.knowledge.retired,
+        earlier=plan.earlier,
     )
 
 

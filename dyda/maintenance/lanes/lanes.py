@@ -159,7 +159,7 @@ class Lanes:
             if len(self._running) >= self.limit:
                 self._queued.add(name)
                 continue
-            plan = self.units.plan_builds(polled, builds)
+            plan = self.units.plan_builds(polled, builds, waiting={view.name for view in current})
             build = _alone(plan)
             if build is None or not self._fits(plan, polled, build):
                 self._later(name, polled, current)

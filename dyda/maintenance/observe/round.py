@@ -17,6 +17,7 @@ from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation
 from dyda.project import Project
+from dyda.warehouse import EarlierCatalog
 from scheduler import Queued, Unit
 
 __all__ = ["Round", "SourceNow"]
@@ -42,12 +43,22 @@ class Round:
     """By source, what every view has that reads it; None if no view does."""
     unreachable: Mapping[str, str] = field(default_factory=dict)
     tables: TablesNow = field(default_factory=TablesNow)
+    whole: CatalogState | None = None
+    """The catalog itself, where `catalog` is what some views know of it."""
+
+    waiting: frozenset[str] = frozenset()
+    """Views that wait for a message, or process another unit."""
+
+    @property
+    def stored(self) -> CatalogState:
+        return self.catalog if self.whole is None else self.whole
 
     @classmethod
-    def of(cls, project: Project, catalog: CatalogState, polled: Poll) -> Round:
+    def of(cls, project: Project, catalog: CatalogState, polled: Poll, earlier: EarlierCatalog | None = None) -> Round:
+        """As views know it that share `earlier`."""
         return cls(
             project,
-            catalog,
+            catalog.known_to(earlier),
             polled.arrivals,
             {
                 name: SourceNow(snapshot.position, frozenset(snapshot.state.watched))
@@ -55,6 +66,7 @@ class Round:
             },
             dict(polled.after),
             dict(polled.unreachable),
+            whole=catalog,
         )
 
     @property

@@ -12,6 +12,7 @@ Always true here: a plan is a function of what the round knows, and making it ch
     analysis         what only Spark can say of a definition
     relations_after  what relations are once a unit is processed
     knowledge_after  the knowledge follows the schemas
+    stay             what views that wait go on knowing of relations that others see change
     left_behind      views whose texts follow a unit and whose rows do not
     version_details  what a view's history says of a version
     impact           a plan view by view: of some DDL, of pending messages, of the next unit

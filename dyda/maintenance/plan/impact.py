@@ -113,7 +113,24 @@ def impact_of_changes(opened: OpenProject, known: CatalogState, schemas: Schemas
 def impact_of_messages(
     opened: OpenProject, known: CatalogState, messages: Sequence[tuple[int, UpdateMessage]]
 ) -> dict[int, list[Impact]]:
-    """What each message that changes a schema adds to what the messages before it do: the views it concerns."""
+    """What each message that changes a schema adds to what the messages before it do: the views it concerns. Views that
+    wait are judged by what they know, and what they lack."""
+    found: dict[int, list[Impact]] = {number: [] for number, message in messages if message.schema_changes}
+    for world in known.worlds:
+        positions = [view.positions for view in world.views.values()]
+        lacking = [
+            (number, _not_yet_known(world, message))
+            for number, message in messages
+            if not all(message.source in at and at[message.source].includes(message.xid) for at in positions)
+        ]
+        for number, views in _impact_in(opened, world, lacking).items():
+            found[number] = sorted([*found[number], *views], key=lambda view: view.name)
+    return found
+
+
+def _impact_in(
+    opened: OpenProject, known: CatalogState, messages: Sequence[tuple[int, UpdateMessage]]
+) -> dict[int, list[Impact]]:
     schemas = _schemas(known)
     before: dict[str, Impact] = {}
     found: dict[int, list[Impact]] = {}

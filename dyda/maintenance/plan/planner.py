@@ -23,6 +23,7 @@ from dyda.maintenance.plan.knowledge_after import evolved_knowledge
 from dyda.maintenance.plan.planning import Planning
 from dyda.maintenance.plan.positions import Destinations
 from dyda.maintenance.plan.relations_after import RelationsAfter
+from dyda.maintenance.plan.stay import stay
 from dyda.maintenance.plan.unit_plan import (
     Adapt,
     FollowText,
@@ -83,7 +84,9 @@ def plan_knowledge(round: Round, relations: Sequence[Relation], uncaptured: Coll
         relation for name, relation in now.items() if relation is not None and name in {*uncaptured, *forgotten}
     )
     evolved = evolved_knowledge(round.catalog, described, forgotten)
-    return UnitPlan(None, (), RelationFacts(described, forgotten), evolved, captures)
+    facts = RelationFacts(described, forgotten)
+    lagging = [view for view in round.catalog.views.values() if view.record.earlier is not None]
+    return UnitPlan(None, (), facts, evolved, captures, earlier=stay(round, lagging, facts))
 
 
 @dataclass
@@ -140,7 +143,7 @@ class UnitPlanner:
             (queued.number in ours, change)
             for queued in self.round.moving
             for change in queued.message.schema_changes
-            if change.may_move_keys
+            if change.may_move_keys and not self.round.catalog.is_described_with(change.relation, queued.message.xid)
         ]
         later = {change.relation for own, change in moving if not own}
         own = {change.relation for own, change in moving if own}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from dyda.errors import SourceUnreachable
 from dyda.maintenance.catalog_state import MaintainedView
@@ -11,14 +11,16 @@ from dyda.maintenance.observe.round import Round
 from dyda.maintenance.plan.analysis import Analysis
 from dyda.maintenance.plan.knowledge_after import evolved_knowledge, relations_after
 from dyda.maintenance.plan.left_behind import left_behind
+from dyda.maintenance.plan.stay import Advance, advance, kept, stay, stays
 from dyda.maintenance.plan.stored_state import obstacle
-from dyda.maintenance.plan.unit_plan import RelationFacts, UnitPlan, ViewPlan
+from dyda.maintenance.plan.unit_plan import Freeze, LeaveBehind, RelationFacts, UnitPlan, ViewPlan
 from dyda.maintenance.plan.version_details import Moved
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.cause import SourceAway
 from dyda.model.message import Change, DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
+from dyda.warehouse import EarlierCatalog
 from scheduler import Unit
 from va import Adaptation, FromExtent, Reaggregate, Recompute, adapt
 from vs import World
@@ -48,26 +50,57 @@ class Planning:
         now: Mapping[RelationName, Relation | None] | None = None,
     ) -> UnitPlan:
         """`now`: what the views that are left behind are judged by, if that is more than the catalog learns."""
-        catalog = self.round.catalog
-        facts = RelationFacts(
+        learned = RelationFacts(
             dict(self.described),
             frozenset(self.forgotten),
             frozenset(self.gone),
             dict(self.known_as),
             frozenset(self.looked_at),
         )
+        stored = self.round.stored
+        advanced = advance(self.round, unit, learned)
+        facts = advanced.facts
         taken = (built - set(self.postponed)) | {plan.name for plan in plans}
-        if now is None:
-            now = relations_after(catalog, catalog.relations, facts.described, facts.gone)
+        waiting = [
+            view
+            for name, view in stored.views.items()
+            if name not in taken and (name in self.round.waiting or view.record.earlier is not None)
+        ]
+        staying = [view for view in waiting if facts.described and stays(self.round, view, facts)]
+        earlier: dict[str, EarlierCatalog | None] = {**stay(self.round, staying, facts)}
+        earlier |= self._earlier(taken, built, advanced, learned)
+        apart = taken.union(view.name for view in staying)
+        behind: list[Freeze | LeaveBehind] = []
+        for known in stored.worlds:
+            changed = relations_after(known, known.relations, facts.described, facts.gone) if now is None else now
+            behind += left_behind(replace(self.round, catalog=known), changed, apart)
         return UnitPlan(
             unit,
-            (*plans, *left_behind(self.round, now, taken)),
+            (*plans, *behind),
             facts,
-            evolved_knowledge(catalog, facts.described, facts.gone),
+            evolved_knowledge(stored.known_to(None), facts.described, facts.gone),
             tuple(self.captures.values()),
             built,
+            earlier,
             dict(self.postponed),
         )
+
+    def _earlier(
+        self, taken: Collection[str], built: Collection[str], advanced: Advance, learned: RelationFacts
+    ) -> dict[str, EarlierCatalog | None]:
+        """What the views that are moved know from now on that the catalog has gone beyond, where that is news."""
+        stored, known = self.round.stored, self.round.catalog
+        found: dict[str, EarlierCatalog | None] = {}
+        for name in taken:
+            record = stored.records.get(name)  # a broken or held one that is built knows nothing older any more
+            before = None if record is None else record.earlier
+            if before is None:
+                continue
+            own = () if name in built else advanced.own
+            now = kept(known, own, learned.described, learned.gone) if own else None
+            if now != before:
+                found[name] = now
+        return found
 
     def world(self, now: Mapping[RelationName, Relation | None]) -> World:
         """Every relation of the catalog, those of `now` as they are from now on."""

@@ -80,12 +80,13 @@ class RelationsAfter:
         return any(change.relation == name for queued in self._messages() for change in queued.message.schema_changes)
 
     def _pending(self, name: RelationName) -> bool:
-        """Whether a message that is not the unit's changes the relation."""
-        own = {queued.number for queued in self._messages()}
+        """Whether a message changes the relation that is neither the unit's nor known already: views that wait may
+        lack it still."""
+        own, catalog = {queued.number for queued in self._messages()}, self.round.catalog
         return any(
             change.relation == name
             for queued in self.round.moving
-            if queued.number not in own
+            if queued.number not in own and not catalog.is_described_with(name, queued.message.xid)
             for change in queued.message.schema_changes
         )
 

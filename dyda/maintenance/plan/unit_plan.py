@@ -25,7 +25,7 @@ from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.cause import Cause, SourceAway
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
-from dyda.warehouse import ViewChange, ViewVersion
+from dyda.warehouse import EarlierCatalog, ViewChange, ViewVersion
 from scheduler import Unit
 from va import Emptied, FromExtent, Reaggregate
 from vs import Broken, Holds, Rewritten
@@ -158,5 +158,7 @@ class UnitPlan:
     """To be captured before any of this is read (C6): then the plan is made again, on the next poll."""
     built: frozenset[str] = frozenset()
     """Views that were to be built, whatever became of that."""
+    earlier: Mapping[str, EarlierCatalog | None] = field(default_factory=dict)
+    """By view, what it knows of its sources from now on that is older than the catalog; None: no longer anything."""
     postponed: Mapping[str, SourceAway] = field(default_factory=dict)
     """Views that were to be built and need a source that is out of reach."""

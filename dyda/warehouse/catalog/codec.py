@@ -12,12 +12,14 @@ from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation, Upd
 from dyda.model.operator_state import Accumulator, Counted, Grouped, Kept, State
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
-from dyda.warehouse.catalog.records import StateTable, ViewColumn
+from dyda.warehouse.catalog.records import EarlierCatalog, StateTable, ViewColumn
 from dyda.warehouse.catalog.schema_steps import step_from_json, step_to_json
 
 __all__ = [
     "changes_from_json",
     "changes_to_json",
+    "earlier_from_json",
+    "earlier_to_json",
     "layout_from_json",
     "layout_to_json",
     "name_from_text",
@@ -106,6 +108,18 @@ def relation_from_json(row: dict[str, Any]) -> Relation:
         tuple(tuple(key) for key in row["keys"]),
         row["estimated_rows"],
     )
+
+
+def earlier_to_json(earlier: EarlierCatalog) -> dict[str, Any]:
+    return {
+        "relations": [relation_to_json(relation) for relation in earlier.relations],
+        "knowledge": json.loads(earlier.knowledge),
+    }
+
+
+def earlier_from_json(entry: dict[str, Any]) -> EarlierCatalog:
+    knowledge = json.dumps(entry["knowledge"], sort_keys=True)
+    return EarlierCatalog(tuple(map(relation_from_json, entry["relations"])), knowledge)
 
 
 def view_columns_to_json(columns: Iterable[ViewColumn]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, Row, any_, select, text
 from sqlalchemy.dialects.postgresql import array
 
-from dyda.model.cause import Cause, Several, Text, Unshown
+from dyda.model.cause import Cause, MessagesPending, NotPolled, Several, SourceAway, Text, Unshown
 from dyda.model.message import MessageState, UpdateMessage
 from dyda.model.position import Position
 from dyda.model.view_state import ShownState, ViewState
@@ -17,6 +17,7 @@ from dyda.warehouse.catalog import tables
 from dyda.warehouse.catalog.cause_codec import cause_from_json
 from dyda.warehouse.catalog.codec import (
     changes_from_json,
+    earlier_from_json,
     layout_from_json,
     name_from_text,
     relation_from_json,
@@ -91,6 +92,7 @@ def _view(row: Row[Any]) -> ViewRecord:
         program=row.program,
         layout=layout_from_json(row.layout),
         narrowed=row.narrowed,
+        earlier=None if row.earlier is None else earlier_from_json(row.earlier),
     )
 
 
@@ -104,7 +106,17 @@ def _shown(row: Row[Any]) -> tuple[ShownState, Cause | None]:
     if row.held:
         return ShownState.HELD, cause
     polled = row.polled_at is not None and row.now - row.polled_at <= datetime.timedelta(seconds=POLLED_WITHIN)
-    return (ShownState.FRESH if polled and not row.pending else ShownState.STALE), cause
+    if polled and not row.pending:
+        return ShownState.FRESH, cause
+    return ShownState.STALE, cause or _why_stale(row)
+
+
+def _why_stale(row: Row[Any]) -> Cause | None:
+    if not row.positions:
+        return None
+    if row.away is not None:
+        return SourceAway(row.away["source"], row.away["error"] or f"source {row.away['source']} is out of reach")
+    return MessagesPending(row.pending) if row.pending else NotPolled()
 
 
 def indexes(connection: Connection, view: str) -> list[IndexRecord]:

@@ -20,6 +20,7 @@ __all__ = [
     "AbortRecord",
     "Blocker",
     "DaemonRecord",
+    "EarlierCatalog",
     "Identity",
     "IndexRecord",
     "KnowledgeRecord",
@@ -110,6 +111,15 @@ class IndexRecord:
 
 
 @dataclass(frozen=True)
+class EarlierCatalog:
+    """What a view that waits knows of its sources: the relations that the catalog describes as they are after schema
+    changes which the view has not processed, and the knowledge (a document, as JSON) as it was before these."""
+
+    relations: tuple[Relation, ...]
+    knowledge: str
+
+
+@dataclass(frozen=True)
 class ViewRecord:
     """A view at a glance.
 
@@ -140,6 +150,8 @@ class ViewRecord:
     """That of its version; of one from before layouts were recorded: nothing is known."""
     narrowed: int | None = None
     """The size of its table in bytes, if that has columns that the view has lost."""
+    earlier: EarlierCatalog | None = None
+    """None unless the catalog has gone on without it."""
 
     @property
     def reason(self) -> str | None:

@@ -116,6 +116,7 @@ view = Table(
     _number("rows"),
     _moment("fresh_at"),
     _moment("created_at", nullable=False, now=True),
+    Column("earlier", JSONB),
 )
 
 view_version = Table(

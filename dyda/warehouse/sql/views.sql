@@ -7,7 +7,9 @@ WITH placed AS MATERIALIZED (
     SELECT p.view, p.source, p.position::pg_snapshot AS position FROM dyda.position p
 ), standing AS (
     SELECT p.view, jsonb_object_agg(p.source, p.position) AS positions,
-           CASE WHEN count(*) = count(s.polled_at) THEN min(s.polled_at) END AS polled_at
+           CASE WHEN count(*) = count(s.polled_at) THEN min(s.polled_at) END AS polled_at,
+           (array_agg(jsonb_build_object('source', s.name, 'error', s.error) ORDER BY s.name)
+                FILTER (WHERE NOT s.reachable))[1] AS away
     FROM dyda.position p LEFT JOIN dyda.source s ON s.name = p.source
     GROUP BY p.view
 ), waiting AS (
@@ -22,11 +24,12 @@ WITH placed AS MATERIALIZED (
       AND NOT pg_visible_in_snapshot(m.xid::text::xid8, p.position)
     GROUP BY p.view
 )
-SELECT v.name, v.state, v.cause, v.file_text, v.version, v.rows, v.fresh_at, v.created_at,
+SELECT v.name, v.state, v.cause, v.file_text, v.version, v.rows, v.fresh_at, v.created_at, v.earlier,
        w.sql, w.columns, w.relations, w.details, w.states, w.program, w.layout,
        CASE WHEN w.places IS NOT NULL OR EXISTS (SELECT FROM dyda.form f WHERE f.extent = w.extent AND f.form = 'loose')
             THEN pg_table_size(to_regclass('dyda.extent_' || w.extent)) END AS narrowed,
-       standing.positions, standing.polled_at, coalesce(waiting.pending, 0) AS pending, waiting.oldest, waiting.held,
+       standing.positions, standing.polled_at, standing.away,
+       coalesce(waiting.pending, 0) AS pending, waiting.oldest, waiting.held,
        waiting.waits_for, clock_timestamp() AS now
 FROM dyda.view v
 LEFT JOIN dyda.view_version w ON w.view = v.name AND w.version = v.version

@@ -34,7 +34,7 @@ def test_P3_a_held_message_holds_what_depends_on_it_and_nothing_else(project: Pr
     answer = commands.pending_hold(project.folder, two)
     cause = {"kind": "held_by_operator", "message": two}
     reason = f"message {two} is held by an operator"
-    assert answer == {"id": two, "state": "held", "reason": reason, "cause": cause, "views": []}
+    assert answer == {"id": two, "state": "held", "reason": reason, "cause": cause, "views": ["asia_customer"]}
     assert units(project) == [[one, other]]
     waiting = commands.pending_plan(project.folder)["waiting"]
     assert [(entry["id"], entry["state"]) for entry in waiting] == [(two, "held"), (three, "waiting")]
@@ -164,7 +164,7 @@ class TestSkip:
         assert units(project) == [[later, other]]
         (waiting,) = commands.pending_plan(project.folder)["waiting"]
         reason = f"message {bad} is skipped: a row of a test"
-        assert waiting == {"id": bad, "state": "skipped", "reason": reason, "cause": cause}
+        assert waiting == {"id": bad, "state": "skipped", "reason": reason, "cause": cause, "views": []}
 
     def test_a_view_that_is_held_for_it_is_marked_too(self, project: Project) -> None:
         (bad,) = project.receive(rows("crm.customer"))

@@ -53,10 +53,15 @@ class Hand:
         return ViewState(state, version, definition, positions, self.history.keep(Counter(rows)))
 
     def commit(
-        self, backend: int = 1, holder: int = 1, unreachable: tuple[str, ...] = (), **views: ViewState
+        self,
+        backend: int = 1,
+        holder: int = 1,
+        unreachable: tuple[str, ...] = (),
+        waiting: tuple[tuple[str, int], ...] = (),
+        **views: ViewState,
     ) -> Commit:
         self.numbers += 1
-        done = Commit(self.numbers, views, backend=backend, holder=holder, unreachable=unreachable)
+        done = Commit(self.numbers, views, backend=backend, holder=holder, unreachable=unreachable, waiting=waiting)
         self.history.add(done)
         return done
 

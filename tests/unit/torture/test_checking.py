@@ -171,11 +171,12 @@ def test_views_of_one_commit_agree_where_they_are_maintained(judged: Judged) -> 
         hand = Hand()
         hand.commit(join=hand.view(BOTH, 100, 100, JOIN), count=hand.view(BEGIN))
         hand.did(101, "+(3,c)")
-        unreachable = last.pop("unreachable", ())
+        unreachable, waiting = last.pop("unreachable", ()), last.pop("waiting", ())
         hand.commit(
             join=hand.view(BOTH, 100, 100, JOIN, **last),  # type: ignore[arg-type]
             count=hand.view([*BEGIN, "(c,1)"], 102),
             unreachable=unreachable,  # type: ignore[arg-type]
+            waiting=waiting,  # type: ignore[arg-type]
         )
         return hand
 
@@ -183,6 +184,8 @@ def test_views_of_one_commit_agree_where_they_are_maintained(judged: Judged) -> 
     assert not judged(history(state="held"))
     assert not judged(history(state="resync"))
     assert not judged(history(unreachable=("two",)))
+    assert not judged(history(waiting=(("one", 101),))), "it waits for what the other has processed"
+    assert "stand at different states of one" in only(judged(history(waiting=(("one", 99),))), "strong").text
     back = history(unreachable=("two",))
     back.commit(join=back.view(BOTH, 102, 100, JOIN), count=back.view([*BEGIN, "(c,1)"], 102))
     assert not judged(back)
