@@ -77,9 +77,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def note(verb: str) -> None:
         original = getattr(SourceSnapshot, verb)
 
-        def noting(self: SourceSnapshot, relation: Relation, *arguments: Any) -> Any:
+        def noting(self: SourceSnapshot, relation: Relation, *arguments: Any, **named: Any) -> Any:
             before = self.queries
-            answer = original(self, relation, *arguments)
+            answer = original(self, relation, *arguments, **named)
             if self.queries > before:
                 found.append(f"{relation.name.source}.{relation.name.table}")
             return answer

@@ -65,9 +65,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     with monkeypatch.context() as patch:
         for real in (SourceSnapshot.lookup, SourceSnapshot.scan):
 
-            def spying(snapshot: Any, relation: Any, *rest: Any, real: Any = real) -> Any:
+            def spying(snapshot: Any, relation: Any, *rest: Any, real: Any = real, **named: Any) -> Any:
                 tables[relation.name.table] += 1
-                return real(snapshot, relation, *rest)
+                return real(snapshot, relation, *rest, **named)
 
             patch.setattr(SourceSnapshot, real.__name__, spying)
         yield tables
