@@ -143,6 +143,8 @@ class Maintainer:
         if not self._outdated or time.monotonic() < self._renew_after:
             return
         view = self._outdated[0]
+        if self.lanes is not None and self.lanes.busy(view):
+            return
         try:
             self.writer.renew_extent(view)
             self.log(f"view {view} has moved to a table of this version's form")

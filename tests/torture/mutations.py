@@ -379,9 +379,9 @@ MUTANTS = (
         "P2, exactly once",
         "killed-at-install",
         "dyda/maintenance/units.py",
-        '        self.writer.install(prepared)\n        phases.done("install")\n        for name',
+        '        self.writer.install(prepared)\n        phases.done("install")\n        for change',
         "        acknowledge(self.opened, polled, done.positions, self._acknowledged)\n"
-        '        self.writer.install(prepared)\n        phases.done("install")\n        for name',
+        '        self.writer.install(prepared)\n        phases.done("install")\n        for change',
     ),
     _one(
         "rows-before-positions",
