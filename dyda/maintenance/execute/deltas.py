@@ -118,25 +118,28 @@ class Refresh:
 
         An image may be older or younger than one of these columns: that matters once it is computed with."""
         touched = set().union(*{queued.message.relations for queued in self.poll.queue})
-        wanted: dict[str, dict[RelationName, dict[str, None]]] = {}
-        meant: dict[RelationName, Relation] = {}
+        wanted: dict[str, dict[Relation, dict[str, None]]] = {}
         for block in blocks:
-            meant |= {occurrence.relation.name: occurrence.relation for occurrence in block.occurrences}
+            meant = {occurrence.relation.name: occurrence.relation for occurrence in block.occurrences}
             for name, columns in block.wanted.items():
                 if self.known_as.get(name, name) not in touched or name.source not in self.poll.snapshots:
                     continue
                 had = self._read_columns(meant[name])
                 if meant[name] not in self.images or not set(columns) <= set(had):
                     # A view that has come this far in the poll goes on with what it has read.
-                    wanted.setdefault(name.source, {}).setdefault(name, {}).update(dict.fromkeys([*had, *columns]))
+                    wanted.setdefault(name.source, {}).setdefault(meant[name], {}).update(
+                        dict.fromkeys([*had, *columns])
+                    )
 
         def read(source: str) -> dict[Relation, pa.Table]:
-            relations = wanted[source]
-            asked = {self.known_as.get(name, name): list(columns) for name, columns in relations.items()}
-            tables = {self.known_as.get(name, name): meant[name] for name in relations}
             after = self.after.get(source, self.poll.after.get(source))
-            images = self.poll.snapshots[source].changes(asked, after, tables, partial=True)
-            return {meant[name]: images[self.known_as.get(name, name)] for name in relations}
+            found: dict[Relation, pa.Table] = {}
+            for relations in _one_of_a_name(wanted[source]):
+                tables = {self.known_as.get(relation.name, relation.name): relation for relation in relations}
+                asked = {name: list(wanted[source][relation]) for name, relation in tables.items()}
+                images = self.poll.snapshots[source].changes(asked, after, tables, partial=True)
+                found |= {relation: images[name] for name, relation in tables.items()}
+            return found
 
         for images in in_parallel(read, wanted):
             self.images |= images
@@ -479,3 +482,15 @@ class Refresh:
     def _scan(self, occurrence: Occurrence) -> list[ScanPartition]:
         relation = occurrence.relation
         return self.poll.snapshots[relation.name.source].scan(relation, occurrence.columns, beside=self.beside)
+
+
+def _one_of_a_name(relations: Iterable[Relation]) -> list[list[Relation]]:
+    """The relations, no two of a name together. One view may have followed a schema change that another follows in
+    this unit: they describe one table differently, if only in its size, and each finds the images by its own."""
+    groups: list[dict[RelationName, Relation]] = []
+    for relation in relations:
+        group = next((group for group in groups if relation.name not in group), None)
+        if group is None:
+            groups.append(group := {})
+        group[relation.name] = relation
+    return [list(group.values()) for group in groups]
