@@ -72,11 +72,13 @@ class SourceEntry(WarehouseSettings):
 
 @dataclass(frozen=True)
 class SparkSettings:
-    """The engine. `numeric` is how plain numeric columns compute; `config` goes to Spark as it is."""
+    """The engine. `numeric` is how plain numeric columns compute; `config` goes to Spark as it is. Up to `small_scan`
+    bytes are read by this process, not by Spark's tasks."""
 
     master: str = "local[*]"
     timezone: str = "UTC"
     numeric: str = "decimal(38,18)"
+    small_scan: int = 2**20
     config: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -215,6 +217,7 @@ def _spark(table: _Table) -> SparkSettings:
         master=table.text("master", SparkSettings.master),
         timezone=table.text("timezone", SparkSettings.timezone),
         numeric=f"decimal({int(shape[1])},{int(shape[2])})",
+        small_scan=table.size("small_scan", SparkSettings.small_scan),
         config={name: config.scalar(name) for name in config.values},
     )
     config.finish()

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import psycopg2
 import pytest
+from hypothesis import Phase, settings
 from psycopg2 import sql
 
 from dyda import embedded
@@ -50,6 +51,9 @@ def _binaries(version: int = embedded.VERSION) -> Path:
 def pytest_configure() -> None:
     embedded.binaries = _binaries
     share_classes()
+    # To explain a failure, Hypothesis traces every line of every example: most of the time of what is computed here.
+    settings.register_profile("untraced", phases=set(Phase) - {Phase.explain})
+    settings.load_profile("untraced")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

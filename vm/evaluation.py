@@ -80,6 +80,18 @@ class Frame:
     def has_few(self) -> bool:
         return len(self.partitions) <= 1 and self.rows <= FEW
 
+    def with_rows(self, pieces: Sequence[pa.Table]) -> Frame:
+        """The same with the texts of its partitions at hand: nothing is left to scan."""
+        read = [
+            pa.Table.from_arrays(
+                [*piece.columns, *(pa.repeat(pa.scalar(n, pa.int64()), piece.num_rows) for n in self.counting.scanned)],
+                names=self.table.column_names,
+            )
+            for piece in pieces
+        ]
+        entries = self.counting.consolidated(pa.concat_tables([self.table, *read]))
+        return replace(self, table=entries, partitions=(), scanned=False)
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -169,6 +181,7 @@ def build_evaluation(
     types: Sequence[str] | None = None,
     sign: int = 1,
     side: int | None = None,
+    sum: Hashable | None = None,
 ) -> Evaluation:
     """The whole view over the `partitions` of every occurrence, less `pending`: captured changes that the state asked
     for does not include yet."""
@@ -177,7 +190,9 @@ def build_evaluation(
         none = Bag.empty(list(occurrence.columns))
         restored = before(none, (pending or {}).get(occurrence.alias, none))
         worlds[occurrence.alias] = Whole(NEW_WORLD.table(restored, none), "the whole view is asked for", NEW_WORLD)
-    return world_evaluation(block, worlds, lambda one: partitions[one.alias], types=types, sign=sign, side=side)
+    return world_evaluation(
+        block, worlds, lambda one: partitions[one.alias], types=types, sign=sign, side=side, sum=sum
+    )
 
 
 def _typed(block: JoinBlock, types: Sequence[str] | None) -> tuple[JoinBlock, tuple[str, ...] | None]:

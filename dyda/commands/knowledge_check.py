@@ -201,7 +201,7 @@ class _Test:
         evaluation = build_evaluation(block, scanned)
         staging = self._nothing(len(values))
         try:
-            self.opened.engine.build(evaluation, staging.sink(), read_partition)
+            self.opened.engine.build([evaluation], staging.sink(), read_partition)
         except ReadFailed as error:
             raise translated(error.source, [error.relation], error.sqlstate, error.what) from None
         return staging

@@ -20,13 +20,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dyda.engine.analysis import OutputType, analyse_blocks, refuse_untyped
-from dyda.engine.frames import Reader, pooled, separate
+from dyda.engine.frames import Located, Reader, pooled, separate
 from dyda.engine.local_join import combinations
 from dyda.engine.session import Sessions, SparkSettingsLike
 from dyda.engine.task_errors import MARK, encoded, raise_again
 from dyda.errors import EngineFailed, EvaluationFailed
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.bag import COUNT, Bag
+from dyda.parallel import in_parallel
 from vm.careful import helps, render_sum
 from vm.compile import compile_view
 from vm.evaluation import Evaluation, Frame, render, render_combined
@@ -66,6 +67,8 @@ class Engine:
         self._careful: set[Hashable] = set()
         """Sums that failed on rows which their terms cancel out: they would fail again."""
         self.jobs = 0
+        self.small_scan = settings.small_scan
+        """Bytes up to which an evaluation's scans are read by this process."""
 
     def start(self) -> None:
         """Start Spark now; otherwise the first use does."""
@@ -153,12 +156,43 @@ class Engine:
         What fails is evaluated again, sum by sum. If a sum's terms cancel out rows, it may have failed on those: it is
         then added up first, and the whole result is in the place of its first term.
         """
+        evaluations = self._with_small_scans(evaluations, reader)
+        return self._answers(evaluations, _questions(evaluations), reader, phase)
+
+    def _with_small_scans(self, evaluations: Sequence[Evaluation], reader: Reader | None) -> list[Evaluation]:
+        """Those that scan little have the rows at hand: starting Spark's tasks would take longer than reading them."""
+        small = {place for place, one in enumerate(evaluations) if not one.is_empty and self._scans_little(one)}
+        asked: dict[str, dict[Located, None]] = {}
+        frames = (frame for place in small for frame in evaluations[place].frames)
+        for partition in (partition for frame in frames for partition in frame.partitions):
+            asked.setdefault(partition.source, {})[partition] = None
+        if not asked or reader is None:
+            return list(evaluations)
+        # One after the other at each source, which must not feel us.
+        read = in_parallel(lambda partitions: [reader(partition) for partition in partitions], asked.values())
+        found = {
+            partition: rows
+            for partitions, tables in zip(asked.values(), read, strict=True)
+            for partition, rows in zip(partitions, tables, strict=True)
+        }
+
+        def at_hand(frame: Frame) -> Frame:
+            return frame.with_rows([found[partition] for partition in frame.partitions])
+
+        return [
+            replace(one, frames=tuple(map(at_hand, one.frames))) if place in small else one
+            for place, one in enumerate(evaluations)
+        ]
+
+    def _scans_little(self, evaluation: Evaluation) -> bool:
+        partitions = [partition for frame in evaluation.frames for partition in frame.partitions]
+        sizes = [partition.size if isinstance(partition, Located) else None for partition in partitions]
+        return bool(sizes) and None not in sizes and sum(filter(None, sizes)) <= self.small_scan
+
+    def _answers(
+        self, evaluations: Sequence[Evaluation], asked: Mapping[int, _Question], reader: Reader | None, phase: Phase
+    ) -> list[pa.Table]:
         results = [_no_rows(evaluation) for evaluation in evaluations]
-        asked: dict[int, _Question] = {}
-        for place, evaluation in enumerate(evaluations):
-            table = None if evaluation.is_empty else combinations(evaluation)
-            if not evaluation.is_empty and (table is None or table.num_rows):
-                asked[place] = (evaluation, table)
         sums: dict[Hashable, dict[int, _Question]] = {}
         for place, question in asked.items():
             name = question[0].sum
@@ -265,15 +299,32 @@ class Engine:
             return found
 
     def build(
-        self, evaluation: Evaluation, sink: Sink, reader: Reader | None = None, progress: Progress | None = None
+        self,
+        evaluations: Sequence[Evaluation],
+        sink: Sink,
+        reader: Reader | None = None,
+        progress: Progress | None = None,
     ) -> int:
-        """Evaluate on Spark and let its tasks hand the rows to `sink`. Returns the sum of what the sinks returned.
+        """Evaluate on Spark and hand the rows to `sink`. Returns the sum of what the sinks returned.
 
-        Rows arrive unconsolidated: a row may come in several entries, with counts that may be negative where pending
-        changes were taken out again. Spark may run a task twice, so a sink must store a partition's rows once only.
+        Spark's tasks do that, unless little is read and computed: then it is one small job, as for a unit. Rows arrive
+        unconsolidated: a row may come in several entries, with counts that may be negative where pending changes were
+        taken out again. Spark may run a task twice, so a sink must store a partition's rows once only.
         """
-        if evaluation.is_empty:
-            return 0
+        evaluations = self._with_small_scans(evaluations, reader)
+        asked = _questions(evaluations)
+        little = {place: question for place, question in asked.items() if question[1] is not None}
+        written = 0
+        if little:
+            tables = self._answers(evaluations, little, None, lambda name: None)
+            rows = [_with_side(evaluations[place], tables[place]) for place in little]
+            written += sink(batch for table in rows for batch in table.to_batches())
+        for evaluation, table in asked.values():
+            if table is None:
+                written += self._build(evaluation, sink, reader, progress)
+        return written
+
+    def _build(self, evaluation: Evaluation, sink: Sink, reader: Reader | None, progress: Progress | None) -> int:
         large = evaluation.is_large
         session = self._sessions.large if large else self._sessions.bulk
         with self._counted_jobs(evaluation.view), _Views(session, next(self._numbers)) as views:
@@ -325,6 +376,24 @@ class Engine:
             if module is not None and name not in ("builtins", "__main__"):
                 cloudpickle.register_pickle_by_value(module)
         return function
+
+
+def _questions(evaluations: Sequence[Evaluation]) -> dict[int, _Question]:
+    """By their places, the evaluations that may have rows."""
+    asked: dict[int, _Question] = {}
+    for place, evaluation in enumerate(evaluations):
+        table = None if evaluation.is_empty else combinations(evaluation)
+        if not evaluation.is_empty and (table is None or table.num_rows):
+            asked[place] = (evaluation, table)
+    return asked
+
+
+def _with_side(evaluation: Evaluation, rows: pa.Table) -> pa.Table:
+    """As `vm.evaluation.render` writes it."""
+    if evaluation.side is None:
+        return rows
+    width = len(evaluation.block.items)
+    return rows.add_column(width, f"c{width + 1}", pa.repeat(pa.scalar(str(evaluation.side)), rows.num_rows))
 
 
 def _no_rows(evaluation: Evaluation) -> pa.Table:

@@ -22,7 +22,7 @@ from tests.properties.fuzzing import FIXTURES, ODD_TEXT, answer_or_refusal, muta
 SETTINGS: dict[str, tuple[str, ...]] = {
     "warehouse": ("url", "schema"),
     "sources.crm": ("url", "schema", "log_limit"),
-    "spark": ("master", "timezone", "numeric", "config"),
+    "spark": ("master", "timezone", "numeric", "small_scan", "config"),
     "maintenance": (
         "consistency",
         "detection",

@@ -33,6 +33,8 @@ VIEWS, BATCHES = (5, 5) if "DYDA_EXAMPLES" in os.environ else (3, 3)
 MOMENTS = st.sampled_from([None, None, "unit.snapshots-open", "unit.messages-received", "unit.swept", "unit.evaluated"])
 """When the last transaction of a batch is committed: before the cycle, or at a moment of it."""
 STEPS = st.lists(st.tuples(operators.BATCHES, MOMENTS), min_size=BATCHES, max_size=BATCHES)
+SMALL_SCANS = st.sampled_from([2**20, 2**20, 2**20, 1])
+"""Up to which size relations are read by this process; the others by Spark's tasks."""
 FILLINGS = st.lists(st.tuples(st.sampled_from(TABLES), ROWS), max_size=16)
 
 
@@ -52,9 +54,15 @@ def test_every_extent_equals_postgresql_s_own_evaluation(
         suppress_health_check=list(HealthCheck),
         print_blob=True,
     )
-    @given(operators.several_views(VIEWS), FILLINGS, STEPS)
-    def run(views: list[View], rows: list[tuple[tuple[str, str], Any]], steps: list[tuple[Batch, str | None]]) -> None:
+    @given(operators.several_views(VIEWS), FILLINGS, STEPS, SMALL_SCANS)
+    def run(
+        views: list[View],
+        rows: list[tuple[tuple[str, str], Any]],
+        steps: list[tuple[Batch, str | None]],
+        small_scan: int,
+    ) -> None:
         nonlocal cases
+        engine.small_scan = small_scan
         with databases() as database:
             town = Town(tmp_path / f"town{next(towns)}", database, engine)
             try:
@@ -62,7 +70,11 @@ def test_every_extent_equals_postgresql_s_own_evaluation(
             finally:
                 town.close()
 
-    run()
+    usual = engine.small_scan
+    try:
+        run()
+    finally:
+        engine.small_scan = usual
     with capsys.disabled():
         print(f"\n{cases} cases: views compared after a batch, all equal")
     assert cases >= CASES

@@ -335,7 +335,15 @@ class Refresh:
                         and (state := program.steps[number].state) is not None
                     }
                     side = term.side if step.two_sided else None
-                    whole = self._whole(term.block, at, held, types=step.types, sign=term.sign, side=side)
+                    whole = self._whole(
+                        term.block,
+                        at,
+                        held,
+                        types=step.types,
+                        sign=term.sign,
+                        side=side,
+                        sum=(program.view, step.number, term.side),
+                    )
                     evaluations.append(whole)
                 entries, count = self._write_sum(evaluations, stagings, step.width + step.two_sided, progress)
                 written += count
@@ -351,10 +359,7 @@ class Refresh:
         entries = stagings.staging(width)
         try:
             with scanning():
-                return entries, sum(
-                    self.opened.engine.build(evaluation, entries.sink(), read_partition, progress)
-                    for evaluation in evaluations
-                )
+                return entries, self.opened.engine.build(evaluations, entries.sink(), read_partition, progress)
         except EvaluationFailed:
             if not helps(evaluations):
                 raise
@@ -373,7 +378,7 @@ class Refresh:
         """The block's rows, each occurrence read where `at` says. `held` are occurrences that are no source's."""
         with scanning():
             evaluation = self._whole(block, at, held or {})
-            return self.opened.engine.build(evaluation, staging.sink(), read_partition, progress)
+            return self.opened.engine.build([evaluation], staging.sink(), read_partition, progress)
 
     def _whole(self, block: JoinBlock, at: At, held: Mapping[str, Sequence[ScanPartition]], **term: Any) -> Evaluation:
         scanned = {one.alias: self._scan(one) for one in block.occurrences if one.alias not in held}

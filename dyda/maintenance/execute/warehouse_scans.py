@@ -13,12 +13,12 @@ __all__ = ["extent_partitions", "held_partition", "state_partitions"]
 
 def extent_partitions(held: HeldExtent, occurrence: Occurrence) -> list[ScanPartition]:
     places = [carried.column.number - 1 for carried in occurrence.carried]
-    return _partitions(held, held.extent.view, held.pieces(places), occurrence.columns)
+    return _partitions(held, held.extent.view, held.pieces(places), occurrence.columns, held.size)
 
 
 def state_partitions(held: HeldState, view: str, occurrence: Occurrence) -> list[ScanPartition]:
     """Each row as often as the state delivers it."""
-    return _partitions(held, view, held.pieces(occurrence.columns), occurrence.columns)
+    return _partitions(held, view, held.pieces(occurrence.columns), occurrence.columns, held.size)
 
 
 def held_partition(held: HeldExtent, query: str, columns: Sequence[str]) -> ScanPartition:
@@ -28,8 +28,13 @@ def held_partition(held: HeldExtent, query: str, columns: Sequence[str]) -> Scan
 
 
 def _partitions(
-    held: HeldExtent | HeldState, relation: str, queries: Iterable[str], columns: Sequence[str]
+    held: HeldExtent | HeldState,
+    relation: str,
+    queries: Iterable[str],
+    columns: Sequence[str],
+    size: int | None = None,
 ) -> list[ScanPartition]:
+    """`size`: of all of them together, if they are few."""
     return [
         ScanPartition(
             source=WAREHOUSE,
@@ -40,6 +45,7 @@ def _partitions(
             columns=tuple(columns),
             lock_timeout=0,
             statement_timeout=0,
+            size=size,
         )
         for query in queries
     ]

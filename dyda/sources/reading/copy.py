@@ -59,7 +59,8 @@ class ReadFailed(Exception):
 class ScanPartition:
     """One piece of a scan: a query over a page range of one table, under an exported snapshot.
 
-    `file`: its rows, if they have been read already; for tasks on the same machine.
+    `file`: its rows, if they have been read already; for tasks on the same machine. `size`: about how many bytes they
+    take in the database; None if there may be many.
     """
 
     source: str
@@ -70,8 +71,8 @@ class ScanPartition:
     columns: tuple[str, ...]
     lock_timeout: float
     statement_timeout: float
-    estimated_rows: int = 0
     file: str | None = None
+    size: int | None = None
 
 
 def read_partition(partition: ScanPartition) -> pa.Table:

@@ -330,8 +330,8 @@ class SourceSnapshot:
         with fresh as cursor:
             cursor.execute(load_sql("pages"), {"relids": list(self._before[relation.name].members)})
             queries = [
-                (query_text(cursor, query, columns, few_rights=self._needs_reader(relation)), int(rows * share))
-                for schema, table, method, pages, size, rows in cursor.fetchall()
+                (query_text(cursor, query, columns, few_rights=self._needs_reader(relation)), int(size * share))
+                for schema, table, method, pages, size, _ in cursor.fetchall()
                 for query, share in page_queries(columns, schema, table, method, pages, size, few=beside)
             ]
         return [
@@ -344,10 +344,10 @@ class SourceSnapshot:
                 columns=names,
                 lock_timeout=settings.lock_timeout,
                 statement_timeout=settings.statement_timeout,
-                estimated_rows=rows,
                 file=None if locks is None else locks.keep(relation.name, query, names),
+                size=size,
             )
-            for query, rows in queries
+            for query, size in queries
         ]
 
     def size(self, relations: Collection[RelationName]) -> int:

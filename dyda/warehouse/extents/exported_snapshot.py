@@ -23,6 +23,8 @@ __all__ = ["HeldExtent", "HeldState", "HeldWarehouse", "hold_extent", "hold_ware
 
 PAGES = 8192
 """Pages of one piece: 64 MB."""
+FEW_PAGES = 128
+"""Up to so many pages, the copies of a table's rows are counted."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,11 @@ class HeldExtent:
         """Queries that together deliver every row as often as it is there; the columns at `places`."""
         columns = [self.extent.column(place) for place in places]
         return _pieces(self._cursor, self.extent.identifier, columns, self.extent.multiplicity, self.pages)
+
+    @property
+    def size(self) -> int | None:
+        """About how many bytes the pieces deliver; None if there may be many."""
+        return _size(self._cursor, self.extent.identifier, self.extent.multiplicity, self.pages)
 
     def distinct(self, places: Sequence[int], shown: Sequence[int]) -> str:
         """A query for the distinct rows over `places`, of which the columns at `shown` are delivered, as text."""
@@ -65,9 +72,17 @@ class HeldState:
 
     def pieces(self, columns: Sequence[str]) -> list[str]:
         """Queries that together deliver every row as often as its rule says; `columns` are names of delivered ones."""
-        often = multiplicity(self.state, "e", self.count)
         wanted = [sql.Identifier(f"c{place + 1}") for place in places(self.state, columns)]
-        return _pieces(self._cursor, self.table, wanted, often, self.pages)
+        return _pieces(self._cursor, self.table, wanted, self._often, self.pages)
+
+    @property
+    def size(self) -> int | None:
+        """As of an extent."""
+        return _size(self._cursor, self.table, self._often, self.pages)
+
+    @property
+    def _often(self) -> sql.Composable:
+        return multiplicity(self.state, "e", self.count)
 
 
 @dataclass(frozen=True)
@@ -118,6 +133,18 @@ def hold_extent(url: str, view: str) -> Iterator[HeldExtent]:
     """Holds the view's extent."""
     with hold_warehouse(url) as held:
         yield held.extent(view)
+
+
+def _size(cursor: Cursor, table: sql.Identifier, multiplicity: sql.Composable, pages: int) -> int | None:
+    """A few rows may be delivered very often, so copies count."""
+    if pages > FEW_PAGES:
+        return None
+    query = sql.SQL(
+        "SELECT pg_table_size({}::regclass) * coalesce(sum(greatest({}, 0)), 0) / greatest(count(*), 1) FROM {} AS e"
+    )
+    cursor.execute(query.format(sql.Literal(table.as_string(cursor)), multiplicity, table))
+    (size,) = cursor.fetchone()
+    return int(size)
 
 
 def _pieces(

@@ -1,8 +1,11 @@
-"""Builds: relations read by Spark's tasks, rows written by them, nothing collected."""
+"""Builds: relations read by Spark's tasks, rows written by them, nothing collected; small ones here."""
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -41,7 +44,7 @@ def test_a_build_reads_and_writes_in_tasks_and_takes_pending_changes_out(engine:
     evaluation = build_evaluation(block, {one.alias: parts(memory.text(one), 3) for one in block.occurrences}, pending)
     sink = Files(str(tmp_path))
     seen: list[tuple[int, int]] = []
-    written = engine.build(evaluation, sink, read_part, lambda done, total: seen.append((done, total)))
+    written = engine.build([evaluation], sink, read_part, lambda done, total: seen.append((done, total)))
     assert written >= 50
     expected = {
         (str(i), f"2024-01-{1 + i % 28:02} 00:00:00+00", f"{2 * i + 1}.00", f"\\x{i:02x}", "1"): 1 + i % 2
@@ -85,7 +88,7 @@ def test_no_task_is_given_a_large_relation_as_a_whole(
     number = dict(zip(("r", "s"), pieces, strict=True))
     evaluation = build_evaluation(block, {o.alias: parts(memory.text(o), number[o.alias]) for o in block.occurrences})
     sink = Files(str(tmp_path))
-    engine.build(evaluation, sink, read_part)
+    engine.build([evaluation], sink, read_part)
     assert len(sink.rows()) == 50
     (plan,) = [plan for plan in plans if "Join" in plan]
     assert set(re.findall(r"\w+Join", plan)) == {joined}
@@ -95,9 +98,87 @@ def test_an_empty_relation_builds_an_empty_view_without_a_job(engine: Engine, tm
     block = engine.block(definition())
     jobs = engine.jobs
     assert (
-        engine.build(build_evaluation(block, dict.fromkeys(block.by_alias, ())), Files(str(tmp_path)), read_part) == 0
+        engine.build([build_evaluation(block, dict.fromkeys(block.by_alias, ()))], Files(str(tmp_path)), read_part) == 0
     )
     assert engine.jobs == jobs
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A partition that says how large it is."""
+
+    rows: pa.Table = field(repr=False)
+    size: int | None
+    source: str = "s"
+
+
+@dataclass(frozen=True)
+class NotingReader:
+    """Notes in which process a partition is read."""
+
+    folder: str
+
+    def __call__(self, part: Measured) -> pa.Table:
+        (Path(self.folder) / f"{os.getpid()}").touch()
+        return part.rows
+
+
+@pytest.mark.parametrize(
+    ("sizes", "here"),
+    [((2**19, 2**19), True), ((2**19, 2**19 + 1), False), ((10, None), False)],
+    ids=["small together", "too large together", "perhaps large"],
+)
+@pytest.mark.parametrize("side", [None, 1])
+def test_small_scans_are_read_here_and_give_the_same_rows(
+    engine: Engine, tmp_path: Path, sizes: tuple[int | None, int | None], here: bool, side: int | None
+) -> None:
+    block = engine.block(definition())
+    memory = Memory(block.by_alias, READ)
+    pending = {"r": projected(block.by_alias["r"], {("4", "2024-01-05 00:00:00+00", "4.50"): 1})}
+    parted = {one.alias: [Measured(memory.text(one), size)] for one, size in zip(block.occurrences, sizes, strict=True)}
+    (tmp_path / "readers").mkdir()
+    sink = Files(str(tmp_path))
+    jobs = engine.jobs
+    engine.build([build_evaluation(block, parted, pending, side=side)], sink, NotingReader(str(tmp_path / "readers")))
+    expected = {
+        (
+            str(i),
+            f"2024-01-{1 + i % 28:02} 00:00:00+00",
+            f"{2 * i + 1}.00",
+            f"\\x{i:02x}",
+            "1",
+            *([] if side is None else ["1"]),
+        ): 1
+        for i in range(0, 100, 2)
+        if i != 4
+    }
+    assert sink.rows() == expected
+    assert ({path.name for path in (tmp_path / "readers").iterdir()} == {str(os.getpid())}) is here
+    if here:
+        assert engine.jobs == jobs + 1
+
+
+@dataclass(frozen=True)
+class Counting:
+    """A sink that keeps nothing but how many rows which process was given."""
+
+    folder: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> int:
+        rows = sum(batch.num_rows for batch in batches)
+        (Path(self.folder) / f"written by {os.getpid()}").touch()
+        return rows
+
+
+def test_a_small_scan_with_many_combinations_is_written_by_tasks(engine: Engine, tmp_path: Path) -> None:
+    """Nothing large is collected here, however little was read."""
+    r = relation("s.r", {"id": "integer"}, rows=600)
+    block = engine.block(view("v", {"a": r, "b": r}, [], {"one": "a.id", "other": "b.id"}))
+    rows = pa.table({"id": [str(number) for number in range(600)]})
+    evaluation = build_evaluation(block, {one.alias: [Measured(rows, 10)] for one in block.occurrences})
+    assert engine.build([evaluation], Counting(str(tmp_path)), NotingReader(str(tmp_path))) == 360_000
+    assert (tmp_path / str(os.getpid())).exists()
+    assert not (tmp_path / f"written by {os.getpid()}").exists()
 
 
 def failing(engine: Engine, tmp_path: Path, part: Part) -> None:
@@ -105,7 +186,7 @@ def failing(engine: Engine, tmp_path: Path, part: Part) -> None:
     memory = Memory(block.by_alias, READ)
     others = {one.alias: parts(memory.text(one), 1) for one in block.occurrences if one.alias != "r"}
     evaluation = build_evaluation(block, {"r": [part], **others})
-    engine.build(evaluation, Files(str(tmp_path)), read_part)
+    engine.build([evaluation], Files(str(tmp_path)), read_part)
 
 
 def test_a_value_that_does_not_fit_comes_home_from_a_task_by_name(engine: Engine, tmp_path: Path) -> None:

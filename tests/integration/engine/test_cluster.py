@@ -50,7 +50,7 @@ with Engine(Settings(master=master, config=config)) as engine:
     memory = Memory(block.by_alias, READ)
     sink = Files(folder)
     partitions = {one.alias: parts(memory.text(one), 4) for one in block.occurrences}
-    written = engine.build(build_evaluation(block, partitions), sink, read_part_without_dyda)
+    written = engine.build([build_evaluation(block, partitions)], sink, read_part_without_dyda)
     executors = engine._sessions.context._jsc.sc().getExecutorMemoryStatus().size() - 1
     print("build", written, sum(sink.rows().values()), executors)
     delta = {("2", "2024-01-03 00:00:00+00", "2.50"): 1}
