@@ -25,7 +25,7 @@ from dyda.errors import EvaluationFailed, InvariantViolated
 from dyda.model.operator_state import Counted, Grouped, Kept, State
 from dyda.rows import copy_out
 from dyda.warehouse.connection import load, short
-from dyda.warehouse.extents.entries import temporary_entries
+from dyda.warehouse.extents.entries import brought_entries
 from dyda.warehouse.extents.extent import check_types, lookups_only
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.states.grouping_sql import Grouping, key_of, listed, needs_single_tag, texts
@@ -138,12 +138,12 @@ def combine_staging(cursor: Cursor, view: str, state: State, entries: Staging, t
         raise InvariantViolated(view, _below(negative, sample))
 
 
-def _bring(cursor: Cursor, width: int, entries: pa.Table, name: str = "entries") -> sql.Identifier:
-    """Entries in a temporary table (c1 …, n, side, t)."""
+def _bring(cursor: Cursor, width: int, entries: pa.Table, name: str = "entries") -> sql.Composable:
+    """Entries (c1 …, n, side, t) to select from."""
     for column, default in (("side", 0), ("t", 1)):
         if column not in entries.column_names:
             entries = entries.append_column(column, pa.repeat(pa.scalar(default, pa.int32()), entries.num_rows))
-    return temporary_entries(cursor, name, width, entries.select([*_places(width), "n", "side", "t"]), ("side", "t"))
+    return brought_entries(cursor, name, width, entries.select([*_places(width), "n", "side", "t"]), ("side", "t"))
 
 
 @contextmanager
@@ -171,7 +171,7 @@ def _below(number: int, sample: str) -> str:
 # --- set operations
 
 
-def _combine_counted(cursor: Cursor, stored: StoredState, state: Counted, entries: sql.Identifier) -> Combined:
+def _combine_counted(cursor: Cursor, stored: StoredState, state: Counted, entries: sql.Composable) -> Combined:
     names = [f"p{place}" for place in range(1, len(state.types) + 1)]
     rule = MULTIPLICITIES[state.rule]
     query = load("combine_counted.sql").format(
@@ -206,7 +206,7 @@ def _combine_counted(cursor: Cursor, stored: StoredState, state: Counted, entrie
 # --- groups
 
 
-def _combine_grouped(cursor: Cursor, stored: StoredState, state: Grouped, entries: sql.Identifier) -> Combined:
+def _combine_grouped(cursor: Cursor, stored: StoredState, state: Grouped, entries: sql.Composable) -> Combined:
     grouping = Grouping(state)
     group = ["key", *grouping.keys]
     names = [*group, "t", "stale", "negative", "existed", "remains", *grouping.befores, *grouping.afters]
@@ -233,7 +233,7 @@ def _stale_names(state: Grouped) -> list[str]:
 # --- kept bags
 
 
-def _combine_kept(cursor: Cursor, stored: StoredState, state: Kept, entries: sql.Identifier) -> Combined:
+def _combine_kept(cursor: Cursor, stored: StoredState, state: Kept, entries: sql.Composable) -> Combined:
     names = [f"p{place}" for place in range(1, len(state.types) + 1)]
     query = load("combine_kept.sql").format(
         prints=listed(texts("p", state.types, 1, by_value=False)),
