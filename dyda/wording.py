@@ -70,8 +70,9 @@ def sentence(cause: Cause) -> str:
             return f"it is {state} already" + (f": {sentence(because)}" if because is not None else "")
         case kinds.NotBuilt(to_be_built, detail):
             return f"{sentence(to_be_built)}: {detail}"
-        case kinds.Behind(detail, away):
-            return "; ".join([detail or "a schema change was followed", *map(sentence, away), rows_follow()])
+        case kinds.Behind(detail, away, lane):
+            rows = "its rows are rebuilt beside the other views" if lane else rows_follow()
+            return "; ".join([detail or "a schema change was followed", *map(sentence, away), rows])
         case kinds.SourceDrifted(unsettled=True):
             return f"{what_happened(cause)}; re-reading it once the transactions behind them have ended"
         case kinds.SourceDrifted() | kinds.RelationDrifted():

@@ -80,15 +80,16 @@ class Maintainer:
         self._renew_after = 0.0
         self._resting = Resting(opened)
         self._barred = Barred(opened, writer, self._say)
+        lanes = stopping is not None and opened.project.settings.maintenance.lanes > 0
         self.units = Units(
-            opened, writer, self.catalog, self.planner, self.approval, self.recovery, self._resting, self._say
+            opened, writer, self.catalog, self.planner, self.approval, self.recovery, self._resting, self._say, lanes
         )
         self.built: set[str] = set()
         """Views that were built and are shown, for whoever has asked for them and takes them out again."""
         self.meanwhile: Callable[[], None] = lambda: None
         """Called by whoever waits for a lane, between two cycles."""
         self.lanes: Lanes | None = None
-        if stopping is not None and opened.project.settings.maintenance.lanes:
+        if stopping is not None and lanes:
             self.lanes = Lanes(
                 opened, writer, self.catalog, self.units, self.planner, self.recovery, self._say, stopping
             )

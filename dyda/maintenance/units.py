@@ -33,20 +33,19 @@ from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.observe.recovery import Recovery
 from dyda.maintenance.observe.round import Round
 from dyda.maintenance.observe.source_backoff import Resting
-from dyda.maintenance.observe.tables import look_at
+from dyda.maintenance.observe.tables import Table, look_at, sizes_of
 from dyda.maintenance.phases import Phases
 from dyda.maintenance.plan.analysis import SparkAnalysis
 from dyda.maintenance.plan.builds import Builds, Reading, plan_builds, reachable_relations
-from dyda.maintenance.plan.left_behind import left_for_a_lane
-from dyda.maintenance.plan.planner import plan_knowledge, plan_run, plan_unit
-from dyda.maintenance.plan.unit_plan import Rebuild, UnitPlan
+from dyda.maintenance.plan.planner import plan_knowledge, plan_measured, plan_run, plan_unit
+from dyda.maintenance.plan.unit_plan import LeaveBehind, UnitPlan
 from dyda.maintenance.plan.version_details import layout_changes_of
 from dyda.model.cause import Quarantined
 from dyda.model.message import MessageState
 from dyda.model.relation import Relation, RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
-from dyda.warehouse import Installation, RelationState, ViewChange, Writer
+from dyda.warehouse import Installation, RelationState, ViewChange, Writer, is_hidden
 from dyda.wording import layout_sentence, sentence
 from scheduler import Queued, Unit, UnitKind
 from vs import read
@@ -78,8 +77,8 @@ class Units:
     recovery: Recovery
     resting: Resting
     log: Callable[[str], None]
-    takes_long: Callable[[Poll, Rebuild], bool] = lambda polled, plan: False
-    """Whether lanes build such a view: then no unit waits for it."""
+    lanes: bool = False
+    """Whether lanes run: then no unit waits for what takes long."""
     _acknowledged: set[str] = field(default_factory=set, init=False)
     _tidy: set[int] | None = field(default=None, init=False)
     """The messages that were in the queue when it was last found tidy; None after an installation."""
@@ -257,12 +256,13 @@ class Units:
     def _round(self, polled: Poll, waiting: Iterable[str] = ()) -> Round:
         """As the catalog has it, whatever views know."""
         known = self.catalog.state
-        return replace(Round.of(self.opened.project, known, polled), catalog=known, waiting=frozenset(waiting))
+        round = Round.of(self.opened.project, known, polled, lanes=self.lanes)
+        return replace(round, catalog=known, waiting=frozenset(waiting))
 
     def _round_of(self, work: _Work) -> Round:
         """As the views of a unit know it."""
         earlier = work.views[0].record.earlier if work.views else None
-        round = Round.of(self.opened.project, self.catalog.state, work.polled, earlier)
+        round = Round.of(self.opened.project, self.catalog.state, work.polled, earlier, lanes=self.lanes)
         return replace(round, waiting=work.waiting)
 
     def _looking_at(self, round: Round, relations: Collection[Relation]) -> Round:
@@ -274,15 +274,14 @@ class Units:
     def _plan(self, work: _Work, unit: Unit) -> UnitPlan:
         round = self._round_of(work)
         round = self._looking_at(round, round.touched_by(unit))
-        plan = plan_unit(round, unit, work.views, self._analysis)
-        records = {view.name: view.record for view in work.views}
-        later = [
-            left_for_a_lane(records[one.name], one)
-            if isinstance(one, Rebuild) and self.takes_long(work.polled, one)
-            else one
-            for one in plan.views
-        ]
-        return self._captured(replace(plan, views=tuple(later)))
+        return self._captured(self._measured(round, lambda round: plan_unit(round, unit, work.views, self._analysis)))
+
+    def _measured(self, round: Round, plan: Callable[[Round], UnitPlan]) -> UnitPlan:
+        return plan_measured(round, lambda tables: sizes_of(self.opened, tables), plan)
+
+    def takes_long(self, polled: Poll, tables: Collection[Table]) -> bool:
+        """Whether building a view over these is left to a lane."""
+        return replace(self._round(polled), sizes=sizes_of(self.opened, tables)).takes_long(tables)
 
     def _plan_run(self, work: _Work, units: Sequence[Unit]) -> list[UnitPlan]:
         """Its units are of rows alone; relations that only the knowledge names may have changed meanwhile."""
@@ -305,7 +304,9 @@ class Units:
         if unit is not None:
             relations |= {relation.name: relation for relation in round.touched_by(unit)}
         round = self._looking_at(round, relations.values())
-        return self._captured(plan_builds(round, builds, unit, views, self._analysis))
+        return self._captured(
+            self._measured(round, lambda round: plan_builds(round, builds, unit, views, self._analysis))
+        )
 
     def _captured(self, plan: UnitPlan) -> UnitPlan:
         """New relations of a plan must be captured before they are read (C6): then another poll is needed."""
@@ -382,6 +383,9 @@ class Units:
         for change in done.changes:
             for relaid in layout_changes_of(change.version):
                 self.log(f"view {change.view}: {layout_sentence(relaid)}")
+        for one in plan.views:
+            if isinstance(one, LeaveBehind) and one.lane is not None and not is_hidden(one.name):
+                self.log(f"view {one.name} has followed a schema change: {sentence(one.lane)}")
         for name, relation in plan.facts.described.items():
             if name not in self.catalog.state.relations and polled.snapshots[name.source].stands(relation):
                 self.opened.source(name.source).attach([relation])  # the same table, watched under its new name

@@ -244,11 +244,13 @@ class SourceAway:
 
 @dataclass(frozen=True)
 class Behind:
-    """The definition has followed a schema change, the rows have not: they do when the view can be built."""
+    """The definition has followed a schema change, the rows have not: they do when the view can be built, or when a
+    lane has built it."""
 
     kind: ClassVar[str] = "behind"
     detail: str | None = None
     away: tuple[SourceAway, ...] = ()
+    lane: bool = False
 
 
 # --- what was not logged

@@ -152,6 +152,11 @@ def find(cursor: Cursor, source: str, oids: Collection[int]) -> dict[int, Relati
     return {oid: found.get(oid) for oid in sorted(set(oids))}
 
 
+def sizes(cursor: Cursor, oids: Collection[int]) -> dict[int, int]:
+    """How many bytes the relations with these oids have now, roughly what reading all of them takes."""
+    return {row[0]: row[1] for row in answer(cursor, "sizes", oids)} if oids else {}
+
+
 def _relations(cursor: Cursor, source: str, oids: Collection[int], *, refuse: bool = False) -> list[Relation]:
     trees = hierarchies(cursor, oids)
     cursor.execute(load_sql("members"), {"relids": [relid for tree in trees.values() for relid in tree.members]})

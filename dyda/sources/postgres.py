@@ -47,6 +47,11 @@ class PostgresSource:
         with self._sessions.transaction(FRESH) as cursor:
             return catalog.find(cursor, self.name, list(oids))
 
+    def sizes(self, oids: Iterable[int]) -> dict[int, int]:
+        """How many bytes the relations with these oids have now, as far as they are there."""
+        with self._sessions.transaction(FRESH) as cursor:
+            return catalog.sizes(cursor, list(oids))
+
     def relations(self) -> list[tuple[str, str]]:
         """The tables that can be watched, as (schema, table)."""
         with self._sessions.transaction(FRESH) as cursor:

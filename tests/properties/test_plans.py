@@ -1,7 +1,7 @@
 """What `impact` foretells is the plan that is executed when that DDL happens.
 
 Random DDL over the sources of tests/properties/test_evolution.py: foretold from the text alone, then committed, and the
-plan that the maintainer made of the message is told in the same words.
+plan that the maintainer executes is told in the same words; with lanes, too, which build whatever is computed again.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from dyda import commands
 from dyda.engine import Engine
 from dyda.errors import DydaError
+from dyda.maintenance import Maintainer, Outcome
+from dyda.maintenance.execute.unit import execute
 from dyda.maintenance.plan.impact import impacts
-from dyda.maintenance.plan.planner import plan_unit
 from dyda.maintenance.plan.unit_plan import UnitPlan
 from dyda.settings import SparkSettings
 from tests.properties.test_evolution import COLUMNS, KNOWLEDGE, PLACES, TABLES, VIEWS, Source, settle
@@ -83,26 +84,46 @@ def written(source: Source, actions: list[tuple[str, Any, int]]) -> str:
 
 
 @contextmanager
-def plans_made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[UnitPlan, Any]]]:
-    """The plans of units that change a schema, each with the catalog that it was made from."""
+def plans_executed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[UnitPlan, Any]]]:
+    """The plans of units that change a schema, as they are carried out, each with the catalog at that time."""
     found: list[tuple[UnitPlan, Any]] = []
 
-    def noted(round: Any, unit: Any, *more: Any) -> UnitPlan:
-        plan = plan_unit(round, unit, *more)
-        if any(queued.message.kind != "data" for queued in unit.messages):
-            found.append((plan, round.catalog))
-        return plan
+    def noted(execution: Any, plan: UnitPlan, *more: Any) -> Any:
+        if plan.unit is not None and any(queued.message.kind != "data" for queued in plan.unit.messages):
+            found.append((plan, execution.catalog))
+        return execute(execution, plan, *more)
 
     with monkeypatch.context() as patched:
-        patched.setattr("dyda.maintenance.units.plan_unit", noted)
+        patched.setattr("dyda.maintenance.units.execute", noted)
         yield found
 
 
+@contextmanager
+def with_lanes(town: Town) -> Iterator[Maintainer]:
+    """A loop that runs lanes, as the daemon's does."""
+    with town.opened() as opened, opened.warehouse.lock(role="daemon") as writer:
+        maintainer = Maintainer(opened, writer, stopping=lambda: False)
+        try:
+            yield maintainer
+        finally:
+            maintainer.close()
+
+
+def settle_lanes(maintainer: Maintainer) -> None:
+    assert maintainer.lanes is not None
+    for _ in range(500):
+        if maintainer.cycle() is Outcome.IDLE and not maintainer.lanes.active:
+            return
+        maintainer.lanes.wait(0.1)
+    raise AssertionError("the queue does not drain")
+
+
+@pytest.mark.parametrize("lanes", [False, True], ids=["in turn", "lanes"])
 def test_what_impact_foretells_is_the_plan_that_is_executed(
-    tmp_path: Path, database: Callable[[str], str], engine: Engine, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, database: Callable[[str], str], engine: Engine, monkeypatch: pytest.MonkeyPatch, lanes: bool
 ) -> None:
     numbers = iter(range(10_000))
-    compared: list[str] = []
+    compared: list[tuple[str, str]] = []
 
     @settings(
         max_examples=EXAMPLES,
@@ -113,18 +134,27 @@ def test_what_impact_foretells_is_the_plan_that_is_executed(
     )
     @given(MIGRATIONS)
     def run(migrations: list[tuple[str, list[Any]]]) -> None:
-        town = Town(tmp_path / f"town{next(numbers)}", database, engine)
+        small = "lane_size = 1" if lanes else "lanes = 0"
+        town = Town(tmp_path / f"town{next(numbers)}", database, engine, small)
         try:
-            play(town, migrations, compared, monkeypatch)
+            play(town, migrations, compared, monkeypatch, lanes=lanes)
         finally:
             town.close()
 
     run()
-    assert set(compared) >= {"renamed", "broken"}, "the migrations do too little to compare"
+    assert {effect for effect, _ in compared} >= {"renamed", "broken"}, "the migrations do too little to compare"
+    plans = {plan for _, plan in compared}
+    assert ("leave_behind" if lanes else "rebuild") in plans
+    assert not lanes or "rebuild" not in plans, "what lanes build is in no unit's way"
 
 
 def play(
-    town: Town, migrations: list[tuple[str, list[Any]]], compared: list[str], monkeypatch: pytest.MonkeyPatch
+    town: Town,
+    migrations: list[tuple[str, list[Any]]],
+    compared: list[tuple[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    lanes: bool,
 ) -> None:
     for source, tables in TABLES.items():
         town.source(source, *(f"CREATE TABLE {table} ({COLUMNS})" for table in tables))
@@ -143,15 +173,15 @@ def play(
         except DydaError:
             foretold = None  # it says that it cannot tell
         town.execute(name, ddl)
-        with plans_made(monkeypatch) as plans, town.maintainer() as maintainer:
-            settle(maintainer)
+        with plans_executed(monkeypatch) as plans, (with_lanes if lanes else Town.maintainer)(town) as maintainer:
+            (settle_lanes if lanes else settle)(maintainer)
         if foretold is None or not plans:
             continue
         plan, catalog = plans[-1]
         assert plan.captures == ()
         made = [view.as_dict() for view in impacts(plan, catalog, NUMERIC)]
         assert _compared(made) == _compared(foretold), ddl
-        compared += [view["effect"] for view in made]
+        compared += [(view["effect"], view["plan"]) for view in made]
 
 
 def _compared(views: list[dict[str, Any]]) -> list[dict[str, Any]]:

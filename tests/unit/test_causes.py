@@ -120,6 +120,7 @@ CASES: list[tuple[Cause, str]] = [
     (NotBuilt(ToBeBuilt(BuildReason.RETURNED, "b is dropped"), "no"), "its relations are back; b is dropped: no"),
     (SourceAway("crm", "source crm cannot be reached"), "source crm cannot be reached"),
     (Behind(), "a schema change was followed; its rows follow when it can be built"),
+    (Behind("a is b now", lane=True), "a is b now; its rows are rebuilt beside the other views"),
     (Behind("a is b now", (SourceAway("crm", "gone"),)), "a is b now; gone; its rows follow when it can be built"),
     *(
         (SourceDrifted("crm", drift, unsettled), what_happened(SourceDrifted("crm", drift)) + "; re-reading it")

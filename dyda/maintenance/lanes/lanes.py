@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from dyda.maintenance.next_unit import Planner
 from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.observe.recovery import Recovery
 from dyda.maintenance.plan.builds import Builds
-from dyda.maintenance.plan.unit_plan import Rebuild, UnitPlan
+from dyda.maintenance.plan.unit_plan import Rebuild, UnitPlan, tables_of
 from dyda.maintenance.units import Units
 from dyda.model.cause import Behind, Cause
 from dyda.model.relation import Relation, RelationName
@@ -65,9 +65,6 @@ class Lanes:
     """Views that readers keep locked: when it is tried again to show what was built, and the pause after that."""
     _noted: dict[str, tuple[int, float, dict[str, Any]]] = field(default_factory=dict, init=False)
     """By view, the number under which `status` finds its progress, when that was written, and what."""
-
-    def __post_init__(self) -> None:
-        self.units.takes_long = lambda polled, build: self._reads_much(polled, build.definition.relations)
 
     @property
     def limit(self) -> int:
@@ -188,19 +185,16 @@ class Lanes:
     def _takes_long(self, polled: Poll, name: str, builds: Builds) -> bool:
         reading = builds.readings.get(name)
         if reading is None:
-            relations: Collection[RelationName] = self.catalog.state.records[name].relations
+            read = self.catalog.state.records[name].relations
+            oids = (
+                (one.source, polled.snapshots[one.source].oid(one)) for one in read if one.source in polled.snapshots
+            )
+            tables = {(source, oid) for source, oid in oids if oid is not None}
         elif isinstance(reading.judgement, Broken):
             return False
         else:
-            relations = reading.judgement.definition.relations
-        return self._reads_much(polled, relations)
-
-    def _reads_much(self, polled: Poll, relations: Collection[RelationName]) -> bool:
-        size = 0
-        for source in {relation.source for relation in relations}:
-            if source in polled.snapshots:
-                size += polled.snapshots[source].size([one for one in relations if one.source == source])
-        return size >= self.opened.project.settings.maintenance.lane_size
+            tables = {one for one in tables_of(reading.judgement.definition) if one[0] in polled.snapshots}
+        return self.units.takes_long(polled, tables)
 
     def _fits(self, plan: UnitPlan, polled: Poll, build: Rebuild) -> bool:
         """Whether the others can go on without knowing of it: it changes nothing that the catalog says of relations

@@ -7,12 +7,12 @@ tables now ─┘
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dyda.maintenance.catalog_state import CatalogState
 from dyda.maintenance.observe.poll import Arrivals, Poll
-from dyda.maintenance.observe.tables import TablesNow
+from dyda.maintenance.observe.tables import Table, TablesNow
 from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation
@@ -49,13 +49,26 @@ class Round:
     waiting: frozenset[str] = frozenset()
     """Views that wait for a message, or process another unit."""
 
+    lane_size: int | None = None
+    """What reads so many bytes at the sources takes long, and lanes do it; None: no lanes run."""
+    sizes: Mapping[Table, int] = field(default_factory=dict)
+    """Bytes, of the tables that were measured."""
+
     @property
     def stored(self) -> CatalogState:
         return self.catalog if self.whole is None else self.whole
 
     @classmethod
-    def of(cls, project: Project, catalog: CatalogState, polled: Poll, earlier: EarlierCatalog | None = None) -> Round:
-        """As views know it that share `earlier`."""
+    def of(
+        cls,
+        project: Project,
+        catalog: CatalogState,
+        polled: Poll,
+        earlier: EarlierCatalog | None = None,
+        *,
+        lanes: bool = False,
+    ) -> Round:
+        """As views know it that share `earlier`. `lanes`: whether they run."""
         return cls(
             project,
             catalog.known_to(earlier),
@@ -67,6 +80,7 @@ class Round:
             dict(polled.after),
             dict(polled.unreachable),
             whole=catalog,
+            lane_size=project.settings.maintenance.lane_size if lanes else None,
         )
 
     @property
@@ -90,6 +104,10 @@ class Round:
     def away(self, source: str) -> str | None:
         """Why the source is out of reach; None if it is not."""
         return None if source in self.sources else self.unreachable.get(source, "capture is not attached")
+
+    def takes_long(self, tables: Iterable[Table]) -> bool:
+        """Whether reading all of these is left to a lane."""
+        return self.lane_size is not None and sum(self.sizes.get(one, 0) for one in set(tables)) >= self.lane_size
 
     def touched_by(self, unit: Unit) -> list[Relation]:
         """The relations of the catalog that the unit's schema changes touch. A source that no view reads has no

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from dyda.errors import RelationRefused, UnknownRelation
 from dyda.model.message import UpdateMessage
@@ -15,15 +16,18 @@ from dyda.model.relation import Relation, RelationName
 from dyda.model.schema_change import RenameRelation, ReplaceRelation
 from dyda.open_project import OpenProject
 
-__all__ = ["TablesNow", "look_at"]
+__all__ = ["Table", "TablesNow", "look_at", "sizes_of"]
+
+Table: TypeAlias = tuple[str, int]
+"""A source, and the oid that a table has in it, whatever it is called."""
 
 
 @dataclass(frozen=True)
 class TablesNow:
     """What was found under the oids and the names that a plan may ask for."""
 
-    by_oid: Mapping[tuple[str, int], Relation | None] = field(default_factory=dict)
-    """By source and oid, whatever the table is called now; None: gone."""
+    by_oid: Mapping[Table, Relation | None] = field(default_factory=dict)
+    """As it is and as it is called now; None: gone."""
     by_name: Mapping[RelationName, Relation | RelationRefused | UnknownRelation] = field(default_factory=dict)
     """The table under the name, or why it cannot be used."""
 
@@ -44,7 +48,7 @@ def look_at(opened: OpenProject, relations: Iterable[Relation], messages: Iterab
                     names.setdefault(change.relation, set()).update([step.name] if step.name is not None else [])
                 elif isinstance(step, RenameRelation):
                     names.setdefault(change.relation, set()).add(step.new)
-    by_oid: dict[tuple[str, int], Relation | None] = {}
+    by_oid: dict[Table, Relation | None] = {}
     by_name: dict[RelationName, Relation | RelationRefused | UnknownRelation] = {}
     for source, known in wanted.items():
         meant = {relation.oid for relation in known}.union(*(oids.get(relation.name, ()) for relation in known))
@@ -53,6 +57,19 @@ def look_at(opened: OpenProject, relations: Iterable[Relation], messages: Iterab
         called = {relation.name for relation in [*known, *found.values()] if relation is not None}
         by_name |= _named(opened, source, sorted(called.union(*(names.get(relation.name, ()) for relation in known))))
     return TablesNow(by_oid, by_name)
+
+
+def sizes_of(opened: OpenProject, tables: Iterable[Table]) -> dict[Table, int]:
+    """How many bytes these tables have now. Asking waits for whoever has one locked, so ask only for those that are to
+    be read."""
+    wanted: dict[str, set[int]] = {}
+    for source, oid in tables:
+        wanted.setdefault(source, set()).add(oid)
+    return {
+        (source, oid): size
+        for source, oids in wanted.items()
+        for oid, size in opened.source(source).sizes(sorted(oids)).items()
+    }
 
 
 def _named(

@@ -2,12 +2,14 @@
 
     DDL, pending messages, the next unit ─▶ plan_changes ─▶ UnitPlan ─▶ per view: effect, definition, extent, cost
 
-From the catalog alone. A source is asked only to describe a table that took another's name.
+From the catalog alone. A source is asked only to describe a table that took another's name, and how large the tables
+are that would be read whole: the daemon leaves that to a lane if its settings say so, whether or not it runs now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,8 +17,9 @@ from dyda.errors import DydaError
 from dyda.maintenance.catalog_state import CatalogState, MaintainedView
 from dyda.maintenance.observe.poll import Arrivals
 from dyda.maintenance.observe.round import Round, SourceNow
+from dyda.maintenance.observe.tables import Table, sizes_of
 from dyda.maintenance.plan.analysis import SparkIfNeeded
-from dyda.maintenance.plan.planner import plan_changes
+from dyda.maintenance.plan.planner import plan_changes, plan_measured
 from dyda.maintenance.plan.unit_plan import (
     Adapt,
     FollowText,
@@ -196,8 +199,22 @@ def _planned(
         name: Position.meet(view.positions[name] for view in known.views.values() if name in view.positions)
         for name in sources
     }
-    round = Round(opened.project, known, Arrivals(tuple(queue)), sources, positions)
-    return plan_changes(round, unit, now, SparkIfNeeded(opened.engine))
+    settings = opened.project.settings.maintenance
+    lane_size = settings.lane_size if settings.lanes else None
+    round = Round(opened.project, known, Arrivals(tuple(queue)), sources, positions, lane_size=lane_size)
+    analysis = SparkIfNeeded(opened.engine)
+    return plan_measured(
+        round, lambda tables: _sizes(opened, tables), lambda round: plan_changes(round, unit, now, analysis)
+    )
+
+
+def _sizes(opened: OpenProject, tables: Collection[Table]) -> dict[Table, int]:
+    """As far as the sources can say: what is out of reach counts as small."""
+    found: dict[Table, int] = {}
+    for source in sorted({source for source, _ in tables}):
+        with suppress(DydaError):
+            found |= sizes_of(opened, (table for table in tables if table[0] == source))
+    return found
 
 
 def _impact(plan: ViewPlan, known: CatalogState, numeric: str) -> Impact:
@@ -211,7 +228,7 @@ def _impact(plan: ViewPlan, known: CatalogState, numeric: str) -> Impact:
         case FollowText():
             return _followed(plan, known, numeric, rows=None)
         case LeaveBehind():
-            return _followed(plan, known, numeric, rows=Behind() if plan.behind else None)
+            return _followed(plan, known, numeric, rows=plan.lane or (Behind() if plan.behind else None))
         case Adapt():
             return _followed(plan, known, numeric, rows=ToBeBuilt(BuildReason.EVOLVED, plan.how.reason))
         case Rebuild():

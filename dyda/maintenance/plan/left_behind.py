@@ -61,7 +61,7 @@ def left_for_a_lane(record: ViewRecord, plan: Rebuild) -> LeaveBehind:
     change = ViewChange(view=record.name)
     if plan.definition.sql != record.sql:
         change = _followed(record, plan.judgement, list(plan.moved), reason, [])
-    return LeaveBehind(replace(change, state=ViewState.RESYNC, cause=Behind(reason)), plan.judgement)
+    return LeaveBehind(replace(change, state=ViewState.RESYNC, cause=Behind(reason, lane=True)), plan.judgement)
 
 
 def _others(round: Round, taken: Collection[str]) -> Iterator[tuple[ViewRecord, ViewDefinition]]:

@@ -3,23 +3,25 @@
 schema changes of the unit ─▶ vs.synchronize ─▶ no legal form, message by message neither: Freeze
                                    │
                                    ▼ holds, or rewritten
-                               va.adapt ─▶ Adapt, Rebuild; Adapt, too, if it becomes empty with a relation
-                                   │
+                               va.adapt ─▶ Adapt, Rebuild; Adapt, too, if it becomes empty with a relation;
+                                   │       LeaveBehind, if a rebuild takes long and lanes run
                                    ▼ metadata only, or untouched
                                FollowText, Maintain
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dyda.errors import BrokenUnit, DydaError, UnsupportedSql
 from dyda.maintenance.catalog_state import BuildRequest, MaintainedView
 from dyda.maintenance.observe.round import Round
+from dyda.maintenance.observe.tables import Table
 from dyda.maintenance.plan.analysis import Analysis
 from dyda.maintenance.plan.emptied import emptying
 from dyda.maintenance.plan.knowledge_after import evolved_knowledge
+from dyda.maintenance.plan.left_behind import left_for_a_lane
 from dyda.maintenance.plan.planning import Planning
 from dyda.maintenance.plan.positions import Destinations
 from dyda.maintenance.plan.relations_after import RelationsAfter
@@ -33,6 +35,7 @@ from dyda.maintenance.plan.unit_plan import (
     RelationFacts,
     UnitPlan,
     ViewPlan,
+    tables_of,
 )
 from dyda.maintenance.plan.version_details import Moved, because, relaid, story, unseen
 from dyda.maintenance.programs import fingerprint_of, recorded, state_tables
@@ -47,13 +50,24 @@ from scheduler import Unit
 from va import Adaptation, Emptied, MetadataOnly, Recompute
 from vs import Broken, Holds, Judgement, Rewritten, Stage, World, synchronize, synchronize_in_turn
 
-__all__ = ["UnitPlanner", "plan_changes", "plan_knowledge", "plan_run", "plan_unit"]
+__all__ = ["UnitPlanner", "plan_changes", "plan_knowledge", "plan_measured", "plan_run", "plan_unit"]
 
 
 def plan_unit(round: Round, unit: Unit, views: Sequence[MaintainedView], analysis: Analysis) -> UnitPlan:
     """What the unit does to `views`, and to the others as far as they are left behind."""
     planning = Planning(round, analysis)
     return planning.finished(unit, UnitPlanner(planning, unit).plans(views))
+
+
+def plan_measured(
+    round: Round, measure: Callable[[Collection[Table]], Mapping[Table, int]], plan: Callable[[Round], UnitPlan]
+) -> UnitPlan:
+    """What `plan` makes of the round; if that reads tables whole, of one that knows how large they are. Only these are
+    measured: that waits for whoever has a table locked."""
+    draft = plan(round)
+    if round.lane_size is None or draft.captures or not draft.read_whole:
+        return draft
+    return plan(replace(round, sizes=measure(draft.read_whole)))
 
 
 def plan_run(
@@ -237,7 +251,9 @@ class UnitPlanner:
         request = BuildRequest(view.name, how.definition.sql, None, ToBeBuilt(BuildReason.EVOLVED, detail))
         untrusted = self._untrusted(view, how.definition)
         if isinstance(how, Recompute):
-            return Rebuild(request, how.definition, judgement, tuple(moved), to, how.reason, untrusted)
+            rebuild = Rebuild(request, how.definition, judgement, tuple(moved), to, how.reason, untrusted)
+            long = self.round.takes_long(tables_of(how.definition))
+            return left_for_a_lane(view.record, rebuild) if long else rebuild
         return Adapt(view, how, request, judgement, tuple(moved), to, untrusted)
 
     def _layout(self, after: MaintainedView) -> Layout:

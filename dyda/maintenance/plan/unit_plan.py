@@ -8,7 +8,7 @@ history show the same object. Each view has exactly one of:
     Adapt        its rows follow its new definition from its extent or its states, or begin with nothing
     Rebuild      it is computed from the sources
     Freeze       it has no legal form: it keeps its rows and says why
-    LeaveBehind  its text follows now, its rows when it can be built
+    LeaveBehind  its text follows now, its rows when it can be built, or when a lane has built them
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from dyda.maintenance.catalog_state import BuildRequest, MaintainedView
+from dyda.maintenance.observe.tables import Table
 from dyda.maintenance.plan.knowledge_after import EvolvedKnowledge
 from dyda.maintenance.plan.positions import Moves
 from dyda.maintenance.plan.version_details import Moved
-from dyda.model.algebra.nodes import ViewDefinition
-from dyda.model.cause import Cause, SourceAway
+from dyda.model.algebra.nodes import ViewDefinition, scans
+from dyda.model.cause import Behind, Cause, SourceAway
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.warehouse import EarlierCatalog, ViewChange, ViewVersion
@@ -40,6 +41,7 @@ __all__ = [
     "RelationFacts",
     "UnitPlan",
     "ViewPlan",
+    "tables_of",
 ]
 
 
@@ -142,6 +144,12 @@ class LeaveBehind:
         """Whether its rows are not what its new text means."""
         return self.change.version is not None and bool(self.change.version.details.get("behind"))
 
+    @property
+    def lane(self) -> Behind | None:
+        """Why a lane computes its rows, if one does: a unit would take long for that."""
+        cause = self.change.cause
+        return cause if isinstance(cause, Behind) and cause.lane else None
+
 
 ViewPlan = Maintain | FollowText | Adapt | Rebuild | Freeze | LeaveBehind
 
@@ -162,3 +170,16 @@ class UnitPlan:
     """By view, what it knows of its sources from now on that is older than the catalog; None: no longer anything."""
     postponed: Mapping[str, SourceAway] = field(default_factory=dict)
     """Views that were to be built and need a source that is out of reach."""
+
+    @property
+    def read_whole(self) -> set[Table]:
+        """The tables that the unit reads whole for views that it was not asked to build."""
+        return {table for view in self.views if view.name not in self.built for table in _read_whole(view)}
+
+
+def _read_whole(view: ViewPlan) -> set[Table]:
+    return tables_of(view.definition) if isinstance(view, Rebuild) else set()
+
+
+def tables_of(definition: ViewDefinition) -> set[Table]:
+    return {(scan.relation.name.source, scan.relation.oid) for scan in scans(definition.tree)}

@@ -350,12 +350,10 @@ class SourceSnapshot:
             for query, size in queries
         ]
 
-    def size(self, relations: Collection[RelationName]) -> int:
-        """How many bytes these relations have now, roughly what reading all of them takes."""
-        members = [oid for name in relations if (found := self._before.get(name)) is not None for oid in found.members]
-        with self._sessions.transaction(FRESH) as cursor:
-            cursor.execute(load_sql("pages"), {"relids": members})
-            return sum(size for *_, size, _ in cursor.fetchall())
+    def oid(self, name: RelationName) -> int | None:
+        """Of the table that has the name, or if none has, of the relation that the caller knows by it."""
+        found = self._before.get(name)
+        return None if found is None else found.root
 
     # ---------------------------------------------------------------- before installing
 

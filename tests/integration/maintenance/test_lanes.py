@@ -305,19 +305,30 @@ def test_a_process_that_ends_loses_the_work_of_its_lane_and_nothing_else(shop: T
 
 
 def test_a_view_that_a_schema_change_rebuilds_is_left_to_a_lane(shop: Town) -> None:
-    """The unit installs everything else: another view follows a later change while the lane is held."""
+    """The unit installs everything else: another view follows a later change while the lane is held. `impact` foretells
+    it, and the log says so before the lane begins."""
     shop.source("other", "CREATE TABLE t (a int)", "INSERT INTO t VALUES (1)")
     shop.view("beside", "SELECT t.a FROM other.t t")
     shop.apply()
     with running(shop) as maintainer:
         settle(maintainer)
         with held("lane.opened") as lane:
-            shop.execute("shop", "ALTER TABLE orders ALTER COLUMN amount TYPE bigint USING amount * 2")
+            retype = "ALTER TABLE orders ALTER COLUMN amount TYPE bigint USING amount * 2"
+            found = commands.impact(shop.folder, retype, "shop", engine=shop.engine)["views"]
+            foretold = {one["name"]: one for one in found}
+            assert {foretold[name]["plan"] for name in ("small", "big", "sums")} == {"leave_behind"}
+            assert foretold["sums"]["reason"].endswith("; its rows are rebuilt beside the other views")
+            assert foretold["sums"]["effect"] == "adapted"
+            shop.execute("shop", retype)
             shop.execute("shop", "INSERT INTO orders VALUES (7001, 'c1', 5)")
             cycles(maintainer, lane.there.is_set)
             state = shop.state("sums")
             assert state["state"] == "resync"
             assert state["reason"]
+            lines = maintainer.lines  # type: ignore[attr-defined]
+            left = next(place for place, line in enumerate(lines) if "view sums has followed a schema change" in line)
+            begun = next(place for place, line in enumerate(lines) if "is being built beside the others" in line)
+            assert left < begun, lines
             shop.execute("other", "ALTER TABLE t RENAME COLUMN a TO b", "INSERT INTO t VALUES (2)")
             cycles(maintainer, lambda: shop.extent("beside") == Counter({"1": 1, "2": 1}))
             shop.execute("shop", "INSERT INTO orders VALUES (7002, 'c1', 5)")
