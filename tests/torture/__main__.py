@@ -24,18 +24,22 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=float, default=600, help="each kind of fault strikes once in any case")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--faults", help=f"only these, separated by commas: {', '.join(KINDS)}")
+    parser.add_argument("--faults", help=f"none, or only these, separated by commas: {', '.join(KINDS)}")
     parser.add_argument("--consistency", choices=["strong", "complete"], default="strong")
-    parser.add_argument("--lanes", action="store_true", help="whatever is built is built beside the units")
+    parser.add_argument("--no-lanes", action="store_true", help="whatever is built is built in turn, not in lanes")
+    parser.add_argument("--no-decisions", action="store_true", help="nothing waits for approval, nothing is held")
+    parser.add_argument("--schema-changes", type=float, default=0.04, help="which part of the transactions they are")
     parser.add_argument("--report", type=Path, help="write the numbers to this file, as Markdown")
     chosen = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and mounts are cleared away
     kinds = [kind.strip() for kind in chosen.faults.split(",")] if chosen.faults else []
-    if unknown := sorted(set(kinds) - set(KINDS)):
+    if unknown := sorted(set(kinds) - set(KINDS) - ({"none"} if len(kinds) == 1 else set())):
         parser.error(f"no such fault: {', '.join(unknown)}; there are: {', '.join(KINDS)}")
     command = f"python -m tests.torture --seconds {chosen.seconds:g} --seed {chosen.seed}"
     command += f" --consistency {chosen.consistency}" if chosen.consistency != "strong" else ""
-    command += " --lanes" if chosen.lanes else ""
+    command += " --no-lanes" if chosen.no_lanes else ""
+    command += " --no-decisions" if chosen.no_decisions else ""
+    command += f" --schema-changes {chosen.schema_changes:g}" if chosen.schema_changes != 0.04 else ""
     command += f' --faults "{chosen.faults}"' if chosen.faults else ""
     torture = Torture(
         chosen.seed,
@@ -43,7 +47,9 @@ def main() -> int:
         lambda text: print(text, flush=True),
         consistency=chosen.consistency,
         command=command,
-        lanes=chosen.lanes,
+        schema_changes=chosen.schema_changes,
+        lanes=not chosen.no_lanes,
+        decisions=not chosen.no_decisions,
     )
     failure = None
     try:

@@ -20,7 +20,7 @@ from sqlglot import exp
 from tests.recompute_oracle import Judge
 from tests.torture.history import Shape
 
-__all__ = ["Bench", "Name", "NotEvaluated", "State", "names_of"]
+__all__ = ["Bench", "Name", "NotEvaluated", "State", "names_of", "selected_by"]
 
 Name = tuple[str, str, str]
 """source, schema, table"""
@@ -44,6 +44,13 @@ class State:
 def names_of(definition: str) -> tuple[Name, ...]:
     """The tables that a definition reads."""
     return tuple(dict.fromkeys(_name(table) for table in _relations(sqlglot.parse_one(definition, read="spark"))))
+
+
+@lru_cache(maxsize=1000)
+def selected_by(definition: str) -> tuple[str, ...]:
+    """The columns that a definition's readers see."""
+    query = sqlglot.parse_one(definition, read="spark")
+    return tuple(query.named_selects) if isinstance(query, exp.Query) else ()
 
 
 def _relations(tree: exp.Expr) -> list[exp.Table]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from tests.torture.bench import Bench, Name, NotEvaluated, State, names_of
+from tests.torture.bench import Bench, Name, NotEvaluated, State, names_of, selected_by
 from tests.torture.history import Commit, History, Position, Read, Transaction, ViewState, digest
 from tests.torture.shrinking import Shrinker, short
 from tests.torture.states import Key, States
@@ -33,6 +33,8 @@ RULES = {
     "alive": "a view breaks because something that it reads is gone, never because its text was left behind",
     "evolution": "a definition that replaces what was dropped keeps the rows, as its owner asks",
     "one writer": "whoever commits holds the project's lock",
+    "keys": "a view is stored as one whose rows cannot repeat only while its tables have the keys that say so",
+    "waiting": "no view takes what an operator has yet to decide about",
 }
 MAINTAINED = "live"
 BELOW_ZERO = "negative_count"
@@ -122,6 +124,8 @@ class _Checker:
                 yield from self._alive(commit, name, earlier, view)
                 yield from self._correct(commit, name, earlier, view)
                 yield from self._promise(commit, name, earlier, view)
+                yield from self._keys(commit, name, earlier, view)
+                yield from self._undecided(commit, name, earlier, view)
             yield from self._agreement(before, commit, apart)
             if before is not None and self.mode == "complete":
                 yield from self._one_at_a_time(before, commit, apart)
@@ -286,6 +290,49 @@ class _Checker:
             what = f"view {name} must stay {asked}, and was rewritten to {view.definition}: {change}"
             yield from self._violation("evolution", what, commit, name)
 
+    def _keys(self, commit: Commit, name: str, earlier: ViewState | None, view: ViewState) -> Iterator[Violation]:
+        """A unique index is a claim about every row that could come: the tables must promise it where the view is."""
+        if name not in self.history.keyed or not view.unique_on:
+            return
+        if earlier is not None and _claim(earlier) == _claim(view):
+            return
+        lacking: list[str] = []
+        for named in self._namings(commit, view):
+            try:
+                states = self.loadable(view, named)
+            except LookupError:
+                continue  # `_correct` says so
+            without = [".".join(table) for table, state in states.items() if not state.shape.keys]
+            if not without:
+                return
+            lacking = lacking or without
+        if lacking:
+            at = ", ".join(f"{source} {short(text)}" for source, text in view.positions.items())
+            what = f"view {name} has {'; '.join(view.unique_on)}, and at {at} there is no key of {', '.join(lacking)}"
+            yield from self._violation("keys", what, commit, name)
+
+    def _undecided(self, commit: Commit, name: str, earlier: ViewState | None, view: ViewState) -> Iterator[Violation]:
+        """A held message is kept from the views that read its rows; one that waits for approval, from those that it
+        would change. A view may take others of its source past it."""
+        if earlier is None or view.state != MAINTAINED or earlier.state != MAINTAINED:
+            return
+        for source, xid in commit.waiting:
+            at, before = view.positions.get(source), earlier.positions.get(source)
+            if at is None or before is None or not self._position(at).includes(xid):
+                continue
+            if self._position(before).includes(xid):
+                continue
+            taken = self.states[source].transaction(xid)
+            if taken is None:
+                continue
+            rows = {(source, oid) for oid in taken.effects} if not taken.schema else set()
+            if (source, xid) in commit.held and rows & self._tables(view):
+                what = f"view {name} takes {source} {xid}, which an operator holds"
+                yield from self._violation("waiting", what, commit, name, _told([taken]))
+            elif selected_by(earlier.definition) != selected_by(view.definition):
+                what = f"view {name} takes {source} {xid}, which waits, and becomes {view.definition}"
+                yield from self._violation("waiting", what, commit, name, _told([taken]))
+
     # --- all views of a commit
 
     def _agreement(self, before: Commit | None, commit: Commit, apart: set[str]) -> Iterator[Violation]:
@@ -295,15 +342,12 @@ class _Checker:
         is away. It is back once it agrees.
         """
         away = set(commit.unreachable)
+        waiting = self._may_wait(commit) if commit.waiting else set()
         for name, view in commit.views.items():
             earlier = before.views.get(name) if before is not None else None
             built = earlier is None or earlier.state != MAINTAINED or set(earlier.positions) != set(view.positions)
             built = built or (commit.unit == "build" and earlier is not None and not _same(earlier, view))
-            waits = any(
-                source in view.positions and not self._position(view.positions[source]).includes(xid)
-                for source, xid in commit.waiting
-            )
-            if view.state != MAINTAINED or built or waits or away & set(view.positions):
+            if view.state != MAINTAINED or built or name in waiting or away & set(view.positions):
                 apart.add(name)
         apart.intersection_update(commit.views)
         together = sorted(commit.views.keys() - apart)
@@ -320,6 +364,49 @@ class _Checker:
             others = [other for other in live if other not in apart]
             if all(self._disagreement(commit.views[name], commit.views[other]) is None for other in others):
                 apart.discard(name)
+
+    def _may_wait(self, commit: Commit) -> set[str]:
+        """The views that have a reason to wait for an operator: they read what a message changes that waits; or one
+        that they read as well has such a reason, and a change of that table's schema has yet to come to them. Columns
+        can be known to one view and not to the other, tables cannot."""
+        read = {name: self._tables_named(commit, view) for name, view in commit.views.items()}
+        found = set()
+        for source, xid in commit.waiting:
+            message = self.states[source].transaction(xid)
+            changed = {(source, oid) for oid in message.tables} if message is not None else set()
+            for name, view in commit.views.items():
+                lacks = source in view.positions and not self._position(view.positions[source]).includes(xid)
+                if lacks and (message is None or changed & read[name]):
+                    found.add(name)
+        grown = True
+        while grown:
+            shared = {table for name in found for table in read[name]}
+            more = {
+                name
+                for name, view in commit.views.items()
+                if name not in found and self._lacks_schema(view, shared & read[name])
+            }
+            found |= more
+            grown = bool(more)
+        return found
+
+    def _lacks_schema(self, view: ViewState, tables: set[tuple[str, int]]) -> bool:
+        """Whether a schema change of one of these tables has yet to come to the view."""
+        for source, oid in tables:
+            position = self._position(view.positions[source])
+            if any(one.schema and not position.includes(one.xid) for one in self._table(source, oid)):
+                return True
+        return False
+
+    def _tables_named(self, commit: Commit, view: ViewState) -> set[tuple[str, int]]:
+        """The tables that the view's text can mean, where it is or where others are."""
+        found = set()
+        for named in self._namings(commit, view):
+            for source, schema, table in names_of(view.definition):
+                catalog = self.states[source].catalog(named[source]) if source in named else {}
+                if (schema, table) in catalog:
+                    found.add((source, catalog[schema, table][0]))
+        return found
 
     def _disagreement(self, one: ViewState, other: ViewState) -> tuple[str, Transaction] | None:
         for source in one.positions.keys() & other.positions.keys():
@@ -476,6 +563,11 @@ class _Checker:
 
 def _same(one: ViewState, other: ViewState) -> bool:
     return (one.rows, one.version, one.positions) == (other.rows, other.version, other.positions)
+
+
+def _claim(view: ViewState) -> tuple[object, ...]:
+    """What the uniqueness of its rows is judged by."""
+    return (view.unique_on, view.positions, view.definition)
 
 
 def _difference(found: Mapping[str, int], expected: Mapping[str, int]) -> str:

@@ -528,7 +528,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1800)
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--lanes", action="store_true", help="whatever is built is built beside the units")
+    parser.add_argument("--no-lanes", action="store_true", help="whatever is built is built in turn, not in lanes")
     parser.add_argument("--keep", action="store_true", help="keep the project folder")
     parser.add_argument("--trace", action="store_true", help="print every step")
     chosen = parser.parse_args()
@@ -540,7 +540,7 @@ def main() -> None:
         return urllib.parse.urlunsplit(urllib.parse.urlsplit(server.url())._replace(path="/" + name))
 
     folder = Path(tempfile.mkdtemp(prefix="dyda-churn-"))
-    town = Town(folder, database, None, "lane_size = 1" if chosen.lanes else "")
+    town = Town(folder, database, None, "lanes = 0" if chosen.no_lanes else "lane_size = 1")
     try:
         churn = Churn(town, chosen.seed, lambda text: print(text, flush=True))
         churn.trace = churn.say if chosen.trace else None

@@ -50,12 +50,16 @@ class Position:
 
 @dataclass(frozen=True)
 class Shape:
-    """What a table is called and what its columns are: (name, type as PostgreSQL prints it), and their attnums."""
+    """What a table is called and what its columns are: (name, type as PostgreSQL prints it), and their attnums.
+
+    `keys` are the constraints that make rows unique, by attnums: primary keys, and UNIQUE over columns without NULLs.
+    """
 
     schema: str
     name: str
     columns: tuple[tuple[str, str], ...]
     numbers: tuple[int, ...] = ()
+    keys: tuple[tuple[int, ...], ...] = ()
 
     def called_like(self, other: Shape) -> Shape:
         """The same columns under the names that `other` has for them: the table as it is called elsewhere."""
@@ -63,7 +67,7 @@ class Shape:
         columns = tuple(
             (names.get(number, name), type_) for number, (name, type_) in zip(self.numbers, self.columns, strict=False)
         )
-        return Shape(other.schema, other.name, columns or self.columns, self.numbers)
+        return Shape(other.schema, other.name, columns or self.columns, self.numbers, self.keys)
 
 
 @dataclass
@@ -95,7 +99,7 @@ class Transaction:
 @dataclass(frozen=True)
 class ViewState:
     """A view in one commit. `rows` is the digest of its bag; `History.bags` has the bag. `cause`: why it is no longer
-    maintained, as the catalog keeps it."""
+    maintained, as the catalog keeps it. `unique_on`: the unique indexes of the table that readers of it read."""
 
     state: str
     version: int
@@ -103,6 +107,12 @@ class ViewState:
     positions: Mapping[str, str]
     rows: str
     cause: Mapping[str, Any] | None = None
+    unique_on: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> ViewState:
+        """As JSON has it."""
+        return cls(**{**document, "unique_on": tuple(document.get("unique_on", ()))})
 
 
 @dataclass
@@ -110,7 +120,7 @@ class Commit:
     """One commit of the warehouse, numbered in commit order. `backend` wrote it, `holder` had the project's lock.
 
     `unreachable` are the sources that the catalog calls so in this state; `unit` is the kind of unit: data, build, …
-    `waiting` are the transactions (source, xid) that wait for an operator.
+    `waiting` are the transactions (source, xid) that wait for an operator; `held` are those of them that one holds.
     """
 
     number: int
@@ -121,6 +131,7 @@ class Commit:
     unreachable: tuple[str, ...] = ()
     unit: str = ""
     waiting: tuple[tuple[str, int], ...] = ()
+    held: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass
@@ -155,6 +166,8 @@ class History:
         self.bags: dict[str, dict[str, int]] = {}
         self.promises: dict[str, str] = {}
         """By view what its owner asks of rewritings: equivalent, superset or subset."""
+        self.keyed: set[str] = set()
+        """Views whose rows are unique only as long as every table that they read has a key."""
         self.carried = False
         """Whether the first commit is the last one of an earlier history, which was judged with that."""
         self._numbers = itertools.count(1)
@@ -204,6 +217,7 @@ class History:
             "rest": None if self.rest is None else asdict(self.rest),
             "bags": self.bags,
             "promises": self.promises,
+            "keyed": sorted(self.keyed),
             "carried": self.carried,
         }
         path.write_text(json.dumps(document, ensure_ascii=False))
@@ -218,6 +232,7 @@ class History:
         history.rest = Rest(**document["rest"]) if document["rest"] else None
         history.bags = document["bags"]
         history.promises = document.get("promises", {})
+        history.keyed = set(document.get("keyed", ()))
         history.carried = document.get("carried", False)
         return history
 
@@ -227,7 +242,11 @@ def _transaction(one: dict[str, Any]) -> Transaction:
     shapes = {
         int(oid): shape
         and Shape(
-            shape["schema"], shape["name"], tuple(map(tuple, shape["columns"])), tuple(shape.get("numbers") or ())
+            shape["schema"],
+            shape["name"],
+            tuple(map(tuple, shape["columns"])),
+            tuple(shape.get("numbers") or ()),
+            tuple(map(tuple, shape.get("keys") or ())),
         )
         for oid, shape in one.pop("shapes").items()
     }
@@ -235,6 +254,7 @@ def _transaction(one: dict[str, Any]) -> Transaction:
 
 
 def _commit(one: dict[str, Any]) -> Commit:
-    views = {name: ViewState(**view) for name, view in one.pop("views").items()}
-    waiting = tuple((source, xid) for source, xid in one.get("waiting", ()))
-    return Commit(**{**one, "views": views, "unreachable": tuple(one["unreachable"]), "waiting": waiting})
+    views = {name: ViewState.of(view) for name, view in one.pop("views").items()}
+    waiting, held = (tuple((source, xid) for source, xid in one.get(kind, ())) for kind in ("waiting", "held"))
+    unreachable = tuple(one["unreachable"])
+    return Commit(**{**one, "views": views, "unreachable": unreachable, "waiting": waiting, "held": held})

@@ -213,6 +213,26 @@ MUTANTS = (
         "return Position.meet({at[source] for at in positions.values() if source in at})",
         "return max((at[source] for at in positions.values() if source in at), key=lambda at: at.xmax, default=None)",
     ),
+    _one(
+        "a-held-message-is-taken",
+        "positions",
+        "S1",
+        "held-message",
+        "dyda/maintenance/waiting.py",
+        "    if any(change.relation in view.definition.relations for change in rows):\n        return True\n",
+        "    if any(change.relation in view.definition.relations for change in rows):\n        return False\n",
+    ),
+    _one(
+        "what-nobody-has-approved-is-taken",
+        "positions",
+        "S1",
+        "views-that-wait",
+        "dyda/maintenance/waiting.py",
+        "        return any(effect.view == visible_name(view.name) for effect in cause.effects) or _changes_whole(\n"
+        "            queued.message, view\n"
+        "        )\n",
+        "        return False\n",
+    ),
     # --- reading
     _one(
         "no-check-after-reading",
@@ -418,6 +438,24 @@ MUTANTS = (
         "dyda/warehouse/catalog/migrations/versions/0001_extent_visible.sql",
         "    IF EXISTS (SELECT FROM dyda.extent WHERE id = wanted) THEN\n",
         "    IF true THEN\n",
+    ),
+    _one(
+        "a-key-outlives-that-of-its-source",
+        "installing",
+        "S4",
+        "key-given-up",
+        "dyda/model/layout.py",
+        "types.keys() >= set(known) and keys.includes(known):",
+        "types.keys() >= set(known):",
+    ),
+    _one(
+        "published-as-keyed-after-the-key-went",
+        "installing",
+        "S4",
+        "key-given-up",
+        "dyda/warehouse/installation.py",
+        "        return key_places(version.columns, layout) != extent.key\n",
+        "        return False\n",
     ),
     # --- synchronization
     _one(

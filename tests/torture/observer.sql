@@ -10,8 +10,11 @@ CREATE TABLE IF NOT EXISTS observed.commit (
     unreachable text[] NOT NULL,
     unit        text,
     waiting     jsonb NOT NULL DEFAULT '[]',
+    held        jsonb NOT NULL DEFAULT '[]',
     views       jsonb NOT NULL
 );
+-- Messages that left the queue while they waited for an operator, and the commit that took them out.
+CREATE TABLE IF NOT EXISTS observed.taken (at xid8 NOT NULL, source text NOT NULL, xid bigint NOT NULL, state text NOT NULL);
 CREATE TABLE IF NOT EXISTS observed.bag (digest text PRIMARY KEY, rows text[] NOT NULL);
 
 CREATE OR REPLACE FUNCTION observed.look() RETURNS void
@@ -22,6 +25,7 @@ SET bytea_output = hex
 AS $$
 DECLARE
     one    record;
+    shown  regclass;
     lines  text[];
     name   text;
     views  jsonb := '{}';
@@ -36,22 +40,33 @@ BEGIN
                 WHERE p.view = v.name) AS positions
         FROM dyda.view v JOIN dyda.view_version w ON w.view = v.name AND w.version = v.version
     LOOP
-        CONTINUE WHEN to_regclass(format('%I.%I', '{schema}', one.name)) IS NULL;
+        shown := to_regclass(format('%I.%I', '{schema}', one.name));
+        CONTINUE WHEN shown IS NULL;
         EXECUTE format('SELECT coalesce(array_agg("#row"::text), ''{}'') FROM %I.%I AS "#row"', '{schema}', one.name)
         INTO lines;
         SELECT {digest} INTO name FROM unnest(lines) AS line;
         INSERT INTO observed.bag VALUES (name, lines) ON CONFLICT DO NOTHING;
         views := views || jsonb_build_object(one.name, jsonb_build_object(
             'state', one.state, 'cause', one.cause, 'version', one.version, 'definition', one.sql, 'positions', one.positions,
-            'rows', name));
+            'rows', name,
+            'unique_on', (SELECT coalesce(jsonb_agg(DISTINCT pg_get_indexdef(i.indexrelid)), '[]')
+                          FROM pg_rewrite r JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+                          JOIN pg_index i ON d.refclassid = 'pg_class'::regclass AND i.indrelid = d.refobjid
+                          WHERE r.ev_class = shown AND i.indisunique)));
     END LOOP;
-    INSERT INTO observed.commit (xid, at, backend, holder, unreachable, unit, waiting, views)
+    WITH undecided AS (
+        SELECT m.source, m.xid, m.state FROM dyda.message m WHERE m.state IN ('held', 'approval')
+        UNION ALL
+        SELECT t.source, t.xid, t.state FROM observed.taken t WHERE t.at = pg_current_xact_id()
+    )
+    INSERT INTO observed.commit (xid, at, backend, holder, unreachable, unit, waiting, held, views)
     SELECT pg_current_xact_id(), clock_timestamp(), pg_backend_pid(),
            (SELECT d.backend FROM dyda.daemon d ORDER BY d.fence DESC LIMIT 1),
            ARRAY(SELECT s.name FROM dyda.source s WHERE s.reachable = false),
            (SELECT u.kind FROM dyda.unit u WHERE u.xmin = pg_current_xact_id()::xid ORDER BY u.id DESC LIMIT 1),
-           (SELECT coalesce(jsonb_agg(jsonb_build_array(m.source, m.xid)), '[]') FROM dyda.message m
-            WHERE m.state IN ('held', 'approval')), views;
+           (SELECT coalesce(jsonb_agg(jsonb_build_array(m.source, m.xid)), '[]') FROM undecided m),
+           (SELECT coalesce(jsonb_agg(jsonb_build_array(m.source, m.xid)), '[]') FROM undecided m
+            WHERE m.state = 'held'), views;
 END
 $$;
 
@@ -59,6 +74,17 @@ CREATE OR REPLACE FUNCTION observed.on_commit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$ BEGIN PERFORM observed.look(); RETURN NULL; END $$;
 
+CREATE OR REPLACE FUNCTION observed.on_taken() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    INSERT INTO observed.taken VALUES (pg_current_xact_id(), OLD.source, OLD.xid, OLD.state);
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER observed AFTER DELETE ON dyda.message
+    FOR EACH ROW WHEN (OLD.state IN ('held', 'approval')) EXECUTE FUNCTION observed.on_taken();
 CREATE CONSTRAINT TRIGGER observed AFTER INSERT OR DELETE OR UPDATE OF state, version ON dyda.view
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION observed.on_commit();
 CREATE CONSTRAINT TRIGGER observed AFTER INSERT OR DELETE OR UPDATE ON dyda.view_version

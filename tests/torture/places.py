@@ -205,6 +205,9 @@ class Places:
     def __init__(self, sources: Sequence[str], seed: int, maintenance: str = "", old: Sequence[str] = ()) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="dyda-torture-", dir="/tmp"))
         self.maintenance = maintenance
+        self.schema_changes: Sequence[str] = ("auto",)
+        """What the daemons do about schema changes, in turn: auto or approve."""
+        self._spark: Mapping[str, str] | None = None
         self.sources: dict[str, Place] = {}
         self.daemon: Daemon | None = None
         self.folder.chmod(0o711)  # the servers run as another user and read the clock
@@ -239,13 +242,14 @@ class Places:
     def all(self) -> list[Place]:
         return [*self.sources.values(), self.warehouse]
 
-    def _write_settings(self, spark: Mapping[str, str] | None = None) -> None:
+    def _write_settings(self) -> None:
         lines = [f"[warehouse]\nurl = {json.dumps(self.warehouse.shown_url)}\n"]
         lines += [f"[sources.{name}]\nurl = {json.dumps(place.shown_url)}\n" for name, place in self.sources.items()]
-        config = dict(spark or {"spark.master": "local[2]"})
+        config = dict(self._spark or {"spark.master": "local[2]"})
         lines.append(f"[spark]\nmaster = {json.dumps(config.pop('spark.master'))}\n")
         lines.append("[spark.config]\n" + "\n".join(f"{json.dumps(k)} = {json.dumps(v)}" for k, v in config.items()))
-        lines.append(f"\n[maintenance]\n{self.maintenance}\n")
+        asked = self.schema_changes[max(self._logs - 1, 0) % len(self.schema_changes)]
+        lines.append(f'\n[maintenance]\n{self.maintenance}\nschema_changes = "{asked}"\n')
         (self.folder / "views").mkdir(exist_ok=True)
         (self.folder / "dyda.toml").write_text("\n".join(lines))
 
@@ -273,13 +277,14 @@ class Places:
 
     def compute_on(self, spark: Mapping[str, str] | None = None) -> None:
         """Another Spark for the next daemon; None: in its own process tree, as always."""
-        self._write_settings(spark)
+        self._spark = spark
 
     def start_daemon(self, fault: str = "") -> Daemon:
         assert self.daemon is None or not self.daemon.alive, "one daemon at a time"
         if self.daemon is not None:
             self.daemon.bury()
         self._logs += 1
+        self._write_settings()
         log = self.folder / f"daemon-{self._logs}.log"
         self.daemon = Daemon(self.folder, log, fault, self.clocks["daemon"].for_python)
         return self.daemon

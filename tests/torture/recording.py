@@ -34,9 +34,10 @@ REFUSED = (
     psycopg2.errors.QueryCanceled,
     psycopg2.errors.UndefinedColumn,
     psycopg2.errors.UndefinedTable,
+    psycopg2.errors.UniqueViolation,
 )
-"""What may happen to any transaction, also of a program that does not know yet what a column is called by now: it is
-rolled back, and nothing of it is in the history."""
+"""What may happen to any transaction, also of a program that does not know yet what a column is called by now, or which
+keys are taken: it is rolled back, and nothing of it is in the history."""
 
 
 @contextlib.contextmanager
@@ -53,7 +54,11 @@ def lost_is_operational() -> Iterator[None]:
 SHAPES = """
 SELECT c.oid::bigint, n.nspname, c.relname,
        (SELECT json_agg(json_build_array(a.attname, format_type(a.atttypid, a.atttypmod), a.attnum) ORDER BY a.attnum)
-        FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+        FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+       (SELECT json_agg(k.conkey ORDER BY k.conkey) FROM pg_constraint k
+        WHERE k.conrelid = c.oid AND k.contype IN ('p', 'u') AND NOT k.condeferrable
+          AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = ANY (k.conkey)
+                          AND NOT a.attnotnull))
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p'
   AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast', 'dyda')
@@ -106,9 +111,13 @@ def shapes(cursor: Any) -> dict[int, Shape]:
     cursor.execute(SHAPES)
     return {
         oid: Shape(
-            schema, name, tuple((c, type_) for c, type_, _ in columns or ()), tuple(n for *_, n in columns or ())
+            schema,
+            name,
+            tuple((c, type_) for c, type_, _ in columns or ()),
+            tuple(n for *_, n in columns or ()),
+            tuple(map(tuple, keys or ())),
         )
-        for oid, schema, name, columns in cursor.fetchall()
+        for oid, schema, name, columns, keys in cursor.fetchall()
     }
 
 
@@ -388,12 +397,12 @@ class Observer:
         with self._turn:
             with self._cursor() as cursor:
                 cursor.execute(
-                    "SELECT number, at::text, backend, holder, unreachable, unit, waiting, views FROM observed.commit"
-                    " WHERE number > %s ORDER BY number",
+                    "SELECT number, at::text, backend, holder, unreachable, unit, waiting, held, views"
+                    " FROM observed.commit WHERE number > %s ORDER BY number",
                     (self._seen,),
                 )
-                for number, at, backend, holder, unreachable, unit, waiting, views in cursor.fetchall():
-                    states = {name: ViewState(**view) for name, view in views.items()}
+                for number, at, backend, holder, unreachable, unit, waiting, held, views in cursor.fetchall():
+                    states = {name: ViewState.of(view) for name, view in views.items()}
                     found.append(
                         Commit(
                             number,
@@ -404,6 +413,7 @@ class Observer:
                             tuple(unreachable),
                             unit or "",
                             tuple((source, xid) for source, xid in waiting),
+                            tuple((source, xid) for source, xid in held),
                         )
                     )
                 wanted = {view.rows for commit in found for view in commit.views.values()} - self.history.bags.keys()

@@ -28,6 +28,8 @@ def rows(summary: Summary) -> list[tuple[str, str]]:
         ("transactions", str(summary.transactions)),
         ("  refused or lost at the source", str(summary.refused)),
         ("schema changes", str(summary.schema_changes)),
+        ("decisions of an operator", str(sum(summary.decisions.values()))),
+        *((f"  {verb}", str(count)) for verb, count in sorted(summary.decisions.items())),
         ("faults", str(sum(summary.faults.values()))),
     ]
     found += [(f"  {kind}", str(count)) for kind, count in sorted(summary.faults.items())]

@@ -292,6 +292,49 @@ def views_that_wait(stage: Stage) -> None:
     stage.settle()
 
 
+@scenario
+def held_message(stage: Stage) -> None:
+    """S1: what an operator holds is kept from the views that read it; the others go on past it."""
+    _two_tables(stage)
+    stage.begin()
+    stage.do("one", "INSERT INTO r VALUES (3, 3)")
+    stage.killed_at("unit.messages-received")
+    (message,) = commands.pending(stage.town.folder)
+    commands.pending_hold(stage.town.folder, message["id"])
+    stage.do("one", "INSERT INTO q VALUES (3, 3)")
+    stage.settle()
+    commands.pending_release(stage.town.folder, message["id"])
+    stage.settle()
+
+
+@scenario
+def key_given_up(stage: Stage) -> None:
+    """S4: a source gives up the key that makes a view's rows unique; rows repeat it, later or at once."""
+    stage.source(
+        "one",
+        "CREATE TABLE r (id int CONSTRAINT r_key PRIMARY KEY, k int)",
+        "CREATE TABLE q (id int NOT NULL CONSTRAINT q_key UNIQUE, r int)",
+        "INSERT INTO r VALUES (1, 1), (2, 2)",
+        "INSERT INTO q VALUES (1, 1), (2, 1)",
+    )
+    stage.view("v", "SELECT r.id, r.k FROM one.r r")
+    stage.view("w", "SELECT q.id, r.k FROM one.q q LEFT JOIN one.r r ON q.r = r.id")
+    stage.history.keyed = {"v", "w"}
+    stage.begin()
+    (first,) = stage.history.commits
+    assert all(view.unique_on for view in first.views.values()), "there is a key to give up"
+    given_up = Change("ALTER TABLE r DROP CONSTRAINT r_key", ("r",))
+    stage.do("one", given_up)
+    stage.settle(seconds=5)
+    stage.do("one", "INSERT INTO r VALUES (1, 9)")
+    stage.settle(seconds=5)
+    stage.do("one", "DELETE FROM r WHERE k = 9", Change("ALTER TABLE r ADD CONSTRAINT r_key PRIMARY KEY (id)", ("r",)))
+    stage.settle(seconds=5)
+    stage.do("one", "INSERT INTO r VALUES (3, 3)", given_up, "INSERT INTO r SELECT * FROM r")
+    stage.do("one", Change("ALTER TABLE q ALTER id DROP NOT NULL", ("q",)), "INSERT INTO q VALUES (NULL, 1), (NULL, 1)")
+    stage.settle(seconds=5)
+
+
 # --- reading
 
 

@@ -26,6 +26,7 @@ from dyda import commands
 from dyda.errors import DydaError
 from tests.torture.checking import Violation, examine
 from tests.torture.daemon import TortureFailed
+from tests.torture.decisions import Operator
 from tests.torture.fault import ALL, Fault, World, until
 from tests.torture.faults import KINDS
 from tests.torture.history import History
@@ -33,7 +34,7 @@ from tests.torture.places import Places, session
 from tests.torture.readers import Reader
 from tests.torture.recording import Data, Observer, Writer, begin, rest
 from tests.torture.traffic import PAIRS, SOURCES, Pace, Traffic, all_views, beacon_view, fixed_tables
-from tests.torture.workload import Workload
+from tests.torture.workload import KEYED_VIEWS, Workload
 
 __all__ = ["Summary", "Torture"]
 
@@ -56,6 +57,7 @@ class Summary:
     transactions: int = 0
     refused: int = 0
     schema_changes: int = 0
+    decisions: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     impossible: dict[str, str] = field(default_factory=dict)
     commits: int = 0
@@ -82,18 +84,20 @@ class Torture:
         kinds: Sequence[str] = (),
         say: Callable[[str], None] = lambda text: None,
         pause: float = 0.6,
-        schema_changes: float = 0.02,
+        schema_changes: float = 0.04,
         consistency: str = "strong",
         command: str = "",
         views: Sequence[str] = (),
-        lanes: bool = False,
+        lanes: bool = True,
+        decisions: bool = True,
     ) -> None:
         self.seed, self.say, self.pause, self.schema_changes = seed, say, pause, schema_changes
         self.consistency = consistency
         self.lanes = lanes
+        self.decisions = decisions
         self.command = command
         self.views = all_views(views)
-        self.kinds = list(kinds or KINDS)
+        self.kinds = [] if list(kinds) == ["none"] else list(kinds or KINDS)
         self.random = random.Random(f"{seed} schedule")
         self.summary = Summary(seed)
         self.number = 0
@@ -110,7 +114,10 @@ class Torture:
             while bag or time.monotonic() - self.begun < seconds:
                 if not bag:
                     bag, first = self._shuffled(), False
-                self.suffer(KINDS[bag.pop()](self.world))
+                if bag:
+                    self.suffer(KINDS[bag.pop()](self.world))
+                else:
+                    self.look_on()
                 if self.world.spared and len(bag) <= len(self.kinds) // 2:
                     self._end_ancient()
                 if not first and time.monotonic() - self.begun >= seconds:
@@ -132,10 +139,13 @@ class Torture:
     def _prepare(self, stack: contextlib.ExitStack) -> None:
         self.note("servers are started")
         settings = f'consistency = "{self.consistency}"\nstatement_timeout = 20'
-        settings += "\nlane_size = 1" if self.lanes else ""
+        settings += "\nlane_size = 1" if self.lanes else "\nlanes = 0"
         self.places = Places(list(SOURCES), self.seed, settings, old=[OLD])
         stack.callback(self.places.close)
+        if self.decisions:
+            self.places.schema_changes = ("approve", "auto")
         self.history = History(self.seed, self.command, self.consistency)
+        self.history.keyed = set(KEYED_VIEWS)
         self.world = World(self.places, self.history, self.seed, OLD)
         self.world.spared = {ANCIENT}
         workload = Workload(self.seed)
@@ -169,10 +179,13 @@ class Torture:
             for place in self.places.sources.values()
         ]
         self.readers: list[Reader] = []
+        self.operator = Operator(self.places, self.seed)
         stack.callback(self._end_threads)
         self.places.start_daemon().up()
         for thread in self.traffic:
             thread.start()
+        if self.decisions:
+            self.operator.start()
         self._start_readers()
         self.checked = time.monotonic()
         self.note("traffic flows")
@@ -188,6 +201,9 @@ class Torture:
             reader.start()
 
     def _end_threads(self) -> None:
+        self.operator.end()
+        if self.operator.is_alive():
+            self.operator.join(120)
         for thread in self.traffic:
             thread._ending.set()
             thread._flowing.set()
@@ -219,6 +235,13 @@ class Torture:
         self.summary.faults[fault.kind] += 1
         lasted, caught_up = healed - struck, time.monotonic() - healed
         self.note(f"    lasted {lasted:.0f} s, caught up after {caught_up:.1f} s{': ' if said else ''}{said}")
+
+    def look_on(self) -> None:
+        """Nothing strikes: only traffic, and an operator who takes his time."""
+        time.sleep(2.0)
+        self.require_progress(list(self.places.sources), "without a fault")
+        self.places.require_daemon()
+        self._check_threads()
 
     def require_words(self, fault: Fault) -> str:
         """`dyda status` says in words what is wrong."""
@@ -279,6 +302,7 @@ class Torture:
         self.note("at rest")
         for thread in self.traffic:
             thread.rest()
+        self.operator.clear()
         self._require_rest()
         for reader in self.readers:
             reader.stop()
@@ -288,6 +312,7 @@ class Torture:
         with session(judge_url) as cursor:
             _clear(cursor)
         begun = time.monotonic()
+        self.summary.decisions = Counter(self.operator.decisions)
         report = examine(self.history, judge_url, self.consistency)
         self.summary.add(self.history, report.compared, report.violations)
         for violation in report.violations:
@@ -307,7 +332,13 @@ class Torture:
     def _require_rest(self) -> None:
         self.require_progress(list(self.places.sources), "at rest")
         logs = {name: place.url for name, place in self.places.sources.items()}
-        until(lambda: _empty(rest(self.history, self.places.warehouse.url, logs)), "the queue or a log is not empty")
+        deadline = time.monotonic() + CATCH_UP
+        while not _empty(left := rest(self.history, self.places.warehouse.url, logs)):
+            self._check_threads()
+            if time.monotonic() > deadline:
+                queue = json.dumps(commands.pending(self.places.folder), ensure_ascii=False, default=str)
+                raise TortureFailed(f"not empty: {left}, after {self.operator.told}\n{queue}\n{self._log()[-3000:]}")
+            time.sleep(0.1)
 
     def _recover(self) -> None:
         """Views that broke are maintained again: what they lack is put back, and their files are applied."""
@@ -326,6 +357,7 @@ class Torture:
 
     def _next_history(self) -> None:
         before, history = self.history, History(self.seed, self.command, self.consistency)
+        history.keyed = before.keyed
         for name, place in self.places.sources.items():
             begin(history, name, place.url)
         last = max(before.commits, key=lambda commit: commit.number)
@@ -342,6 +374,7 @@ class Torture:
             writer.history = history
         for thread in self.traffic:
             thread.go_on(history)
+        self.operator.go_on()
         self._start_readers()
         self.checked = time.monotonic()
 
@@ -364,6 +397,8 @@ class Torture:
         for reader in self.readers:
             if reader.failure is not None:
                 raise reader.failure
+        if self.operator.failure is not None:
+            raise self.operator.failure
 
     def _log(self) -> str:
         return self.places.daemon.text() if self.places.daemon is not None else ""

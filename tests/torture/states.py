@@ -120,6 +120,11 @@ class SourceStates:
             self._catalogs[key] = found
         return self._catalogs[key]
 
+    def transaction(self, xid: int) -> Transaction | None:
+        """The one of this number, if it is known."""
+        place = bisect_left(self.xids, xid)
+        return self.transactions[place] if place < len(self.xids) and self.xids[place] == xid else None
+
     def between(self, low: int, high: int) -> Iterator[Transaction]:
         """The transactions numbered from `low` to below `high`."""
         for place in range(bisect_left(self.xids, low), bisect_left(self.xids, high)):

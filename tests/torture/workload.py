@@ -1,4 +1,4 @@
-"""A seeded workload: four sources, eight views of every kind, writers that conflict, and schema changes.
+"""A seeded workload: four sources, views of every kind, writers that conflict, schemas that change, and keys.
 
     workload = Workload(seed)
     workload.setup("crm")                  CREATE TABLE and the first rows; VIEWS reads them
@@ -15,19 +15,28 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.torture.recording import Change, Data, Nested, Plain, Step
 
-__all__ = ["SOURCES", "VIEWS", "Drawn", "Tables", "Workload"]
+__all__ = ["KEYED_VIEWS", "SOURCES", "VIEWS", "Drawn", "Tables", "Workload"]
 
 COLUMNS = {"id": "int", "k": "int", "t": "text", "n": "numeric(8,2)", "spare": "int"}
 SOURCES = {
-    "crm": ("customer", "city"),
-    "booking": ("flight", "seat"),
+    "crm": ("customer", "city", "member"),
+    "booking": ("flight", "seat", "ticket"),
     "tours": ("tour", "guide"),
     "people": ("person",),
 }
+KEYED = ("member", "ticket")
+"""Tables that begin with a primary key."""
+KEYED_VIEWS = {
+    "members": "SELECT m.id, m.t, m.n FROM crm.member m",
+    "tickets": "SELECT t.id, m.t AS name, t.n FROM booking.ticket t LEFT JOIN crm.member m ON m.id = t.k",
+    "spares": "-- dyda: extent = any, new_columns = append\n"
+    "SELECT m.id, m.k, m.spare /* dispensable */ FROM crm.member m",
+}
+"""Views whose rows are unique as long as all their tables have a key, and not longer."""
 VIEWS = {
     "passengers": "SELECT c.id, c.t AS name, f.n AS price FROM crm.customer c JOIN booking.flight f ON c.k = f.k",
     "journeys": "SELECT c.id, f.id AS flight, t.n FROM crm.customer c JOIN booking.flight f ON c.id = f.id"
@@ -40,6 +49,7 @@ VIEWS = {
     "pairs": "SELECT a.id AS one, b.id AS other FROM tours.guide a JOIN tours.guide b ON a.k = b.k",
     "alone": "SELECT p.id, p.n FROM people.person p WHERE NOT EXISTS"
     " (SELECT 1 FROM crm.customer c WHERE c.id = p.id) AND p.k > 0",
+    **KEYED_VIEWS,
 }
 WIDER = {"k": ("bigint", "int"), "n": ("numeric(10,2)", "numeric(8,2)")}
 """Types that a column changes between; the view's own columns keep theirs or follow."""
@@ -47,13 +57,26 @@ WIDER = {"k": ("bigint", "int"), "n": ("numeric(10,2)", "numeric(8,2)")}
 
 @dataclass
 class KnownTable:
-    """What the workload knows of a table: what it and its columns are called now; None: dropped."""
+    """What the workload knows of a table: what it and its columns are called now; None: dropped.
+
+    `key` is the name of the constraint that makes `id` unique, if there is one; `primary`: it is a primary key;
+    `nullable`: whether `id` may be NULL.
+    """
 
     source: str
     base: str
     name: str
     columns: dict[str, str | None] = field(default_factory=lambda: {name: name for name in COLUMNS})
     wide: set[str] = field(default_factory=set)
+    key: str | None = None
+    primary: bool = False
+    nullable: bool = True
+
+    @classmethod
+    def first(cls, source: str, base: str) -> KnownTable:
+        """As it is set up."""
+        keyed = base in KEYED
+        return cls(source, base, base, key=f"{base}_key" if keyed else None, primary=keyed, nullable=not keyed)
 
     @property
     def present(self) -> dict[str, str]:
@@ -77,7 +100,7 @@ class Tables:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.tables = {base: KnownTable(source, base, base) for base in SOURCES[source]}
+        self.tables = {base: KnownTable.first(source, base) for base in SOURCES[source]}
         self.turn = threading.Lock()
 
     def done(self, drawn: Drawn) -> None:
@@ -85,7 +108,8 @@ class Tables:
             self.tables[table.base] = table
 
     def restore(self) -> Iterator[str]:
-        """The statements after which everything is there again, called and typed as in the views' files."""
+        """The statements after which everything is there again, called and typed as in the views' files. Keys stay as
+        they are: no view needs one."""
         for base, table in list(self.tables.items()):
             if table.name != base:
                 yield f"ALTER TABLE {table.name} RENAME TO {base}"
@@ -96,7 +120,8 @@ class Tables:
                     yield f"ALTER TABLE {base} RENAME COLUMN {name} TO {column}"
             for column in sorted(table.wide):
                 yield f"ALTER TABLE {base} ALTER COLUMN {column} TYPE {WIDER[column][1]}"
-            self.tables[base] = KnownTable(self.source, base, base)
+            fresh = KnownTable.first(self.source, base)
+            self.tables[base] = replace(fresh, key=table.key, primary=table.primary, nullable=table.nullable)
 
 
 class Workload:
@@ -114,9 +139,11 @@ class Workload:
     def setup(self, source: str) -> Iterator[str]:
         """CREATE TABLE and the first rows."""
         for base in SOURCES[source]:
-            described = ", ".join(f"{name} {type_}" for name, type_ in COLUMNS.items())
-            yield f"CREATE TABLE {base} ({described})"
-            yield self._insert(self.tables[source].tables[base], self.rows)
+            table = self.tables[source].tables[base]
+            described = [f"{name} {type_}" for name, type_ in COLUMNS.items()]
+            described += [f"CONSTRAINT {table.key} PRIMARY KEY (id)"] if table.key else []
+            yield f"CREATE TABLE {base} ({', '.join(described)})"
+            yield self._insert(table, self.rows)
 
     # --- data
 
@@ -145,6 +172,8 @@ class Workload:
         match self.random.randrange(5):
             case 0:
                 return f"DELETE FROM {table.name} WHERE {key} = {which}"
+            case 1 if table.base in KEYED and self.random.random() < 0.3:
+                return f"UPDATE {table.name} SET {key} = {self._value('id')} WHERE {key} = {which}"
             case 1 | 2 if updated:
                 base = self.random.choice(updated)
                 return f"UPDATE {table.name} SET {names[base]} = {self._value(base)} WHERE {key} = {which}"
@@ -152,9 +181,16 @@ class Workload:
                 return self._insert(table, self.random.randint(1, 2))
 
     def _insert(self, table: KnownTable, count: int) -> str:
+        """Where there is a key, rows that would repeat it are left out; where there is none, they repeat."""
         names = table.present
-        rows = [f"({', '.join(self._value(base) for base in names)})" for _ in range(count)]
-        return f"INSERT INTO {table.name} ({', '.join(names.values())}) VALUES {', '.join(rows)}"
+        rows = [f"({', '.join(self._cell(table, base) for base in names)})" for _ in range(count)]
+        unless = " ON CONFLICT DO NOTHING" if table.base in KEYED else ""
+        return f"INSERT INTO {table.name} ({', '.join(names.values())}) VALUES {', '.join(rows)}{unless}"
+
+    def _cell(self, table: KnownTable, base: str) -> str:
+        if base == "id" and table.base in KEYED and table.nullable and self.random.random() < 0.3:
+            return "NULL"
+        return self._value(base)
 
     def _value(self, base: str) -> str:
         if base == "t":
@@ -179,10 +215,11 @@ class Workload:
             self._mixed,
         ]
         kinds += [self._drop_or_restore] if breaking else []
+        kinds += [self._change_key] * len(kinds) if table.base in KEYED else []
         return self.random.choice(kinds)(table)
 
     def _copy(self, table: KnownTable) -> KnownTable:
-        return KnownTable(table.source, table.base, table.name, dict(table.columns), set(table.wide))
+        return replace(table, columns=dict(table.columns), wide=set(table.wide))
 
     def _drawn(self, table: KnownTable, after: KnownTable, *steps: Step) -> Drawn:
         return Drawn(table.source, steps, schema=True, after=(after,))
@@ -241,7 +278,12 @@ class Workload:
 
     def _swap(self, table: KnownTable) -> Drawn:
         """The table is rebuilt beside itself and takes the old one's name, as online schema changers do it."""
-        new = self._fresh("fresh")
+        new, after = self._fresh("fresh"), self._copy(table)
+        again: tuple[Step, ...] = ()
+        after.key = None
+        if table.key is not None and self.random.random() < 0.5:
+            after.key, after.primary = self._fresh("key"), table.primary
+            again = (Change(f"ALTER TABLE {new} {self._unique(after)}", (new,)),)
         gone = (
             Change(f"DROP TABLE {table.name}", (table.name,))
             if self.random.random() < 0.5
@@ -249,13 +291,62 @@ class Workload:
         )
         return self._drawn(
             table,
-            table,
+            after,
             Plain(f"LOCK TABLE {table.name} IN ACCESS EXCLUSIVE MODE"),
             Change(f"CREATE TABLE {new} (LIKE {table.name})"),
             Data(f"INSERT INTO {new} SELECT * FROM {table.name} WHERE {table.present['id']} % 5 <> 0"),
+            *again,
             gone,
             Change(f"ALTER TABLE {new} RENAME TO {table.name}", (new,)),
         )
+
+    def _change_key(self, table: KnownTable) -> Drawn:
+        """The key goes, and with it, in the same transaction or later, rows come that repeat it; or it comes back."""
+        if table.key is None:
+            return self._add_key(table)
+        column = table.present["id"]
+        if not table.primary and table.nullable:
+            after = replace(self._copy(table), nullable=False)
+            emptied = Data(f"DELETE FROM {table.name} WHERE {column} IS NULL")
+            return self._drawn(
+                table, after, self._locked(table), emptied, self._altered(table, f"ALTER {column} SET NOT NULL")
+            )
+        if not table.primary and self.random.random() < 0.5:
+            after, change = replace(self._copy(table), nullable=True), f"ALTER {column} DROP NOT NULL"
+            again = f"INSERT INTO {table.name} ({column}) VALUES (NULL), (NULL)"
+        else:
+            after, change = replace(self._copy(table), key=None, primary=False), f"DROP CONSTRAINT {table.key}"
+            again = f"INSERT INTO {table.name} SELECT * FROM {table.name} WHERE {column} % 3 = 0"
+        rows = [Data(self._statement(table)), Data(again)] if self.random.random() < 0.6 else []
+        return self._drawn(table, after, *rows[:1], self._altered(table, change), *rows[1:])
+
+    def _add_key(self, table: KnownTable) -> Drawn:
+        """What repeats the key is deleted first; now and then another row follows in the same transaction."""
+        column = table.present["id"]
+        primary = self.random.random() < 0.5
+        after = replace(self._copy(table), key=self._fresh("key"), primary=primary, nullable=False)
+        return self._drawn(
+            table,
+            after,
+            self._locked(table),
+            Data(f"DELETE FROM {table.name} WHERE {column} IS NULL"),
+            Data(f"DELETE FROM {table.name} WHERE ctid NOT IN (SELECT min(ctid) FROM {table.name} GROUP BY {column})"),
+            self._altered(table, self._unique(after)),
+            *([Data(self._insert(after, 1))] if self.random.random() < 0.5 else []),
+        )
+
+    def _unique(self, table: KnownTable) -> str:
+        column = table.present["id"]
+        if table.primary:
+            return f"ADD CONSTRAINT {table.key} PRIMARY KEY ({column})"
+        not_null = f"ALTER {column} SET NOT NULL, " if not table.nullable else ""
+        return f"{not_null}ADD CONSTRAINT {table.key} UNIQUE ({column})"
+
+    def _locked(self, table: KnownTable) -> Step:
+        return Plain(f"LOCK TABLE {table.name} IN ACCESS EXCLUSIVE MODE")
+
+    def _altered(self, table: KnownTable, change: str) -> Step:
+        return Change(f"ALTER TABLE {table.name} {change}", (table.name,))
 
     def _truncate(self, table: KnownTable) -> Drawn:
         refill = [Data(self._insert(table, 6))] if self.random.random() < 0.8 else []

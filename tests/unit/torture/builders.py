@@ -48,9 +48,10 @@ class Hand:
         definition: str = COUNT,
         state: str = "live",
         version: int = 1,
+        unique_on: tuple[str, ...] = (),
     ) -> ViewState:
         positions = {"one": _position(one)} | ({"two": _position(two)} if two is not None else {})
-        return ViewState(state, version, definition, positions, self.history.keep(Counter(rows)))
+        return ViewState(state, version, definition, positions, self.history.keep(Counter(rows)), None, unique_on)
 
     def commit(
         self,
@@ -58,10 +59,12 @@ class Hand:
         holder: int = 1,
         unreachable: tuple[str, ...] = (),
         waiting: tuple[tuple[str, int], ...] = (),
+        held: tuple[tuple[str, int], ...] = (),
         **views: ViewState,
     ) -> Commit:
         self.numbers += 1
         done = Commit(self.numbers, views, backend=backend, holder=holder, unreachable=unreachable, waiting=waiting)
+        done.held = held
         self.history.add(done)
         return done
 

@@ -14,7 +14,7 @@ from tests.torture.history import History, Position, Shape
 from tests.torture.recording import DIGEST
 from tests.torture.shrinking import minimise
 from tests.torture.states import key_of
-from tests.unit.torture.builders import JOIN, Hand, S
+from tests.unit.torture.builders import JOIN, SHAPES, Hand, R, S
 
 BEGIN = ["(a,1)", "(b,1)"]
 BOTH = ["(1,a,10)", "(2,b,20)"]
@@ -192,6 +192,88 @@ def test_views_of_one_commit_agree_where_they_are_maintained(judged: Judged) -> 
     back.did(103, "+(3,c)")
     back.commit(join=back.view(BOTH, 102, 100, JOIN), count=back.view([*BEGIN, "(c,2)"], 104))
     assert "stand at different states of one" in only(judged(back), "strong").text
+
+
+def test_only_a_view_that_reads_what_waits_has_a_reason_to_wait(judged: Judged) -> None:
+    """A message of `two` waits. The join reads what it changes; the count has a position of `two` and reads no more."""
+    hand = Hand()
+    hand.commit(join=hand.view(BOTH, 100, 100, JOIN), count=hand.view(BEGIN, 100, 100), other=hand.view(BEGIN))
+    hand.did(101, "+(3,30)", table=S)
+    hand.did(102, "+(4,d)")
+    join, moved = hand.view(BOTH, 100, 100, JOIN), [*BEGIN, "(d,1)"]
+    hand.commit(join=join, count=hand.view(moved, 103, 100), other=hand.view(moved, 103), waiting=(("two", 101),))
+    assert not judged(hand), "the join waits, and the others go on"
+    hand.history.commits.pop()
+    hand.commit(join=join, count=hand.view(BEGIN, 100, 100), other=hand.view(moved, 103), waiting=(("two", 101),))
+    assert "count and other stand at different states of one" in only(judged(hand), "strong").text
+
+
+def test_a_change_of_a_table_keeps_its_readers_together(judged: Judged) -> None:
+    """The join waits for a message of `two`; the schema of `one`'s table has changed, which concerns the count, too."""
+
+    def history(schema: bool) -> Hand:
+        hand = Hand()
+        hand.commit(join=hand.view(BOTH, 100, 100, JOIN), count=hand.view(BEGIN, 100), other=hand.view(BEGIN, 100))
+        hand.did(101, "+(3,30)", table=S)
+        hand.did(102, "+(4,d)", schema=replace(SHAPES[R]) if schema else None)
+        hand.commit(
+            join=hand.view(BOTH, 100, 100, JOIN),
+            count=hand.view(BEGIN, 100),
+            other=hand.view([*BEGIN, "(d,1)"], 103),
+            waiting=(("two", 101),),
+        )
+        return hand
+
+    assert not judged(history(schema=True))
+    assert "count and other stand at different states of one" in only(judged(history(schema=False)), "strong").text
+
+
+def test_what_is_held_is_kept_from_its_readers(judged: Judged) -> None:
+    def history(held: bool, before: int = 100) -> Hand:
+        hand = Hand()
+        hand.did(101, "+(3,c)")
+        hand.commit(count=hand.view(BEGIN if before == 100 else [*BEGIN, "(c,1)"], before))
+        message = (("one", 101),)
+        hand.commit(count=hand.view([*BEGIN, "(c,1)"], 102), waiting=message if held else (), held=message)
+        return hand
+
+    assert only(judged(history(held=True)), "waiting").text == "view count takes one 101, which an operator holds"
+    assert not judged(history(held=False)), "it was released"
+    assert not judged(history(held=True, before=102)), "the view had it before it was held"
+
+
+def test_what_waits_for_approval_changes_no_view(judged: Judged) -> None:
+    def history(waiting: tuple[tuple[str, int], ...]) -> Hand:
+        hand = Hand()
+        hand.commit(count=hand.view(BEGIN, 100))
+        hand.did(101, schema=Shape("public", "r", (("id", "integer"), ("t", "text")), (1, 2)))
+        hand.commit(
+            count=hand.view(["(1)", "(2)"], 102, definition="SELECT r.id FROM one.r AS r", version=2), waiting=waiting
+        )
+        return hand
+
+    assert "takes one 101, which waits, and becomes SELECT" in only(judged(history((("one", 101),))), "waiting").text
+    assert not judged(history(()))
+
+
+def test_a_view_is_unique_while_its_tables_have_keys(judged: Judged) -> None:
+    index = ("CREATE UNIQUE INDEX i ON extent (id)",)
+    definition, rows = "SELECT r.id, r.t FROM one.r AS r", ["(1,a)", "(2,b)"]
+
+    def history(at: int, unique_on: tuple[str, ...] = index) -> Hand:
+        hand = Hand()
+        hand.history.keyed = {"v"}
+        hand.did(101, schema=replace(SHAPES[R], keys=((1,),)))
+        hand.did(102, schema=SHAPES[R])
+        hand.commit(v=hand.view(rows, 102, definition=definition, unique_on=index))
+        hand.commit(v=hand.view(rows, at, definition=definition, unique_on=unique_on))
+        return hand
+
+    assert not judged(history(102))
+    assert not judged(history(103, ()))
+    found = only(judged(history(103)), "keys").text
+    assert "CREATE UNIQUE INDEX i ON extent (id)" in found
+    assert "there is no key of one.public.r" in found
 
 
 def test_what_no_view_reads_need_not_be_agreed_on(judged: Judged) -> None:
