@@ -32,8 +32,9 @@ from dyda.warehouse.extents.counted_extent import CountedExtent
 from dyda.warehouse.extents.entries import all_entries, sum_of_entries
 from dyda.warehouse.extents.extent import Extent, check_types
 from dyda.warehouse.extents.forms import filled_extent, key_places, narrowed_extent, renamed_extent, save_form
-from dyda.warehouse.extents.indexes import carry_over, declare, drop, give_up_key, lost_with, obsolete
-from dyda.warehouse.extents.plain_extent import KeyedExtent, KeyUnusable, PlainExtent
+from dyda.warehouse.extents.indexes import carry_over, declare, drop, give_up_key, keep_found, lost_with, obsolete
+from dyda.warehouse.extents.keyed_extent import KeyedExtent, KeyUnusable
+from dyda.warehouse.extents.plain_extent import PlainExtent
 from dyda.warehouse.extents.prepared_tables import PreparedTables, take
 from dyda.warehouse.extents.published_view import Publication, Reader, check_names, lock
 from dyda.warehouse.hidden_views import is_hidden, visible_name
@@ -304,6 +305,7 @@ class ViewInstaller:
                 if self.reader.exists(self.cursor):
                     lock(self.cursor, [self.reader], self.patience)
                 drop(self.cursor, extent, names)
+                keep_found(self.cursor, extent)
         if self.lost:
             self.cursor.execute(load("save_lost_indexes.sql"), {"view": self.change.view, "lost": Json(self.lost)})
 

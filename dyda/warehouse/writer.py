@@ -21,12 +21,12 @@ from dyda.model.operator_state import State
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
 from dyda.warehouse.catalog.cause_codec import stored_cause
-from dyda.warehouse.catalog.codec import name_to_text
+from dyda.warehouse.catalog.codec import layout_from_json, name_to_text, view_columns_from_json
 from dyda.warehouse.catalog.records import RelationState, RequestRecord, SourceState
 from dyda.warehouse.catalog.stored_views import known_state
 from dyda.warehouse.connection import load, translated
 from dyda.warehouse.extents.extent import extent_table
-from dyda.warehouse.extents.forms import MOST_KEY_COLUMNS
+from dyda.warehouse.extents.forms import is_outdated
 from dyda.warehouse.extents.published_view import Reader, check_names
 from dyda.warehouse.extents.staging import Staging, create_staging, drop_staging
 from dyda.warehouse.fenced_session import FencedSession
@@ -120,11 +120,15 @@ class Writer(FencedSession):
                 raise UnknownView(f"there is no view {name}")
 
     def outdated_extents(self) -> list[str]:
-        """Views whose table has not the form that it would get now: made by an older version, or before the view's
-        rows were known to have a key."""
+        """Views whose table has not the form that it would get now: made by an older version, or before a key of the
+        view's rows was known or something was declared to find them by."""
         with self.computing() as cursor:
-            cursor.execute(load("outdated_extents.sql"), (MOST_KEY_COLUMNS,))
-            return [view for (view,) in cursor.fetchall()]
+            cursor.execute(load("view_forms.sql"))
+            return [
+                view
+                for view, form, key, columns, layout in cursor.fetchall()
+                if is_outdated(form, key, view_columns_from_json(columns), layout_from_json(layout))
+            ]
 
     def renew_extent(self, view: str) -> None:
         """Moves the view's rows to a new table. Readers wait only while they are switched over to it."""
