@@ -4,15 +4,19 @@ Always true here: after every commit each extent is its current definition over 
 positions name. Whatever moves, moves in one transaction (paper 000, step 3), by the one process that holds the
 project's lock and whose fence is the current one. Readers never see two views in different states (I3).
 
-    warehouse     reading the catalog, requests, taking the lock
-    writer        every write, by the one process that holds the project's lock
-    installation  the one transaction that installs a unit
-    hidden_views  views that lanes have built and no reader sees yet
-    standby       a daemon that waits for the project's lock
-    connection    one way to connect, one set of pinned settings
-    catalog/      DyDa's own tables: records, queries, migrations
-    extents/      a view's rows, counted; what readers query; rows in and out
-    states/       what keyed operators store, and how entries change it
+    warehouse       reading the catalog, requests, taking the lock
+    writer          every write, by the one process that holds the project's lock
+    fenced_session  its session: the lock, and the fence that each write passes
+    message_queue   the queue of received messages
+    installation    what a unit installs, as data
+    install         the one transaction that installs a unit
+    view_installer  one view's part of it
+    hidden_views    views that lanes have built and no reader sees yet
+    standby         a daemon that waits for the project's lock
+    connection      one way to connect, one set of pinned settings
+    catalog/        DyDa's own tables: records, queries, migrations
+    extents/        a view's rows, counted; what readers query; rows in and out
+    states/         what keyed operators store, and how entries change it
 """
 
 from dyda.warehouse.catalog.cause_codec import cause_to_json

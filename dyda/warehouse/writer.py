@@ -1,52 +1,45 @@
-"""The one process that may write: holder of the project's lock, through one connection.
-
-    lock ──▶ fence + 1 ──▶ every write: the project's row is locked, its fence compared, then written, then committed
-
-The advisory lock keeps processes apart. The fence stops one that lost its lock without noticing: it finds another
-number there. Since each write holds the project's row, a new process waits for an installation in flight.
-"""
+"""Every write to the warehouse, by the one process that may: installations, and what else moves in the catalog."""
 
 from __future__ import annotations
 
 import contextlib
-import datetime
-import json
-import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import psycopg2
 import pyarrow as pa
 from psycopg2 import sql
 from psycopg2.extras import Json
 
 from dyda import faults
 from dyda.cursor import Connection, Cursor
-from dyda.errors import DydaError, Fenced, UnknownView
+from dyda.errors import DydaError, UnknownView
 from dyda.model.bag import Bag
 from dyda.model.cause import Cause
-from dyda.model.message import Change, MessageState, UpdateMessage
+from dyda.model.message import MessageState, UpdateMessage
 from dyda.model.operator_state import State
-from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
 from dyda.warehouse.catalog.cause_codec import stored_cause
-from dyda.warehouse.catalog.codec import changes_to_json, name_to_text
+from dyda.warehouse.catalog.codec import layout_from_json, name_to_text, view_columns_from_json
 from dyda.warehouse.catalog.records import RelationState, RequestRecord, SourceState
 from dyda.warehouse.catalog.stored_views import known_state
 from dyda.warehouse.connection import load, translated
 from dyda.warehouse.extents.extent import extent_table
-from dyda.warehouse.extents.forms import MOST_KEY_COLUMNS
+from dyda.warehouse.extents.forms import is_outdated
 from dyda.warehouse.extents.published_view import Reader, check_names
 from dyda.warehouse.extents.staging import Staging, create_staging, drop_staging
+from dyda.warehouse.fenced_session import FencedSession
 from dyda.warehouse.hidden_views import drop_all_hidden, drop_hidden, show
-from dyda.warehouse.installation import STOPPED, Installation, ViewChange, carry_out, save_relation, save_source
+from dyda.warehouse.install import carry_out, save_relation, save_source
+from dyda.warehouse.installation import Installation, ViewChange
+from dyda.warehouse.message_queue import MessageQueue
 from dyda.warehouse.states import combine
 from dyda.warehouse.states.combine import Combined
 from dyda.warehouse.states.lookup import state_rows
 from dyda.warehouse.states.regroup import regroup
 from dyda.warehouse.states.tables import StoredState
+from dyda.warehouse.view_installer import STOPPED
 
 __all__ = ["Writer"]
 
@@ -57,23 +50,19 @@ NOTE_AGAIN = 1.0
 """Seconds after which an unchanged poll is saved again; `fresh` needs one within ten."""
 
 
-class Writer:
+class Writer(FencedSession):
     """Made by `Warehouse.lock()`; a context manager that gives the lock back. Threads take turns."""
 
     def __init__(self, connection: Connection, url: str, schema: str, fence: int) -> None:
-        self._connection = connection
-        self._url = url
+        super().__init__(connection, url, fence)
         self._schema = schema
-        self._turn = threading.RLock()
+        self._queue = MessageQueue(self)
         self._stagings: dict[int, Staging] = {}
         self._noted: dict[str, tuple[tuple[bool, str | None], float]] = {}
         self._obstacle: str | None = None
-        self._numbers: dict[str, dict[int, tuple[int, _Identity]]] = {}
-        """By source and transaction: its number in the queue, and its identity. Only this process writes the queue."""
         self._phases: dict[int, dict[str, float]] = {}
         self.last_unit: int | None = None
         """The number of the unit that was installed last."""
-        self.fence = fence
         self.patience = PATIENCE
 
     def __enter__(self) -> Writer:
@@ -82,55 +71,6 @@ class Writer:
     def __exit__(self, *details: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Releases the lock: at once, or when the server notices that the session is lost."""
-        with contextlib.suppress(psycopg2.Error):
-            self._connection.rollback()
-            with self._connection.cursor() as cursor:
-                cursor.execute("DELETE FROM dyda.daemon WHERE fence = %s", (self.fence,))
-                cursor.execute("SELECT pg_advisory_unlock_all()")
-            self._connection.commit()
-        self._connection.close()
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[Cursor]:
-        """A transaction that has passed the fence; committed at the end, rolled back on any error."""
-        with self._turn, translated(self._url):
-            try:
-                with self._connection.cursor() as cursor:
-                    # FOR UPDATE: a process that takes over waits here until we have committed or are gone.
-                    cursor.execute("SELECT fence FROM dyda.project FOR UPDATE")
-                    (fence,) = cursor.fetchone()
-                    if fence != self.fence:
-                        raise Fenced(
-                            f"another process has taken over this project (fence {fence}, ours is {self.fence})",
-                            "This process stops; nothing of its last unit was installed.",
-                        )
-                    yield cursor
-                self._connection.commit()
-            except BaseException:
-                with contextlib.suppress(psycopg2.Error):
-                    self._connection.rollback()
-                raise
-
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[Cursor]:
-        """A transaction that changes nothing."""
-        with self._turn, translated(self._url):
-            try:
-                with self._connection.cursor() as cursor:
-                    yield cursor
-            finally:
-                with contextlib.suppress(psycopg2.Error):
-                    self._connection.rollback()
-
-    @contextlib.contextmanager
-    def _computing(self) -> Iterator[Cursor]:
-        """The same with temporary tables: they are created once in a session, so the transaction commits."""
-        with self._reading() as cursor:
-            yield cursor
-            self._connection.commit()
-
     # --- the queue
 
     def receive(self, source: str, messages: Sequence[UpdateMessage]) -> dict[int, int]:
@@ -138,50 +78,13 @@ class Writer:
 
         Returns the queue's number of each transaction in it.
         """
-        with self._turn:
-            if source not in self._numbers:
-                self._numbers[source] = self._stored_numbers(source)
-            known = self._numbers[source]
-            # A crash at the source may have undone a transaction that was seen, and another may have got its id.
-            undone = {m.xid for m in messages if m.xid in known and not _is_same(m, known[m.xid][1])}
-            new = [message for message in messages if message.xid not in known or message.xid in undone]
-            if new:
-                numbers = self._receive(source, new, undone)
-                for xid in undone:
-                    del known[xid]
-                known |= {m.xid: (numbers[m.xid], (m.last_sequence, m.committed_at)) for m in new if m.xid in numbers}
-            return {message.xid: known[message.xid][0] for message in messages if message.xid in known}
-
-    def _receive(self, source: str, messages: Sequence[UpdateMessage], undone: Collection[int]) -> dict[int, int]:
-        with self._writing() as cursor:
-            # Lost in a crash, they are received again; what is decided about them is written after them.
-            cursor.execute("SET LOCAL synchronous_commit = off")
-            if undone:
-                cursor.execute("DELETE FROM dyda.message WHERE source = %s AND xid = ANY(%s)", (source, list(undone)))
-            cursor.execute("SELECT position FROM dyda.position WHERE source = %s", (source,))
-            common = Position.meet(Position.parse(text) for (text,) in cursor.fetchall())
-            lacking = [message for message in messages if common is None or not common.includes(message.xid)]
-            if not lacking:
-                return {}
-            cursor.execute(load("receive.sql"), _rows(source, lacking))
-            return dict(cursor.fetchall())
-
-    def _stored_numbers(self, source: str) -> dict[int, tuple[int, _Identity]]:
-        with self._reading() as cursor:
-            cursor.execute("SELECT xid, id, last_sequence, committed_at FROM dyda.message WHERE source = %s", (source,))
-            return {xid: (number, (sequence, at)) for xid, number, sequence, at in cursor.fetchall()}
-
-    def _forget_numbers(self, done: Collection[int]) -> None:
-        gone = set(done)
-        for known in self._numbers.values():
-            for xid in [xid for xid, (number, _) in known.items() if number in gone]:
-                del known[xid]
+        return self._queue.receive(source, messages)
 
     def mark_messages(
         self, ids: Sequence[int], state: MessageState, cause: Cause | None = None, unit: int | None = None
     ) -> None:
         """A new state of messages: running (in `unit`), quarantined with its cause, waiting again, …"""
-        with self._writing() as cursor:
+        with self.writing() as cursor:
             cursor.execute(
                 "UPDATE dyda.message SET state = %s, cause = %s, unit = %s WHERE id = ANY(%s)",
                 (state, stored_cause(cause), unit, list(ids)),
@@ -189,7 +92,7 @@ class Writer:
 
     def approve_message(self, number: int) -> None:
         """An operator approves the message: it waits for its turn and is not stopped again."""
-        with self._writing() as cursor:
+        with self.writing() as cursor:
             cursor.execute(
                 "UPDATE dyda.message SET approved = true, state = 'waiting', cause = NULL WHERE id = %s", (number,)
             )
@@ -199,14 +102,14 @@ class Writer:
     def create_view(self, name: str) -> None:
         """Announces a view that is being built; its first installation adds version, extent and positions."""
         check_names(name, [])
-        with self._writing() as cursor:
+        with self.writing() as cursor:
             cursor.execute(
                 "INSERT INTO dyda.view (name, state) VALUES (%s, 'building') ON CONFLICT (name) DO NOTHING", (name,)
             )
 
     def drop_view(self, name: str) -> None:
         """Drops the view with its rows, history and positions, in one transaction."""
-        with self._writing() as cursor:
+        with self.writing() as cursor:
             drop_hidden(cursor, name)
             cursor.execute("SELECT id FROM dyda.extent WHERE view = %s", (name,))
             for (number,) in cursor.fetchall():
@@ -217,11 +120,15 @@ class Writer:
                 raise UnknownView(f"there is no view {name}")
 
     def outdated_extents(self) -> list[str]:
-        """Views whose table has not the form that it would get now: made by an older version, or before the view's
-        rows were known to have a key."""
-        with self._computing() as cursor:
-            cursor.execute(load("outdated_extents.sql"), (MOST_KEY_COLUMNS,))
-            return [view for (view,) in cursor.fetchall()]
+        """Views whose table has not the form that it would get now: made by an older version, or before a key of the
+        view's rows was known or something was declared to find them by."""
+        with self.computing() as cursor:
+            cursor.execute(load("view_forms.sql"))
+            return [
+                view
+                for view, form, key, columns, layout in cursor.fetchall()
+                if is_outdated(form, key, view_columns_from_json(columns), layout_from_json(layout))
+            ]
 
     def renew_extent(self, view: str) -> None:
         """Moves the view's rows to a new table. Readers wait only while they are switched over to it."""
@@ -229,12 +136,12 @@ class Writer:
 
     def show_hidden(self, view: str, patience: float) -> None:
         """What a lane has built and that has caught up is the view from now on; `patience` is for its readers."""
-        with self._writing() as cursor:
+        with self.writing() as cursor:
             show(cursor, self._schema, view, patience)
 
     def drop_hidden(self, view: str | None = None) -> None:
         """What lanes have built for the view, or for all of them."""
-        with self._writing() as cursor:
+        with self.writing() as cursor:
             if view is None:
                 drop_all_hidden(cursor)
             else:
@@ -242,7 +149,7 @@ class Writer:
 
     def set_state(self, view: str, state: ViewState, cause: Cause | None = None) -> None:
         """A new state of a view, and its cause."""
-        with self._writing() as cursor:
+        with self.writing() as cursor:
             if state in STOPPED:
                 cursor.execute(load("stop_view.sql"), {"view": view})
             cursor.execute(
@@ -253,7 +160,7 @@ class Writer:
 
     def keep_program(self, view: str, program: str) -> None:
         """Saves the fingerprint of a version that was built before fingerprints were recorded."""
-        with self._writing() as cursor:
+        with self.writing() as cursor:
             cursor.execute(
                 "UPDATE dyda.view_version SET program = %s WHERE view = %s AND program IS NULL"
                 " AND version = (SELECT version FROM dyda.view WHERE name = %s)",
@@ -262,7 +169,7 @@ class Writer:
 
     def dependents(self, view: str) -> list[str]:
         """Relations that users have built on the view."""
-        with self._reading() as cursor:
+        with self.reading() as cursor:
             return Reader(self._schema, view).dependents(cursor)
 
     # --- sources
@@ -278,7 +185,7 @@ class Writer:
         self._noted[name] = (noted, now)
 
     def save_sources(self, states: Sequence[SourceState]) -> None:
-        with self._writing() as cursor:
+        with self.writing() as cursor:
             for state in states:
                 save_source(cursor, state)
 
@@ -287,7 +194,7 @@ class Writer:
     ) -> None:
         """Records drift, once: the views `owing` are to be rebuilt, each for its cause, and so are the `held` ones when
         they are released; the sources count as seen. Sources that lost transactions (`void`) lose their queue."""
-        with self._writing() as cursor:
+        with self.writing() as cursor:
             for view, cause in owing.items():
                 cursor.execute(
                     "UPDATE dyda.view SET state = 'resync', cause = %s WHERE name = %s", (stored_cause(cause), view)
@@ -301,18 +208,18 @@ class Writer:
                 save_source(cursor, state)
             lost = list(void)
             for source in lost:
-                self._numbers.pop(source, None)
+                self._queue.forget_source(source)
             cursor.execute("DELETE FROM dyda.message WHERE source = ANY(%s)", (lost,))
             cursor.execute("UPDATE dyda.relation SET position = NULL WHERE source = ANY(%s)", (lost,))
 
     def save_relations(self, states: Sequence[RelationState]) -> None:
-        with self._writing() as cursor:
+        with self.writing() as cursor:
             for state in states:
                 save_relation(cursor, state)
 
     def save_knowledge(self, document: Mapping[str, Any], file_text: str | None) -> None:
         """The knowledge of a file that is being applied; nothing of it is retired yet."""
-        with self._writing() as cursor:
+        with self.writing() as cursor:
             cursor.execute(
                 "UPDATE dyda.project SET knowledge = %s, knowledge_file = %s, knowledge_evolved = false,"
                 " knowledge_retired = '[]'",
@@ -321,8 +228,8 @@ class Writer:
 
     def forget_source(self, name: str) -> None:
         """Removes a source, its relations and its queue from the catalog; positions stay as long as their views."""
-        self._numbers.pop(name, None)
-        with self._writing() as cursor:
+        self._queue.forget_source(name)
+        with self.writing() as cursor:
             for statement in (
                 "DELETE FROM dyda.message WHERE source = %s",
                 "DELETE FROM dyda.relation WHERE source = %s",
@@ -333,7 +240,7 @@ class Writer:
     def note_obstacle(self, what: str | None) -> None:
         """What keeps the holder of the lock from working, for `status`; None: nothing does."""
         if what != self._obstacle:
-            with self._writing() as cursor:
+            with self.writing() as cursor:
                 cursor.execute("UPDATE dyda.daemon SET obstacle = %s WHERE fence = %s", (what, self.fence))
             self._obstacle = what
 
@@ -343,7 +250,7 @@ class Writer:
         self, messages: Sequence[int], reason: str, seconds: float, relations: Iterable[RelationName] = ()
     ) -> None:
         """A unit of these messages was abandoned after so many seconds: it met a schema change of `relations`."""
-        with self._writing() as cursor:
+        with self.writing() as cursor:
             cursor.execute(
                 "INSERT INTO dyda.abort (messages, reason, seconds, relations) VALUES (%s, %s, %s, %s)",
                 (list(messages), reason, seconds, sorted(map(name_to_text, relations))),
@@ -351,14 +258,14 @@ class Writer:
 
     def staging(self, columns: int) -> Staging:
         """A new staging table with so many columns."""
-        with self._writing() as cursor:
+        with self.writing() as cursor:
             staging = create_staging(cursor, self._url, columns)
         self._stagings[staging.number] = staging
         return staging
 
     def drop_staging(self, staging: Staging) -> None:
         """For a staging table that no installation uses."""
-        with self._turn, translated(self._url):
+        with self.turn, translated(self._url):
             if drop_staging(self._connection, staging.number):
                 self._stagings.pop(staging.number, None)
 
@@ -374,17 +281,17 @@ class Writer:
 
         Nothing is written. Several tags with an extreme or a recomputed aggregate are a ValueError.
         """
-        with self._computing() as cursor:
+        with self.computing() as cursor:
             return combine.combine(cursor, self._stored(cursor, view, number, state), entries)
 
     def recombine(self, view: str, number: int, state: State, entries: pa.Table, groups: pa.Table) -> Combined:
         """The change of `groups` (k1 …), of which `entries` are all rows that are there now. Nothing is written."""
-        with self._computing() as cursor:
+        with self.computing() as cursor:
             return combine.recombine(cursor, self._stored(cursor, view, number, state), entries, groups)
 
     def combine_alone(self, view: str, state: State, entries: pa.Table) -> Combined:
         """What entries make of a state that holds nothing: all of its rows. Nothing is written."""
-        with self._computing() as cursor:
+        with self.computing() as cursor:
             return combine.combine_alone(cursor, view, state, entries)
 
     def combine_staging(self, state: State, entries: Staging, *, view: str) -> Staging:
@@ -412,7 +319,7 @@ class Writer:
         """A new staging table for the rows of `state`, dropped again if they cannot be computed."""
         target = self.staging(len(state.columns))
         try:
-            with self._writing() as cursor:
+            with self.writing() as cursor:
                 yield cursor, target
         except BaseException:
             with contextlib.suppress(DydaError):
@@ -423,7 +330,7 @@ class Writer:
         self, view: str, number: int, state: State, columns: Sequence[str], key: Sequence[str], values: pa.Table
     ) -> Bag:
         """What state `number` delivers, as committed: the rows whose `key` columns equal a tuple of `values`."""
-        with self._computing() as cursor:
+        with self.computing() as cursor:
             return state_rows(cursor, self._stored(cursor, view, number, state), columns, key, values)
 
     def _stored(self, cursor: Cursor, view: str, number: int, state: State) -> StoredState:
@@ -434,13 +341,13 @@ class Writer:
 
     def install(self, installation: Installation, patience: float | None = None) -> None:
         """Everything or nothing, in one transaction. `patience`: seconds to wait for readers, if not the usual ones."""
-        with self._turn:
-            with self._writing() as cursor:
+        with self.turn:
+            with self.writing() as cursor:
                 self._write_phases(cursor)
                 number = carry_out(cursor, installation, self._schema, self.patience if patience is None else patience)
             self._phases.clear()
             self.last_unit = number
-            self._forget_numbers(installation.done)
+            self._queue.forget(installation.done)
             faults.point("install.committed")
             for change in installation.changes:
                 for staging in (change.staging, *(state.staging for state in change.states)):
@@ -455,7 +362,7 @@ class Writer:
     def write_phases(self) -> None:
         """Saves what was noted, when there is time."""
         if self._phases:
-            with self._writing() as cursor:
+            with self.writing() as cursor:
                 self._write_phases(cursor)
             self._phases.clear()
 
@@ -467,12 +374,12 @@ class Writer:
 
     def take_request(self) -> RequestRecord | None:
         """The oldest waiting request; it is running now."""
-        with self._reading() as cursor:
+        with self.reading() as cursor:
             cursor.execute("SELECT EXISTS (SELECT FROM dyda.request WHERE state = 'waiting')")
             (waiting,) = cursor.fetchone()
         if not waiting:
             return None
-        with self._writing() as cursor:
+        with self.writing() as cursor:
             cursor.execute(load("take_request.sql"))
             row = cursor.fetchone()
             return None if row is None else RequestRecord(*row)
@@ -480,7 +387,7 @@ class Writer:
     def note_lane(self, view: str, reason: str) -> int:
         """Something is built beside the units: `status` shows it until it is finished. It is a request of our own, so
         a process that takes over ends it with the others."""
-        with self._writing() as cursor:
+        with self.writing() as cursor:
             cursor.execute(
                 "INSERT INTO dyda.request (verb, arguments, state) VALUES ('lane', %s, 'running') RETURNING id",
                 (Json({"view": view, "reason": reason}),),
@@ -489,49 +396,15 @@ class Writer:
 
     def progress(self, request: int, progress: Any) -> None:
         """Progress for the waiting command: anything JSON can hold."""
-        with self._writing() as cursor:
+        with self.writing() as cursor:
             cursor.execute("UPDATE dyda.request SET progress = %s WHERE id = %s", (Json(progress), request))
 
     def finish(self, request: int, result: Any = None, error: Mapping[str, Any] | BaseException | None = None) -> None:
         """The request's result, or its error."""
         if isinstance(error, BaseException):
             error = {"what": getattr(error, "what", str(error)), "remedy": getattr(error, "remedy", "")}
-        with self._writing() as cursor:
+        with self.writing() as cursor:
             cursor.execute(
                 "UPDATE dyda.request SET state = %s, result = %s, error = %s, finished_at = now() WHERE id = %s",
                 ("failed" if error else "done", Json(result), Json(error) if error else None, request),
             )
-
-
-_Identity = tuple[int, datetime.datetime | None]
-"""A transaction's last place in its source's log, and when it was committed, if that is known."""
-
-
-def _is_same(message: UpdateMessage, stored: _Identity) -> bool:
-    """Whether it is the transaction that the queue has under its id."""
-    sequence, at = stored
-    known = message.committed_at is not None and at is not None
-    return message.last_sequence == sequence and (message.committed_at == at or not known)
-
-
-def _rows(source: str, messages: Sequence[UpdateMessage]) -> dict[str, Any]:
-    """The messages column by column, and what they did, once each."""
-    shapes: dict[tuple[Change, ...], int] = {}
-    first: list[UpdateMessage] = []
-    numbers = []
-    for message in messages:
-        number = shapes.setdefault(message.changes, len(first) + 1)
-        if number > len(first):
-            first.append(message)
-        numbers.append(number)
-    return {
-        "source": source,
-        "xids": [message.xid for message in messages],
-        "sequences": [message.last_sequence for message in messages],
-        "shapes": numbers,
-        "committed": [message.committed_at and message.committed_at.isoformat() for message in messages],
-        "kinds": [message.kind for message in first],
-        "changes": [json.dumps(changes_to_json(message)) for message in first],
-        "relations": [json.dumps(sorted(map(name_to_text, message.relations))) for message in first],
-        "counts": [message.rows for message in first],
-    }

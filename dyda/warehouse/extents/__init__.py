@@ -1,11 +1,13 @@
 """Extents: a view's rows, and what readers query.
 
-Always true here: a row is found by its proven key or by a digest of its text, and is the same only if its text is; a
-reader sees a bag and nothing else, whole, whatever version of the view the snapshot is from (I2). `copy_in` travels to
-Spark's executors.
+Always true here: a row is found by its proven key, by columns that few rows share, or by a digest of its text, and is
+the same only if its text is; a reader sees a bag and nothing else, whole, whatever version of the view the snapshot is
+from (I2). `copy_in` travels to Spark's executors.
 
     extent                 dyda.extent_<number>, whatever its form, and how it is read
-    plain_extent           the view's rows as they are: keyed, or a bag with digests
+    plain_extent           the view's rows as they are; a bag with digests
+    keyed_extent           the same, found by columns: a proven key, or an index that few rows share
+    selectivity            which columns few rows share
     counted_extent         distinct rows with counts: operators' states, and extents of older versions
     forms                  which form a table has, and which one a new table gets
     indexes                declared indexes, and those that users made by hand

@@ -1,6 +1,7 @@
 """Extents: a view's rows in dyda.extent_<number>, whatever the form of that table, and how they are read.
 
-plain_extent    one row of the table for each row of the view: keyed, or a bag with digests
+plain_extent    one row of the table for each row of the view; a bag with digests
+keyed_extent    the same, found by a proven key or by columns that few rows share
 counted_extent  one row for each distinct row, with its count: operators' states, and extents of older versions
 forms           which form a table has, and which one a new table gets
 """

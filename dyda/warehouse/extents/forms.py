@@ -12,26 +12,24 @@ from dyda.model.layout import Layout
 from dyda.warehouse.catalog.records import ViewColumn
 from dyda.warehouse.extents.counted_extent import CountedExtent
 from dyda.warehouse.extents.extent import Extent
-from dyda.warehouse.extents.plain_extent import BagExtent, KeyedExtent, KeyUnusable, LooseExtent, PlainExtent
+from dyda.warehouse.extents.keyed_extent import FoundByColumns, IndexedExtent, KeyedExtent, KeyUnusable
+from dyda.warehouse.extents.plain_extent import BagExtent, LooseExtent, PlainExtent
+from dyda.warehouse.extents.selectivity import MOST_KEY_COLUMNS, declared_choices, selective_columns
 
 __all__ = [
     "COUNTED",
     "KEYED",
-    "MOST_KEY_COLUMNS",
     "Filled",
     "filled_extent",
+    "is_outdated",
     "key_places",
     "narrowed_extent",
-    "new_extent",
     "renamed_extent",
     "save_form",
     "stored_extent",
 ]
 
-COUNTED, KEYED, BAG, LOOSE = "counted", "keyed", "bag", "loose"
-
-MOST_KEY_COLUMNS = 4
-"""A unique index on more columns takes more room than digests do: the key of a DISTINCT view is all that it selects."""
+COUNTED, KEYED, INDEXED, BAG, LOOSE = "counted", "keyed", "indexed", "bag", "loose"
 
 
 def stored_extent(
@@ -49,6 +47,8 @@ def stored_extent(
             return CountedExtent(number, view, types, None if places is None else tuple(places))
         case "keyed":
             return KeyedExtent(number, view, types, names, tuple(key or ()))
+        case "indexed":
+            return IndexedExtent(number, view, types, names, tuple(key or ()))
         case "bag":
             return BagExtent(number, view, types, names)
         case "loose":
@@ -57,17 +57,9 @@ def stored_extent(
             raise ValueError(f"extent {number} of view {view} has the unknown form {form!r}")
 
 
-def new_extent(number: int, view: str, columns: Sequence[ViewColumn], key: tuple[int, ...] | None) -> PlainExtent:
-    """A new table: every row is found by the proven key at these places, or by a digest."""
-    names, types = tuple(column.name for column in columns), tuple(column.type for column in columns)
-    if key is None:
-        return BagExtent(number, view, types, names)
-    return KeyedExtent(number, view, types, names, key)
-
-
 @dataclass(frozen=True)
 class Filled:
-    """A new table with its rows in; `refused` is a proven key by which they cannot be found."""
+    """A new table with its rows in; `refused` are columns, proven to be a key or declared, that cannot find them."""
 
     extent: PlainExtent
     rows: int
@@ -84,21 +76,52 @@ def filled_extent(
     *,
     by_key: bool = True,
 ) -> Filled:
-    """A new table with the entries in: by its proven key if there is one and an index takes it, or else by digests."""
-    key = key_places(columns, layout)
-    if key is not None and by_key:
-        keyed = new_extent(number, view, columns, key)
+    """A new table with the entries in: by its proven key if there is one and an index takes it, by columns that few
+    rows share, or else by digests. `by_key` False: by digests."""
+    order = next(declared_choices(columns, layout), ())
+    found = _found_by_columns(cursor, number, view, columns, layout, entries) if by_key else None
+    if found is not None:
         cursor.execute(f"SAVEPOINT {KeyUnusable.SAVEPOINT}")
         try:
-            keyed.create(cursor)
-            return Filled(keyed, keyed.fill(cursor, entries))
+            found.create(cursor)
+            return Filled(found, found.fill(cursor, entries, found.key if isinstance(found, KeyedExtent) else order))
         except KeyUnusable:
             cursor.execute(f"ROLLBACK TO SAVEPOINT {KeyUnusable.SAVEPOINT}")
-    extent = new_extent(number, view, columns, None)
+    names, types = tuple(column.name for column in columns), tuple(column.type for column in columns)
+    extent = BagExtent(number, view, types, names)
     extent.create(cursor)
-    order = next((names for names in (layout.declared_key, *layout.indexes) if names), ())
-    rows = extent.fill(cursor, entries, [extent.names.index(name) for name in order if name in extent.names])
-    return Filled(extent, rows, key)
+    return Filled(extent, extent.fill(cursor, entries, order), _first_choice(columns, layout))
+
+
+def _found_by_columns(
+    cursor: Cursor, number: int, view: str, columns: Sequence[ViewColumn], layout: Layout, entries: sql.Composable
+) -> FoundByColumns | None:
+    names, types = tuple(column.name for column in columns), tuple(column.type for column in columns)
+    if (proven := key_places(columns, layout)) is not None:
+        return KeyedExtent(number, view, types, names, proven)
+    if (chosen := selective_columns(cursor, columns, layout, entries)) is not None:
+        return IndexedExtent(number, view, types, names, chosen)
+    return None
+
+
+def is_outdated(form: str, key: Sequence[int] | None, columns: Sequence[ViewColumn], layout: Layout) -> bool:
+    """Whether a new table would get another form. The key of a bag is what could not find its rows."""
+    match form:
+        case "keyed":
+            return False
+        case "indexed":
+            return key_places(columns, layout) is not None
+        case "bag":
+            choice = _first_choice(columns, layout)
+            return choice is not None and (key is None or tuple(key) != choice)
+        case _:
+            return True
+
+
+def _first_choice(columns: Sequence[ViewColumn], layout: Layout) -> tuple[int, ...] | None:
+    """The columns that come first when a table's rows are to be found by some."""
+    proven = key_places(columns, layout)
+    return proven if proven is not None else next(declared_choices(columns, layout), None)
 
 
 def narrowed_extent(
@@ -114,6 +137,8 @@ def narrowed_extent(
         key = tuple(places.index(place) for place in extent.key)
         if key_places(columns, layout) == key:
             return KeyedExtent(number, extent.view, types, names, key)
+    if isinstance(extent, IndexedExtent) and set(extent.key) <= set(places):
+        return IndexedExtent(number, extent.view, types, names, tuple(places.index(place) for place in extent.key))
     return LooseExtent(number, extent.view, types, names)
 
 
@@ -133,11 +158,13 @@ def key_places(columns: Sequence[ViewColumn], layout: Layout) -> tuple[int, ...]
 
 
 def save_form(cursor: Cursor, extent: Extent, refused: Sequence[int] | None = None) -> None:
-    """Writes down which form the table has. `refused` is a proven key by which the rows of a bag cannot be found."""
+    """Writes down which form the table has. `refused` are columns by which the rows of a bag cannot be found."""
     key = None if refused is None else list(refused)
     match extent:
         case KeyedExtent():
             form, key = KEYED, list(extent.key)
+        case IndexedExtent():
+            form, key = INDEXED, list(extent.key)
         case BagExtent():
             form = BAG
         case LooseExtent():

@@ -23,9 +23,10 @@ from dyda.model.layout import Layout
 from dyda.warehouse.connection import load, short
 from dyda.warehouse.extents.counted_extent import CountedExtent
 from dyda.warehouse.extents.extent import Extent
+from dyda.warehouse.extents.keyed_extent import IndexedExtent
 from dyda.warehouse.extents.plain_extent import DECLARED_KEY, PlainExtent
 
-__all__ = ["carry_over", "declare", "drop", "give_up_key", "lost_with", "obsolete"]
+__all__ = ["carry_over", "declare", "drop", "give_up_key", "keep_found", "lost_with", "obsolete"]
 
 OWN = "dyda_"
 DECLARED = "dyda_index_"
@@ -63,7 +64,16 @@ def declare(cursor: Cursor, extent: PlainExtent, layout: Layout, *, strict: bool
             if strict:
                 raise NotInstallable(extent.view, f"there can be no index on ({', '.join(columns)}): {why}")
             lost.append(f"index ({', '.join(columns)}): {why}")
+    if isinstance(extent, IndexedExtent) and extent.key_names == key and _has(cursor, extent, key, unique=True):
+        # The unique index finds the rows as well.
+        cursor.execute(sql.SQL("DROP INDEX IF EXISTS {}").format(sql.Identifier("dyda", extent.index_name)))
     return lost
+
+
+def keep_found(cursor: Cursor, extent: PlainExtent) -> None:
+    """Rows that were found by an index which is declared no more are found by one of ours."""
+    if isinstance(extent, IndexedExtent) and not _has(cursor, extent, extent.key_names):
+        extent.add_index(cursor)
 
 
 def obsolete(cursor: Cursor, extent: PlainExtent, layout: Layout) -> list[str]:

@@ -13,8 +13,8 @@ from dyda.warehouse.catalog.records import ViewVersion
 from dyda.warehouse.connection import session
 from dyda.warehouse.extents.prepared_tables import PreparedTables, prepare, rewrite
 from dyda.warehouse.extents.staging import Staging, create_staging, drop_staging
-from dyda.warehouse.installation import owned
 from dyda.warehouse.states.combine import combine_staging
+from dyda.warehouse.view_installer import owned
 
 __all__ = ["Stagings", "own_stagings"]
 

@@ -1,8 +1,9 @@
 """Plain extents: one row of the table for each row of the view, in columns of the view's names.
 
-    KeyedExtent   dyda.extent_<number>(columns), UNIQUE (key)       rows are found by the view's proven key
-    BagExtent     dyda.extent_<number>(dyda_row, columns)           rows are found by a digest of their text
-    LooseExtent   dyda.extent_<number>(columns, …)                  rows can be read, not found
+    KeyedExtent    dyda.extent_<number>(columns), UNIQUE (key)       rows are found by the view's proven key
+    IndexedExtent  dyda.extent_<number>(columns), INDEX (key)        rows are found by columns that few of them share
+    BagExtent      dyda.extent_<number>(dyda_row, columns)           rows are found by a digest of their text
+    LooseExtent    dyda.extent_<number>(columns, …)                  rows can be read, not found
 
 Readers' views select the columns and nothing more, so PostgreSQL plans a query of a view as one of a table. A row that
 is there five times is stored five times: rows multiplied by a count while they are read were measured at two to three
@@ -28,7 +29,7 @@ from dyda.errors import DeclaredKeyBroken, InvariantViolated
 from dyda.warehouse.connection import load, short
 from dyda.warehouse.extents.extent import AS_ALWAYS, BY_INDEX, Extent, comparable
 
-__all__ = ["DECLARED_KEY", "BagExtent", "KeyUnusable", "KeyedExtent", "LooseExtent", "PlainExtent"]
+__all__ = ["DECLARED_KEY", "BagExtent", "LooseExtent", "PlainExtent"]
 
 SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 """Names that a view's column may have and a table's may not."""
@@ -44,20 +45,6 @@ DIGEST_OF = "hashtextextended({}, 0)"
 SHARE_TO_ANALYZE = 0.1
 FEWEST_TO_ANALYZE = 100
 """Statistics are taken again after a merge of more than this share of the rows, unless it is a handful."""
-
-
-UNUSABLE = (
-    psycopg2.errors.NotNullViolation,
-    psycopg2.errors.ProgramLimitExceeded,
-    psycopg2.errors.UndefinedObject,
-)
-"""A NULL, a value that is too long for an index, a type that has no order."""
-
-
-class KeyUnusable(Exception):
-    """Rows cannot be found by the proven key, right as it is. The transaction can be rolled back to `SAVEPOINT`."""
-
-    SAVEPOINT = "dyda_by_key"
 
 
 @dataclass(frozen=True)
@@ -179,7 +166,8 @@ class PlainExtent(Extent):
             if (error.diag.constraint_name or "").startswith(DECLARED_KEY):
                 raise DeclaredKeyBroken(self.view, (), short(error)) from None
             raise self._not_unique(error) from None
-        change, touched, held, wrong, sample = cursor.fetchone()
+        change, touched, held, wrong, sample, examined = cursor.fetchone()
+        self._check_examined(int(examined), int(touched))
         if wrong:
             raise self._wrong(int(wrong), str(sample))
         if touched >= FEWEST_TO_ANALYZE and touched > held * SHARE_TO_ANALYZE:
@@ -188,6 +176,9 @@ class PlainExtent(Extent):
 
     def _wrong(self, rows: int, sample: str) -> InvariantViolated:
         return self._below_zero(f", e.g. {sample}", rows)
+
+    def _check_examined(self, examined: int, touched: int) -> None:
+        """How many rows were looked at to find those that go away."""
 
     def _not_unique(self, error: psycopg2.Error) -> InvariantViolated:
         return InvariantViolated(self.view, f"this change would break the key of its rows ({short(error)})")
@@ -273,87 +264,6 @@ class BagExtent(PlainExtent):
     def _parts(self) -> dict[str, sql.Composable]:
         digest = sql.SQL(DIGEST_OF).format(sql.SQL("entry.row_text"))
         return {**super()._parts, "digest": sql.Identifier(self.digest_name), "entry_digest": digest}
-
-
-@dataclass(frozen=True)
-class KeyedExtent(PlainExtent):
-    """Rows of which no two agree in the columns at `key`; without such columns there is one row at the most.
-
-    `merge` and `replace` raise KeyUnusable after its savepoint; for `create` and `fill` the caller sets it.
-    """
-
-    key: tuple[int, ...]
-    collation: str | None = None
-    """That of a key which is a text, if not the database's."""
-
-    def create(self, cursor: Cursor, collation: str | None = None) -> None:
-        # Some room in each page lets rows change without touching the indexes.
-        definitions = self._definitions(cursor, collation)
-        cursor.execute(sql.SQL("CREATE TABLE {} ({}) WITH (fillfactor = 90)").format(self.identifier, definitions))
-        for place in self.key:
-            statement = sql.SQL("ALTER TABLE {} ALTER COLUMN {} SET NOT NULL")
-            cursor.execute(statement.format(self.identifier, self.column(place)))
-
-    def fill(self, cursor: Cursor, entries: sql.Composable, order: Sequence[int] = ()) -> int:
-        try:
-            return super().fill(cursor, entries, order or self.key)
-        except UNUSABLE as error:
-            raise KeyUnusable(short(error)) from None
-        except psycopg2.errors.UniqueViolation as error:
-            raise self._not_unique(error) from None
-
-    def forged(self, cursor: Cursor) -> int:
-        return 0
-
-    def _add_key(self, cursor: Cursor) -> None:
-        # A constant is unique if there is one row.
-        columns = sql.SQL(", ").join(self.column(place) for place in self.key) if self.key else sql.SQL("(true)")
-        name = sql.Identifier(f"dyda_key_{self.number}")
-        cursor.execute(sql.SQL("CREATE UNIQUE INDEX {} ON {} ({})").format(name, self.identifier, columns))
-
-    def _merge(self, cursor: Cursor, entries: sql.Composable, first: str = "") -> int:
-        try:
-            return super()._merge(cursor, entries, f"SAVEPOINT {KeyUnusable.SAVEPOINT}; {first}")
-        except UNUSABLE as error:
-            raise KeyUnusable(short(error)) from None
-
-    def _wrong(self, rows: int, sample: str) -> InvariantViolated:
-        shown = sample if len(sample) <= 200 else sample[:200] + "…"
-        what = f"this change would give {rows} row(s) a negative count or a key that another row has, e.g. {shown}"
-        return InvariantViolated(self.view, what)
-
-    @property
-    def _merging(self) -> sql.SQL:
-        return load("merge_keyed.sql")
-
-    @property
-    def _parts(self) -> dict[str, sql.Composable]:
-        keys = [sql.Identifier(f"k{place + 1}") for place in self.key]
-        added = self._each("(array_agg({0}) FILTER (WHERE n > 0))[1] AS {0}")
-        pairs = [
-            sql.SQL("{} = found.{}::{}").format(sql.Identifier(name), column, sql.SQL(type_))
-            for name, column, type_ in zip(self.stored_names, self._columns, self.types, strict=True)
-        ]
-        collation = sql.SQL("")
-        if self.collation is not None:
-            collation = sql.SQL(" COLLATE {}").format(sql.Identifier(self.collation))
-        return {
-            **super()._parts,
-            "keys": sql.SQL("").join(
-                sql.SQL(", {}::{} AS {}").format(self._columns[place], sql.SQL(self.types[place]), key)
-                for place, key in zip(self.key, keys, strict=True)
-            ),
-            "by_key": sql.SQL(", ").join(keys) if keys else sql.SQL("()"),
-            "key_names": sql.SQL("").join(sql.SQL("{}, ").format(key) for key in keys),
-            "matched": sql.SQL(" AND ").join(
-                sql.SQL("e.{} = entry.{}{}").format(self.column(place), key, collation)
-                for place, key in zip(self.key, keys, strict=True)
-            )
-            if keys
-            else sql.SQL("true"),
-            "added": added,
-            "assigned": sql.SQL(", ").join(pairs),
-        }
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 -- A digest finds candidates; the same row is the one with the same text. What was found is found again by its place: one
 -- snapshot, so it has not moved.
 -- Returns the change in rows, rows written, rows that the extent is estimated to have, how many entries take away more
--- copies than there are, and one of those.
+-- copies than there are, one of those, and how many rows were found.
 WITH grouped AS MATERIALIZED (
     {grouped}
 ), found AS MATERIALIZED (
@@ -22,5 +22,6 @@ WITH grouped AS MATERIALIZED (
 )
 SELECT (SELECT coalesce(sum(n), 0)::bigint FROM grouped), (SELECT coalesce(sum(abs(n)), 0)::bigint FROM grouped),
        (SELECT reltuples FROM pg_class WHERE oid = {name}::regclass),
-       count(*) FILTER (WHERE cardinality(places) < - n), min(row_text) FILTER (WHERE cardinality(places) < - n)
+       count(*) FILTER (WHERE cardinality(places) < - n), min(row_text) FILTER (WHERE cardinality(places) < - n),
+       coalesce(sum(cardinality(places)), 0)::bigint
 FROM found

@@ -4,8 +4,8 @@
 -- place: one snapshot, so it has not moved.
 -- Nothing is written for a key where something is wrong: a row to take away is not there with exactly this text, a row
 -- to add finds another one with its key, or one row would be there twice.
--- Returns the change in rows, rows written, rows that the extent is estimated to have, how many keys are wrong, and a
--- row of one of those.
+-- Returns the change in rows, rows written, rows that the extent is estimated to have, how many keys are wrong, a row
+-- of one of those, and how many rows there were.
 WITH grouped AS MATERIALIZED (
     {grouped}
 ), by_key AS MATERIALIZED (
@@ -31,5 +31,5 @@ WITH grouped AS MATERIALIZED (
 )
 SELECT coalesce(sum(come - gone), 0)::bigint, coalesce(sum(greatest(come, gone)), 0)::bigint,
        (SELECT reltuples FROM pg_class WHERE oid = {name}::regclass),
-       count(*) FILTER (WHERE wrong), min(any_text) FILTER (WHERE wrong)
+       count(*) FILTER (WHERE wrong), min(any_text) FILTER (WHERE wrong), count(place)
 FROM found

@@ -20,7 +20,7 @@ from dyda.warehouse.catalog.records import StateTable
 from dyda.warehouse.extents.counted_extent import CountedExtent
 from dyda.warehouse.extents.extent import Extent, comparable
 from dyda.warehouse.extents.forms import COUNTED, KEYED
-from dyda.warehouse.extents.plain_extent import KeyedExtent
+from dyda.warehouse.extents.keyed_extent import KeyedExtent
 
 __all__ = ["MULTIPLICITIES", "StoredState", "multiplicity", "places", "stored_states", "two_sided"]
 

@@ -1,4 +1,5 @@
-"""The forms of an extent's table: keyed by a proven key, or a bag with digests. Both read like a plain table."""
+"""The forms of an extent's table: rows found by a proven key, by columns that few share, or by digests. All read like a
+plain table."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from dyda.errors import InstallBlocked, InvariantViolated
 from dyda.model.layout import Layout
 from dyda.warehouse import Installation, ViewChange, ViewVersion, Warehouse, Writer, hold_extent
-from dyda.warehouse.extents import plain_extent
+from dyda.warehouse.extents import keyed_extent, plain_extent
 from tests.integration.warehouse.conftest import START, add, create, entries, version
 from tests.older_extents import make_older
 
@@ -26,6 +27,8 @@ Query = Callable[..., list[tuple[Any, ...]]]
 COLUMNS = (("id", "integer"), ("name", "text"), ("worth", "numeric"))
 KEYED = version(*COLUMNS, layout=Layout(key=("id",)))
 BAG = version(*COLUMNS)
+INDEXED = version(*COLUMNS, layout=Layout(indexes=(("id",),)))
+BY_NAME = version(*COLUMNS, layout=Layout(indexes=(("name", "worth"),)))
 ROWS = entries(("1", "Ann", "1.0", 1), ("2", "Bob", "2.00", 1), ("3", None, None, 1))
 
 
@@ -116,8 +119,11 @@ def test_queries_are_planned_as_those_of_a_table(writer: Writer, query: Query, d
 # --- merging
 
 
-def test_a_row_that_replaces_another_one_is_updated_in_place(writer: Writer, query: Query) -> None:
-    create(writer, "v", KEYED, entries(*((str(i), "old", "1", 1) for i in range(500))))
+@pytest.mark.parametrize("defined", [KEYED, INDEXED])
+def test_a_row_that_replaces_another_one_is_updated_in_place(
+    writer: Writer, query: Query, defined: ViewVersion
+) -> None:
+    create(writer, "v", defined, entries(*((str(i), "old", "1", 1) for i in range(500))))
     add(writer, "v", entries(("7", "old", "1", -1), ("7", "new", "1", 1)), START, START)
     assert query("SELECT count(*) FROM v WHERE id = 7 AND name = 'new'") == [(1,)]
     assert query("SELECT count(*) FROM v") == [(500,)]
@@ -213,7 +219,7 @@ DELTAS = st.lists(st.lists(CHANGES, min_size=1, max_size=8), min_size=1, max_siz
 
 
 @pytest.mark.parametrize("digest", [None, "length({}::text)::bigint"])
-@pytest.mark.parametrize("defined", [KEYED, BAG])
+@pytest.mark.parametrize("defined", [KEYED, BAG, INDEXED, BY_NAME])
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(deltas=DELTAS, whole=st.booleans())
 def test_extents_follow_a_counted_bag(
@@ -262,6 +268,130 @@ def right(rows: Counter[tuple[Any, ...]], defined: ViewVersion) -> bool:
     return defined.layout.key is None or max(keys.values(), default=0) <= 1
 
 
+# --- rows found by columns that few of them share
+
+
+def numbered(rows: int, *, name: Callable[[int], str] = str, worth: Callable[[int], str | None] = str) -> pa.Table:
+    return entries(*((str(i), name(i), worth(i), 1) for i in range(rows)))
+
+
+def test_a_declared_index_finds_the_rows_of_a_bag(warehouse: Warehouse, writer: Writer, query: Query) -> None:
+    """No digest and no second index, and the rows are any rows."""
+    create(writer, "v", INDEXED, entries(("1", "Ann", "1.0", 2), ("1", "Ann", "1.00", 1), ("2", None, None, 1)))
+    assert form(query) == ("indexed", [0])
+    assert stored_columns(query, "dyda.extent_1") == ["id", "name", "worth"]
+    assert indexes(query, "dyda.extent_1") == ["btree (id)"]
+    assert [(index.purpose, index.columns) for index in warehouse.indexes("v")] == [("declared", ("id",))]
+    add(writer, "v", entries(("1", "Ann", "1.0", -1), ("1", "Ann", "1.00", 2), ("1", "Eve", "7", 1)), START, START)
+    add(writer, "v", entries(("2", None, None, -1), ("2", "Bob", "1", 1), ("1", "Eve", "7", -1)), START, START)
+    assert shown(query) == Counter({("1", "Ann", "1.0"): 1, ("1", "Ann", "1.00"): 3, ("2", "Bob", "1"): 1})
+    for wrong in (("1", "Ann", "1.0", -2), ("1", "Ann", "1.000", -1), ("9", "Zoe", "1", -1), (None, "Zoe", "1", -1)):
+        with pytest.raises(InvariantViolated, match="negative count"):
+            add(writer, "v", entries(wrong, ("5", "Dan", "5", 1)), START, START)
+    assert warehouse.view("v").rows == query("SELECT count(*) FROM v")[0][0] == 5
+
+
+CHOICES = [
+    pytest.param(Layout(), numbered(3000), ("indexed", [0]), id="a column that nobody declared"),
+    pytest.param(Layout(indexes=(("name",),)), numbered(3000), ("indexed", [1]), id="the declared one"),
+    pytest.param(
+        Layout(indexes=(("name",), ("worth", "name"))),
+        numbered(3000, name=lambda i: f"status {i % 3}"),
+        ("indexed", [2, 1]),
+        id="the first declared one that few rows share",
+    ),
+    pytest.param(
+        Layout(indexes=(("name",),)),
+        entries(*(("1", f"status {i % 3}", str(i % 7), 1) for i in range(3000))),
+        ("bag", [1]),
+        id="many rows share each column",
+    ),
+    pytest.param(
+        Layout(indexes=(("name",),)),
+        entries(*(("1", "Ann" if i % 2 == 0 else str(i), None, 1) for i in range(3000))),
+        ("bag", [1]),
+        id="one value that many rows have",
+    ),
+    pytest.param(
+        Layout(), entries(*(("1", f"{i} " + "long " * 9, None, 1) for i in range(3000))), ("bag", None), id="long texts"
+    ),
+    pytest.param(Layout(), numbered(50), ("bag", None), id="too few rows to tell"),
+]
+
+
+@pytest.mark.parametrize(("layout", "rows", "expected"), CHOICES)
+def test_which_columns_find_rows(
+    writer: Writer, query: Query, layout: Layout, rows: pa.Table, expected: tuple[str, list[int] | None]
+) -> None:
+    create(writer, "v", version(*COLUMNS, layout=layout), rows)
+    assert (form(query), writer.outdated_extents()) == (expected, [])
+
+
+@pytest.mark.parametrize("mode", ["delta", "replace"])
+def test_columns_that_many_rows_have_come_to_share_find_them_no_more(
+    warehouse: Warehouse, writer: Writer, query: Query, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    create(writer, "v", INDEXED)
+    add(writer, "v", entries(*(("1", f"name {i}", None, 1) for i in range(300))), START, START)
+    assert form(query) == ("indexed", [0])
+    monkeypatch.setattr(keyed_extent, "FEWEST_EXAMINED", 200)
+    delta = [("1", "name 7", None, -1), ("1", "name 8", "1", 1)]
+    if mode == "replace":
+        delta = [("1", f"name {i}", None, 1) for i in range(300) if i != 7] + delta[1:]
+    install(writer, delta=entries(*delta), mode=mode)
+    assert (form(query), writer.outdated_extents()) == (("bag", [0]), []), "it is not tried again"
+    expected = Counter([("1", f"name {i}", None) for i in range(300) if i != 7] + [("1", "name 8", "1")])
+    assert (shown(query), warehouse.view("v").rows) == (expected, 300)
+    assert indexes(query, "dyda.extent_2") == ["btree (dyda_row)", "btree (id)"]
+
+
+def test_a_null_in_the_columns_that_find_rows(warehouse: Warehouse, writer: Writer, query: Query) -> None:
+    create(writer, "v", INDEXED, ROWS)
+    add(writer, "v", entries((None, "Zoe", "1", 2), ("1", "Ann", "1.0", -1)), START, START)
+    assert (form(query), writer.outdated_extents()) == (("bag", [0]), [])
+    add(writer, "v", entries((None, "Zoe", "1", -1)), START, START)
+    assert shown(query) == Counter([("2", "Bob", "2.00"), ("3", None, None), (None, "Zoe", "1")])
+    assert warehouse.view("v").rows == 3
+
+
+def test_a_declared_key_finds_rows_and_goes(warehouse: Warehouse, writer: Writer, query: Query) -> None:
+    """One index finds the rows and keeps the key; when the key is declared no more, rows are still found."""
+    create(writer, "v", version(*COLUMNS, layout=Layout(declared_key=("id",))), ROWS)
+    assert (form(query), indexes(query, "dyda.extent_1")) == (("indexed", [0]), ["btree (id)"])
+    assert [index.purpose for index in warehouse.indexes("v")] == ["declared key"]
+    install(writer, version=version(*COLUMNS, file_text="…"))
+    assert (form(query), indexes(query, "dyda.extent_1")) == (("indexed", [0]), ["btree (id)"])
+    add(writer, "v", entries(("1", "Ann", "1.0", -1), ("2", "Eve", "1", 1)), START, START)
+    assert shown(query) == Counter([("2", "Bob", "2.00"), ("3", None, None), ("2", "Eve", "1")])
+
+
+def test_a_bag_found_by_columns_that_loses_another_one_keeps_its_table(
+    warehouse: Warehouse, writer: Writer, query: Query
+) -> None:
+    create(writer, "v", INDEXED, entries(("1", "Ann", "1", 1), ("1", "Eve", "1", 1), ("2", "Bob", "2", 1)))
+    narrow = version(("worth", "numeric"), ("id", "integer"), layout=Layout(indexes=(("id",),)))
+    install(writer, projection=(2, 0), mode="replace", version=narrow)
+    assert (form(query), stored_columns(query, "dyda.extent_2")) == (("indexed", [1]), ["id", "worth"])
+    add(writer, "v", entries(("1", "1", -1), ("2", "2", -1), ("3", "2", 1)), START, START)
+    assert query("SELECT to_regclass('dyda.extent_2') IS NOT NULL, count(*) FROM dyda.extent") == [(True, 1)]
+    assert sorted(query("SELECT id, worth::text FROM v")) == [(1, "1"), (2, "3")]
+    assert warehouse.view("v").rows == 2
+
+
+@pytest.mark.parametrize("first", [BAG, INDEXED])
+def test_a_table_is_renewed_when_there_is_a_better_way_to_find_its_rows(
+    writer: Writer, query: Query, first: ViewVersion
+) -> None:
+    create(writer, "v", first, ROWS)
+    install(writer, version=INDEXED if first is BAG else KEYED)
+    assert writer.outdated_extents() == ["v"]
+    before = shown(query)
+    writer.renew_extent("v")
+    expected = ("indexed" if first is BAG else "keyed", [0])
+    assert (form(query), writer.outdated_extents(), shown(query)) == (expected, [], before)
+    assert indexes(query, "dyda.extent_2") == ["btree (id)"]
+
+
 # --- versions
 
 
@@ -300,12 +430,13 @@ def test_another_key(warehouse: Warehouse, writer: Writer, query: Query) -> None
         add(writer, "v", entries(("7", "Bob", "1.0", 1)), START, START)
 
 
-@pytest.mark.parametrize("defined", [KEYED, BAG])
+@pytest.mark.parametrize("defined", [KEYED, BAG, INDEXED])
 def test_columns_are_renamed_with_the_view(writer: Writer, query: Query, defined: ViewVersion) -> None:
     create(writer, "v", defined, ROWS)
     query("CREATE INDEX by_name ON dyda.extent_1 (name)")
     key = None if defined.layout.key is None else ("name",)
-    exchanged = version(("name", "integer"), ("id", "text"), ("dyda_row", "numeric"), layout=Layout(key=key))
+    layout = Layout(key=key, indexes=tuple(("name",) for _ in defined.layout.indexes))
+    exchanged = version(("name", "integer"), ("id", "text"), ("dyda_row", "numeric"), layout=layout)
     install(writer, delta=entries(("4", "Dan", "4", 1)), version=exchanged)
     assert set(query("SELECT name, id, dyda_row::text FROM v")) == {
         (1, "Ann", "1.0"),

@@ -97,7 +97,7 @@ def test_what_entries_cost_does_not_grow_with_the_state(writer: Writer, state: S
     name = "k1" if isinstance(state, Grouped) else "c1"
     build(writer, state, entries(*((str(i), 1) for i in range(3000))), indexed=(name,))
     count = "SELECT seq_scan, idx_scan FROM pg_stat_xact_all_tables WHERE schemaname = 'dyda' AND relname = 'extent_1'"
-    with writer._computing() as cursor:
+    with writer.computing() as cursor:
 
         def scans() -> tuple[int, int]:
             cursor.execute(count)
@@ -131,7 +131,7 @@ def test_what_entries_cost_does_not_grow_with_the_state(writer: Writer, state: S
 def test_keys_of_many_types_are_looked_up_through_the_index(writer: Writer, type_: str, text: str, other: str) -> None:
     state = Counted((type_,), "distinct")
     build(writer, state, entries((text, 1), (None, 1)), indexed=("c1",))
-    with writer._computing() as cursor:
+    with writer.computing() as cursor:
         cursor.execute("SELECT sum(seq_scan) FROM pg_stat_xact_all_tables WHERE relname = 'extent_1'")
         before = cursor.fetchone()
         found = state_rows(cursor, known_state(cursor, VIEW, 0), ["c1"], ["c1"], pa.table({"c1": [text, other, None]}))
