@@ -334,17 +334,9 @@ class Refresh:
                         and (number := state_number(occurrence.relation)) is not None
                         and (state := program.steps[number].state) is not None
                     }
-                    side = term.side if step.two_sided else None
-                    whole = self._whole(
-                        term.block,
-                        at,
-                        held,
-                        types=step.types,
-                        sign=term.sign,
-                        side=side,
-                        sum=(program.view, step.number, term.side),
-                    )
-                    evaluations.append(whole)
+                    side, name = term.side if step.two_sided else None, (program.view, step.number, term.side)
+                    parts = {"types": step.types, "sign": term.sign, "side": side, "sum": name}
+                    evaluations.append(self._whole(term.block, at, held, **parts))
                 entries, count = self._write_sum(evaluations, stagings, step.width + step.two_sided, progress)
                 written += count
             made.append(

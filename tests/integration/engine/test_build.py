@@ -165,7 +165,7 @@ class Counting:
     folder: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> int:
-        rows = sum(batch.num_rows for batch in batches)
+        rows = int(sum(batch.num_rows for batch in batches))
         (Path(self.folder) / f"written by {os.getpid()}").touch()
         return rows
 
