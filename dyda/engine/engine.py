@@ -305,11 +305,11 @@ class Engine:
         reader: Reader | None = None,
         progress: Progress | None = None,
     ) -> int:
-        """Evaluate on Spark and hand the rows to `sink`. Returns the sum of what the sinks returned.
+        """Evaluate on Spark and hand the rows to `sink`. Returns about how many rows were written.
 
-        Spark's tasks do that, unless little is read and computed: then it is one small job, as for a unit. Rows arrive
-        unconsolidated: a row may come in several entries, with counts that may be negative where pending changes were
-        taken out again. Spark may run a task twice, so a sink must store a partition's rows once only.
+        Spark's tasks do that, unless little is read and computed: then it is one small job, as for a unit. A row may
+        come in several entries, with counts that may be negative where pending changes were taken out again. Spark may
+        run a task twice, so a sink must store a partition's rows once only.
         """
         evaluations = self._with_small_scans(evaluations, reader)
         asked = _questions(evaluations)
@@ -318,7 +318,8 @@ class Engine:
         if little:
             tables = self._answers(evaluations, little, None, lambda name: None)
             rows = [_with_side(evaluations[place], tables[place]) for place in little]
-            written += sink(batch for table in rows for batch in table.to_batches())
+            sink(batch for table in rows for batch in table.to_batches())
+            written += sum(int(pc.sum(pc.abs(table.column("n"))).as_py() or 0) for table in rows)
         for evaluation, table in asked.values():
             if table is None:
                 written += self._build(evaluation, sink, reader, progress)
