@@ -79,7 +79,7 @@ class Units:
     log: Callable[[str], None]
     lanes: bool = False
     """Whether lanes run: then no unit waits for what takes long."""
-    _acknowledged: set[str] = field(default_factory=set, init=False)
+    _owed: dict[str, set[int]] = field(default_factory=dict, init=False)
     _tidy: set[int] | None = field(default=None, init=False)
     """The messages that were in the queue when it was last found tidy; None after an installation."""
 
@@ -141,7 +141,7 @@ class Units:
     def _idle(self, polled: Poll) -> Outcome:
         """Nothing is left to do under this poll."""
         self._tidy_queue(polled)
-        acknowledge(self.opened, polled, positions_after(self.catalog.state, ()), self._acknowledged)
+        acknowledge(self.opened, polled, positions_after(self.catalog.state, ()), self._owed)
         self.writer.write_phases()
         return Outcome.IDLE
 
@@ -203,7 +203,7 @@ class Units:
         self.catalog.becomes(known if plain else None)
         self._tidy = None
         self.resting.back(polled.snapshots)
-        acknowledge(self.opened, polled, done.positions, self._acknowledged)
+        acknowledge(self.opened, polled, done.positions, self._owed)
 
     # --- views that are built whole
 
@@ -394,7 +394,7 @@ class Units:
         self.resting.back(polled.snapshots)
 
     def _acknowledge(self, done: Installing) -> None:
-        acknowledge(self.opened, done.poll, done.positions, self._acknowledged)
+        acknowledge(self.opened, done.poll, done.positions, self._owed)
         done.phases.done("acknowledge")
         self.writer.note_phases(self.writer.last_unit, done.phases.after_installing())
 

@@ -17,14 +17,20 @@ Positions = dict[str, dict[str, Position]]
 """By view and source."""
 
 
-def acknowledge(opened: OpenProject, polled: Poll, positions: Positions, acknowledged: set[str]) -> None:
-    """Let the sources forget what every view has. A crash before this is harmless: positions decide."""
+def acknowledge(opened: OpenProject, polled: Poll, positions: Positions, owed: dict[str, set[int]]) -> None:
+    """Let the sources forget what every view has. A crash before this is harmless: positions decide.
+
+    `owed` are the transactions, by source, that were polled and not acknowledged. The last view that waits for one may
+    come to have it without a unit: it breaks, or what a lane has built is shown in its place.
+    """
 
     def send(source: str) -> None:
         at = common(positions, source) or polled.snapshots[source].position
-        if source not in acknowledged or any(map(at.includes, polled.xids(source))):
+        left = owed.get(source, set()).union(polled.xids(source))
+        had = set(filter(at.includes, left))
+        if source not in owed or had:
             opened.source(source).acknowledge(at)
-            acknowledged.add(source)
+        owed[source] = left - had
 
     in_parallel(send, polled.snapshots)
 

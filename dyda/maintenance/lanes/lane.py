@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -41,6 +42,8 @@ class Lane:
         self.poll = polled
         self.since = datetime.datetime.now(datetime.UTC)
         self.started = time.perf_counter()
+        self.ended_at = math.inf
+        """By `time.monotonic`."""
         self.step = "reading"
         self.done, self.total = 0, 0
         self.rows: int | None = None
@@ -102,12 +105,16 @@ class Lane:
         try:
             with self._snapshots, self.opened.warehouse.stagings() as self._stagings:
                 self.change = self._built(self._stagings)
-                self._ready.set()
+                self._end()
                 self._released.wait()
         except BaseException as error:
             self.error = error
         finally:
-            self._ready.set()
+            self._end()
+
+    def _end(self) -> None:
+        self.ended_at = min(self.ended_at, time.monotonic())
+        self._ready.set()
 
     def _built(self, stagings: Stagings) -> ViewChange:
         faults.point("lane.opened")

@@ -253,7 +253,7 @@ class Lanes:
         if self._rewritten():
             return True
         for name, lane in self._running.items():
-            if lane.ended:
+            if lane.ended_at < polled.began:  # an older poll does not know the mark that the lane has left (P2)
                 del self._running[name]
                 try:
                     self._adopt(lane, polled)

@@ -6,6 +6,7 @@ own, and a warehouse state names one position per source.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -64,6 +65,8 @@ class Poll:
     marks: dict[str, str | None] = field(default_factory=dict)
     """By source, the mark that the last installation has remembered."""
 
+    began: float = field(default_factory=time.monotonic)
+    """What has happened before, its snapshots show."""
     locked: bool = False
     """Whether some relations stay as they are until the snapshots are closed."""
     closing: ExitStack = field(default_factory=ExitStack, repr=False)

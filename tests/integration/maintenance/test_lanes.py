@@ -402,3 +402,35 @@ def test_a_reader_who_keeps_a_view_locked_delays_that_view_alone(shop: Town) -> 
         reader.rollback()
         settle(maintainer)
         shop.check()
+
+
+def test_what_a_view_lacked_until_its_lane_was_done_is_acknowledged(shop: Town) -> None:
+    """It is shown at the lane's position, and no unit of its own has taken what lies between."""
+    with running(shop) as maintainer:
+        shop.execute("shop", "INSERT INTO orders VALUES (3001, 'c1', 5)")
+        shop.execute("shop", "ALTER TABLE orders ALTER amount TYPE bigint")
+        settle(maintainer)
+        assert any("has caught up with the others" in line for line in maintainer.lines)  # type: ignore[attr-defined]
+        assert not commands.pending(shop.folder)
+        assert next(iter(printed(shop.sources["shop"], "SELECT count(*) FROM dyda.log"))) == "0"
+        shop.check()
+
+
+def test_P2_a_lane_that_ends_under_a_poll_is_judged_by_the_next_one(shop: Town) -> None:
+    """The mark that says that its source has lost nothing is younger than what the poll knows of the source."""
+    with running(shop) as maintainer, held("lane.opened") as lane:
+        assert maintainer.lanes is not None
+        cycles(maintainer, lane.there.is_set, resync("big"))
+        under_way = maintainer.lanes.running("big")
+        assert under_way is not None
+
+        def end() -> None:
+            lane.go()
+            under_way.wait(PATIENCE)
+
+        with faults.on("unit.messages-received", end):
+            maintainer.cycle()
+        assert under_way.ended
+        settle(maintainer)
+        assert not [line for line in maintainer.lines if "is built again" in line]  # type: ignore[attr-defined]
+        shop.check()
