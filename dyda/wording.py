@@ -13,7 +13,7 @@ from dyda.model.cause import BuildReason, Cause, CommittedChange, Obstacle, Rela
 from dyda.model.layout import LayoutChange, LayoutEvent
 from dyda.model.message import MessageState
 
-__all__ = ["layout_sentence", "message_sentence", "rows_follow", "sentence", "what_happened"]
+__all__ = ["layout_sentence", "lost_index", "message_sentence", "rows_follow", "sentence", "what_happened"]
 
 
 def sentence(cause: Cause) -> str:
@@ -84,6 +84,23 @@ def sentence(cause: Cause) -> str:
             if replaced:
                 return f"{reader} was replaced by something that is not DyDa's; rename or drop that, then: {back}"
             return f"{reader} was dropped; put it back with: {back}"
+        case kinds.DeclaredKeyRepeated(view, columns, detail):
+            return (
+                f"the declared key {_listed(columns)} does not hold: {detail}; the rows are shown, and the key is not"
+                f" enforced. Correct them at the source and run: dyda views resync {view}; or change the key in"
+                f" views/{view}.sql and run: dyda apply"
+            )
+        case kinds.DeclaredIndexLost(view, columns, detail, unique):
+            what = "key" if unique else "index"
+            return (
+                f"the declared {what} {_listed(columns)} is gone: {detail}."
+                f" Change the {what} in views/{view}.sql and run: dyda apply"
+            )
+        case kinds.HandmadeIndexLost(view, name, definition, detail):
+            return (
+                f"the index {name} was lost with a new table: {detail} ({definition})."
+                f" If you need it, make it again on the table that this shows: dyda views show {view}"
+            )
         case kinds.ToBeBuilt(reason, detail):
             return "; ".join(part for part in (_BUILDS.get(reason), detail) if part)
         case kinds.Following(to_be_built, followed):
@@ -101,6 +118,19 @@ def layout_sentence(change: LayoutChange) -> str:
         known = change.event is LayoutEvent.KEY_PROVEN
         return f"that it has at most one row {'follows now' if known else 'no longer follows'} from its definition"
     return _LAYOUT_EVENTS[change.event].format(columns)
+
+
+def lost_index(cause: Cause) -> str:
+    """A lost index as the history of its view has it: what it was, and why it is lost."""
+    match cause:
+        case kinds.DeclaredKeyRepeated(_, columns, detail) | kinds.DeclaredIndexLost(_, columns, detail, True):
+            return f"key {_listed(columns)}: {detail}"
+        case kinds.DeclaredIndexLost(_, columns, detail):
+            return f"index {_listed(columns)}: {detail}"
+        case kinds.HandmadeIndexLost(_, name, definition, detail):
+            return f"{name}: {definition}: {detail}"
+        case _:
+            return sentence(cause)
 
 
 def _listed(columns: Iterable[str]) -> str:

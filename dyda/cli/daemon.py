@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import sys
+from typing import Any
 
 import click
 
@@ -11,11 +12,18 @@ from dyda.cli.options import CommonCommand, common
 from dyda.cli.output import Column, answered, log, say, table
 from dyda.passwords import hidden
 
-__all__ = ["daemon_command", "status_command", "stop_command", "view_columns"]
+__all__ = ["daemon_command", "say_lost", "status_command", "stop_command", "view_columns"]
 
 LAG = ("lag_seconds", "LAG (S)")
 view_columns: list[Column] = [("name", "VIEW"), "state", "version", "rows", LAG, "fresh_at", "reason"]
 source_columns: list[Column] = [("name", "SOURCE"), "reachable", "capture", "order", "pending", LAG, "error"]
+
+
+def say_lost(views: list[dict[str, Any]]) -> None:
+    """A line for each key or index that a view has lost."""
+    for view in views:
+        for lost in view.get("lost", ()):
+            say(f"\nview {view['name']}: {lost['reason']}")
 
 
 @click.command("daemon", cls=CommonCommand)
@@ -59,6 +67,7 @@ def status_command() -> None:
         say(f"not polled yet, as no view reads them: {', '.join(unpolled)} (`dyda sources` checks them now)")
     say("")
     table(view_columns, answer["views"], "No views: add views/NAME.sql and run dyda apply.")
+    say_lost(answer["views"])
     for lane in answer.get("lanes", ()):
         of = f" {lane['done']} of {lane['total']} parts" if lane["total"] else ""
         left = f", {lane['left']} messages left" if lane["left"] is not None else ""

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dyda.cli.daemon import view_columns
+from dyda.cli.daemon import say_lost, view_columns
 from dyda.cli.options import CommonCommand, CommonGroup, common, timeout_option
 from dyda.cli.output import answered, facts, log, progress, say, say_lines, table
 from dyda.model.printable import visible
@@ -26,6 +26,7 @@ def views_group(context: click.Context) -> None:
     answer = commands.views(common().folder)
     if not answered(answer):
         table(view_columns, answer, "No views: add views/NAME.sql and run dyda apply.")
+        say_lost(answer)
 
 
 @views_group.command("show")
@@ -41,12 +42,13 @@ def views_show(name: str, sql: bool) -> None:
     if sql:
         say_lines((answer["sql"] or "").rstrip("\n"))
         return
-    hidden = ("cause", "columns", "sql", "definition", "file", "preferences", "layout")
+    hidden = ("cause", "columns", "sql", "definition", "file", "preferences", "layout", "lost")
     facts([(key.replace("_", " "), value) for key, value in answer.items() if key not in hidden])
     say("")
     table([("name", "COLUMN"), "type"], answer["columns"], "No columns.")
     say("")
     _show_layout(answer["layout"])
+    say_lost([answer])
     if answer.get("preferences"):
         say("")
         _show_preferences(answer["preferences"])

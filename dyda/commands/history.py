@@ -16,7 +16,7 @@ from dyda.errors import DydaError
 from dyda.model.layout import LayoutChange, LayoutEvent
 from dyda.open_project import OpenProject
 from dyda.warehouse import VersionRecord, cause_to_json
-from dyda.wording import layout_sentence, sentence
+from dyda.wording import layout_sentence, lost_index, sentence
 
 __all__ = ["views_diff", "views_history"]
 
@@ -66,7 +66,8 @@ def _as_dict(version: VersionRecord) -> dict[str, Any]:
         "evolved": bool(details.get("evolved")),
         "sql": version.sql,
         "columns": [{"name": column.name, "type": column.type} for column in version.columns],
-        **{key: details.get(key, []) for key in ("changes", "followed", "components", "runners_up", "lost_indexes")},
+        **{key: details.get(key, []) for key in ("changes", "followed", "components", "runners_up")},
+        "lost_indexes": [lost_index(cause) for cause in version.lost_indexes],
         **{key: details.get(key) for key in ("rewriting", "adaptation")},
         "layout": [_relaid(entry) for entry in details.get("layout", ())],
     }

@@ -200,11 +200,12 @@ def told(cause: Cause | None) -> dict[str, Any]:
 
 
 def _views(opened: OpenProject, records: Sequence[ViewRecord]) -> list[dict[str, Any]]:
-    unshown, behind = opened.warehouse.unshown(), _behind(opened)
+    unshown, behind, lost = opened.warehouse.unshown(), _behind(opened), opened.warehouse.lost_indexes()
     return [
         _view(
             replace(record, state=ShownState.HELD, cause=behind[record.name]) if record.name in behind else record,
             unshown.get(record.name),
+            lost.get(record.name, ()),
         )
         for record in records
     ]
@@ -225,7 +226,7 @@ def _behind(opened: OpenProject) -> dict[str, Cause]:
     }
 
 
-def _view(record: ViewRecord, unshown: Cause | None) -> dict[str, Any]:
+def _view(record: ViewRecord, unshown: Cause | None, lost: Sequence[Cause]) -> dict[str, Any]:
     """A view whose reader-facing view is gone is broken for its readers, however well it is maintained."""
     shown = record.stored_state != ViewState.LIVE or unshown is None
     return {
@@ -240,6 +241,7 @@ def _view(record: ViewRecord, unshown: Cause | None) -> dict[str, Any]:
         "positions": {source: str(position) for source, position in record.positions.items()},
         "columns": [{"name": column.name, "type": column.type} for column in record.columns],
         "definition": record.sql,
+        "lost": [told(cause) for cause in lost],
     }
 
 

@@ -69,6 +69,7 @@ class Maintainer:
         self.opened = opened
         self.writer = writer
         self.log = log
+        writer.log = self._say
         self.obstacle: DydaError | None = None
         """Why the last cycle was blocked."""
         self.waiting = ALL_WAIT

@@ -41,6 +41,7 @@ from dyda.maintenance.plan.planner import plan_knowledge, plan_measured, plan_ru
 from dyda.maintenance.plan.unit_plan import LeaveBehind, UnitPlan
 from dyda.maintenance.plan.version_details import layout_changes_of
 from dyda.model.cause import Quarantined
+from dyda.model.layout import LayoutEvent
 from dyda.model.message import MessageState
 from dyda.model.relation import Relation, RelationName
 from dyda.model.view_state import ViewState
@@ -382,6 +383,8 @@ class Units:
         phases.done("install")
         for change in done.changes:
             for relaid in layout_changes_of(change.version):
+                if relaid.event in (LayoutEvent.KEY_LOST, LayoutEvent.INDEX_LOST):
+                    continue  # the writer says what to do about it
                 self.log(f"view {change.view}: {layout_sentence(relaid)}")
         for one in plan.views:
             if isinstance(one, LeaveBehind) and one.lane is not None and not is_hidden(one.name):

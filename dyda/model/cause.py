@@ -349,6 +349,41 @@ class Unshown:
     replaced: bool
 
 
+@dataclass(frozen=True)
+class DeclaredKeyRepeated:
+    """Rows of the view agree in the key that its file declares: it is not enforced."""
+
+    kind: ClassVar[str] = "declared_key_repeated"
+    view: str
+    columns: tuple[str, ...]
+    detail: str
+
+
+@dataclass(frozen=True)
+class DeclaredIndexLost:
+    """The view has not the index, or key (`unique`), that its file declares."""
+
+    kind: ClassVar[str] = "declared_index_lost"
+    view: str
+    columns: tuple[str, ...]
+    detail: str
+    unique: bool = False
+
+
+@dataclass(frozen=True)
+class HandmadeIndexLost:
+    """The view has lost an index that a user made on its table."""
+
+    kind: ClassVar[str] = "handmade_index_lost"
+    view: str
+    name: str
+    definition: str
+    detail: str
+
+
+LostIndex = DeclaredKeyRepeated | DeclaredIndexLost | HandmadeIndexLost
+
+
 # --- why a view is built
 
 
@@ -426,6 +461,9 @@ Cause = (
     | DependentObjects
     | NegativeCount
     | Unshown
+    | DeclaredKeyRepeated
+    | DeclaredIndexLost
+    | HandmadeIndexLost
     | ToBeBuilt
     | Following
     | Several

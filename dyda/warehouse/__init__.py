@@ -12,6 +12,7 @@ project's lock and whose fence is the current one. Readers never see two views i
     install         the one transaction that installs a unit
     view_installer  one view's part of it
     hidden_views    views that lanes have built and no reader sees yet
+    hidden_names    what those are called
     standby         a daemon that waits for the project's lock
     connection      one way to connect, one set of pinned settings
     catalog/        DyDa's own tables: records, queries, migrations
@@ -44,7 +45,7 @@ from dyda.warehouse.extents.lockless_staging import Stagings
 from dyda.warehouse.extents.prepared_tables import PreparedTables
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.extents.verification_snapshot import FrozenWarehouse
-from dyda.warehouse.hidden_views import hidden_name, is_hidden, visible_name
+from dyda.warehouse.hidden_names import hidden_name, is_hidden, visible_name
 from dyda.warehouse.installation import Installation, ViewChange
 from dyda.warehouse.states.combine import Combined
 from dyda.warehouse.states.install import StateChange

@@ -13,38 +13,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from psycopg2 import sql
-from psycopg2.extras import Json
 
 from dyda.cursor import Cursor
 from dyda.errors import UnknownView
+from dyda.model.cause import LostIndex
 from dyda.warehouse.catalog.stored_views import KnownView, known_views
 from dyda.warehouse.connection import load
 from dyda.warehouse.extents.extent import Extent, extent_table
-from dyda.warehouse.extents.indexes import carry_over
+from dyda.warehouse.extents.indexes import carry_over, save_lost
 from dyda.warehouse.extents.plain_extent import PlainExtent
 from dyda.warehouse.extents.published_view import Publication, Reader, publish
+from dyda.warehouse.hidden_names import NEXT, hidden_name, visible_name
 
-__all__ = ["drop_all_hidden", "drop_hidden", "hidden_name", "is_hidden", "show", "visible_name"]
-
-NEXT = "/next"
-"""No file can be called so: no view of a user has such a name."""
+__all__ = ["drop_all_hidden", "drop_hidden", "show"]
 
 
-def hidden_name(view: str) -> str:
-    return view + NEXT
-
-
-def is_hidden(name: str) -> bool:
-    return name.endswith(NEXT)
-
-
-def visible_name(name: str) -> str:
-    """The view that a hidden one will be; any other is itself."""
-    return name.removesuffix(NEXT)
-
-
-def show(cursor: Cursor, schema: str, view: str, patience: float) -> None:
-    """Makes the hidden view the view, in the caller's transaction: rows, states, positions and versions are its own."""
+def show(cursor: Cursor, schema: str, view: str, patience: float) -> list[LostIndex]:
+    """Makes the hidden view the view, in the caller's transaction: rows, states, positions and versions are its own.
+    Returns the indexes that are lost with its old table."""
     hidden = hidden_name(view)
     known = known_views(cursor, [view, hidden])
     before, after = known.get(view), known.get(hidden)
@@ -69,11 +55,11 @@ def show(cursor: Cursor, schema: str, view: str, patience: float) -> None:
     cursor.execute("DELETE FROM dyda.extent WHERE id = ANY(%s)", (old,))
     for rename in renames:
         cursor.execute(rename)
-    if lost:
-        cursor.execute(load("save_lost_indexes.sql"), {"view": view, "lost": Json(lost)})
+    save_lost(cursor, view, lost)
+    return lost
 
 
-def _indexed_by_hand(cursor: Cursor, before: KnownView, extent: Extent) -> tuple[list[str], list[str]]:
+def _indexed_by_hand(cursor: Cursor, before: KnownView, extent: Extent) -> tuple[list[LostIndex], list[str]]:
     """What users have indexed on the old table, made on the new one before readers see it."""
     if before.extent is None or not isinstance(extent, PlainExtent):
         return [], []

@@ -13,20 +13,24 @@ from psycopg2.extras import Json
 from dyda import faults
 from dyda.cursor import Cursor
 from dyda.errors import PositionMoved
+from dyda.model.cause import LostIndex
 from dyda.warehouse.catalog.codec import earlier_to_json, relation_to_json
 from dyda.warehouse.catalog.records import RelationState, SourceState, UnitRecord
 from dyda.warehouse.catalog.stored_views import known_views
 from dyda.warehouse.connection import load
 from dyda.warehouse.extents.published_view import publish
-from dyda.warehouse.hidden_views import is_hidden
+from dyda.warehouse.hidden_names import is_hidden
 from dyda.warehouse.installation import Installation, ViewChange
 from dyda.warehouse.view_installer import ViewInstaller, owned
 
 __all__ = ["carry_out", "save_relation", "save_source"]
 
 
-def carry_out(cursor: Cursor, installation: Installation, schema: str, patience: float) -> int | None:
-    """Carries out an installation; the caller's transaction holds the fence's row. Returns the unit's number."""
+def carry_out(
+    cursor: Cursor, installation: Installation, schema: str, patience: float
+) -> tuple[int | None, list[LostIndex]]:
+    """Carries out an installation; the caller's transaction holds the fence's row. Returns the unit's number, and the
+    indexes that views have lost."""
     faults.point("install.begun")
     known = known_views(cursor, [change.view for change in installation.changes])
     installers = [
@@ -75,7 +79,7 @@ def carry_out(cursor: Cursor, installation: Installation, schema: str, patience:
         )
     number = None if installation.unit is None else _save_unit(cursor, installation.unit)
     faults.point("install.before-commit")
-    return number
+    return number, [lost for installer in installers for lost in installer.lost]
 
 
 def _move(cursor: Cursor, changes: Sequence[ViewChange]) -> None:

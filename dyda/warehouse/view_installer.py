@@ -21,6 +21,7 @@ from dyda.errors import (
     PositionMoved,
     UnknownView,
 )
+from dyda.model.cause import LostIndex
 from dyda.model.layout import Layout
 from dyda.model.view_state import ViewState
 from dyda.warehouse.catalog.cause_codec import cause_to_json, stored_cause
@@ -32,12 +33,22 @@ from dyda.warehouse.extents.counted_extent import CountedExtent
 from dyda.warehouse.extents.entries import all_entries, sum_of_entries
 from dyda.warehouse.extents.extent import Extent, check_types
 from dyda.warehouse.extents.forms import filled_extent, key_places, narrowed_extent, renamed_extent, save_form
-from dyda.warehouse.extents.indexes import carry_over, declare, drop, give_up_key, keep_found, lost_with, obsolete
+from dyda.warehouse.extents.indexes import (
+    carry_over,
+    declare,
+    drop,
+    give_up_key,
+    keep_found,
+    lost_with,
+    obsolete,
+    save_lost,
+    undeclared,
+)
 from dyda.warehouse.extents.keyed_extent import KeyedExtent, KeyUnusable
 from dyda.warehouse.extents.plain_extent import PlainExtent
 from dyda.warehouse.extents.prepared_tables import PreparedTables, take
 from dyda.warehouse.extents.published_view import Publication, Reader, check_names, lock
-from dyda.warehouse.hidden_views import is_hidden, visible_name
+from dyda.warehouse.hidden_names import is_hidden, visible_name
 from dyda.warehouse.installation import ViewChange
 from dyda.warehouse.states.install import StateInstaller
 from dyda.warehouse.states.tables import StoredState
@@ -90,7 +101,7 @@ class ViewInstaller:
         self.previous = self.known.extent
         self.states = self.known.states
         self.publication: Publication | None = None
-        self.lost: list[str] = []
+        self.lost: list[LostIndex] = []
         self.renames: list[str] = []
 
     def run(self) -> None:
@@ -147,9 +158,13 @@ class ViewInstaller:
     def _give_up_key(self) -> None:
         """A view is a bag first: rows that the declared key does not allow are shown, and the key is not one."""
         assert isinstance(self.known.extent, PlainExtent)
+        self._lock_readers()
+        self.lost.append(give_up_key(self.cursor, self.known.extent, self.known.layout))
+
+    def _lock_readers(self) -> None:
+        """Nobody reads the view from now on until the transaction ends."""
         if self.reader.exists(self.cursor):
             lock(self.cursor, [self.reader], self.patience)
-        self.lost.append(give_up_key(self.cursor, self.known.extent, self.known.layout))
 
     @property
     def _wanted(self) -> tuple[tuple[ViewColumn, ...], Layout]:
@@ -294,20 +309,22 @@ class ViewInstaller:
         return self.change.version is not None and self.change.version.file_text is not None
 
     def index(self) -> None:
-        """The declared indexes of a table that stays, and what the view's history says of those that are lost."""
+        """The declared indexes of a table that stays, and what the view's history says of those that are lost. When all
+        rows are read again, a declared key that they had broken may hold again."""
         version, extent = self.change.version, self.known.extent
         kept = self.publication is None or self.publication.places is not None
-        if version is not None and kept and isinstance(extent, PlainExtent):
+        if (version is not None or self._whole) and kept and isinstance(extent, PlainExtent):
+            layout = self._wanted[1]
             extent = self.publication.extent if self.publication is not None else extent
             assert isinstance(extent, PlainExtent)
-            self.lost += declare(self.cursor, extent, version.layout, strict=self._strict)
-            if names := obsolete(self.cursor, extent, version.layout):
-                if self.reader.exists(self.cursor):
-                    lock(self.cursor, [self.reader], self.patience)
+            self.lost += declare(self.cursor, extent, layout, strict=self._strict, alone=self._lock_readers)
+            if names := obsolete(self.cursor, extent, layout):
+                self._lock_readers()
                 drop(self.cursor, extent, names)
                 keep_found(self.cursor, extent)
-        if self.lost:
-            self.cursor.execute(load("save_lost_indexes.sql"), {"view": self.change.view, "lost": Json(self.lost)})
+        if version is not None:
+            self.lost += [one for one in undeclared(version, self.change.view) if one not in self.lost]
+        save_lost(self.cursor, self.change.view, self.lost)
 
     def _number(self, version: int | None) -> int:
         """The number of a new extent, which readers with an older snapshot do not see (I2)."""

@@ -222,6 +222,11 @@ class Warehouse:
         with self._reading() as connection:
             return queries.unshown(connection, self.schema)
 
+    def lost_indexes(self) -> dict[str, tuple[Cause, ...]]:
+        """By view, the keys and indexes that it has lost since its file was last applied and has not got back."""
+        with self._reading() as connection:
+            return queries.lost_indexes(connection)
+
     # --- verifying, beside a running daemon
 
     def stagings(self) -> AbstractContextManager[Stagings]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from dyda import faults
 from dyda.cursor import Connection, Cursor
 from dyda.errors import DydaError, UnknownView
 from dyda.model.bag import Bag
-from dyda.model.cause import Cause
+from dyda.model.cause import Cause, LostIndex
 from dyda.model.message import MessageState, UpdateMessage
 from dyda.model.operator_state import State
 from dyda.model.relation import RelationName
@@ -40,6 +40,7 @@ from dyda.warehouse.states.lookup import state_rows
 from dyda.warehouse.states.regroup import regroup
 from dyda.warehouse.states.tables import StoredState
 from dyda.warehouse.view_installer import STOPPED
+from dyda.wording import sentence
 
 __all__ = ["Writer"]
 
@@ -64,6 +65,8 @@ class Writer(FencedSession):
         self.last_unit: int | None = None
         """The number of the unit that was installed last."""
         self.patience = PATIENCE
+        self.log: Callable[[str], None] = lambda text: None
+        """Gets a line for each index that a view has lost."""
 
     def __enter__(self) -> Writer:
         return self
@@ -137,7 +140,8 @@ class Writer(FencedSession):
     def show_hidden(self, view: str, patience: float) -> None:
         """What a lane has built and that has caught up is the view from now on; `patience` is for its readers."""
         with self.writing() as cursor:
-            show(cursor, self._schema, view, patience)
+            lost = show(cursor, self._schema, view, patience)
+        self._report(lost)
 
     def drop_hidden(self, view: str | None = None) -> None:
         """What lanes have built for the view, or for all of them."""
@@ -344,15 +348,21 @@ class Writer(FencedSession):
         with self.turn:
             with self.writing() as cursor:
                 self._write_phases(cursor)
-                number = carry_out(cursor, installation, self._schema, self.patience if patience is None else patience)
+                patience = self.patience if patience is None else patience
+                number, lost = carry_out(cursor, installation, self._schema, patience)
             self._phases.clear()
             self.last_unit = number
             self._queue.forget(installation.done)
             faults.point("install.committed")
+            self._report(lost)
             for change in installation.changes:
                 for staging in (change.staging, *(state.staging for state in change.states)):
                     if staging is not None:
                         self.drop_staging(staging)
+
+    def _report(self, lost: Sequence[LostIndex]) -> None:
+        for one in lost:
+            self.log(f"view {one.view}: {sentence(one)}")
 
     def note_phases(self, unit: int | None, phases: Mapping[str, float]) -> None:
         """What a unit took beyond its own installation, in seconds; saved with a later write."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Row, any_, select, text
 from sqlalchemy.dialects.postgresql import array
 
-from dyda.model.cause import Cause, MessagesPending, NotPolled, Several, SourceAway, Text, Unshown
+from dyda.model.cause import Cause, LostIndex, MessagesPending, NotPolled, Several, SourceAway, Text, Unshown
 from dyda.model.message import MessageState, UpdateMessage
 from dyda.model.position import Position
 from dyda.model.view_state import ShownState, ViewState
@@ -128,6 +129,24 @@ def indexes(connection: Connection, view: str) -> list[IndexRecord]:
     ]
 
 
+def lost_indexes(connection: Connection) -> dict[str, tuple[Cause, ...]]:
+    """By view, the keys and indexes that it has lost since its file was last applied and has not got back."""
+    found: dict[str, dict[Cause, Cause]] = {}
+    for row in _all(connection, "lost_indexes.sql"):
+        cause = _lost_index(row.entry)
+        # Of one that was lost more than once, the last is said.
+        lost = replace(cause, detail="") if isinstance(cause, LostIndex) else cause
+        found.setdefault(row.view, {})[lost] = cause
+    return {name: tuple(causes.values()) for name, causes in found.items()}
+
+
+def _lost_index(entry: Mapping[str, Any] | str) -> Cause:
+    """An older version wrote a text."""
+    cause = Text(entry) if isinstance(entry, str) else cause_from_json(entry)
+    assert cause is not None
+    return cause
+
+
 def versions(connection: Connection, view: str) -> list[VersionRecord]:
     table = tables.view_version
     rows = connection.execute(select(table).where(table.c.view == view).order_by(table.c.version))
@@ -143,6 +162,7 @@ def versions(connection: Connection, view: str) -> list[VersionRecord]:
             row.installed_at,
             row.details,
             layout_from_json(row.layout),
+            tuple(map(_lost_index, row.details.get("lost_indexes", ()))),
         )
         for row in rows
     ]

@@ -93,6 +93,7 @@ class VersionRecord:
     installed_at: datetime.datetime
     details: Mapping[str, Any]
     layout: Layout = field(default_factory=Layout)
+    lost_indexes: tuple[Cause, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,30 +6,46 @@
     any other name                       made by hand
 
 A new table gets them all before readers see it. What is lost, because a column is gone or rows do not allow it, is said
-in the view's history and never in the way of the rows: a view is a bag first.
+and never in the way of the rows: a view is a bag first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import psycopg2
 from psycopg2 import sql
+from psycopg2.extras import Json
 
 from dyda.cursor import Cursor
 from dyda.errors import DeclaredKeyBroken, NotInstallable
-from dyda.model.layout import Layout
+from dyda.model.cause import DeclaredIndexLost, DeclaredKeyRepeated, HandmadeIndexLost, LostIndex
+from dyda.model.layout import Layout, LayoutEvent
+from dyda.warehouse.catalog.cause_codec import cause_to_json
+from dyda.warehouse.catalog.records import ViewVersion
 from dyda.warehouse.connection import load, short
 from dyda.warehouse.extents.counted_extent import CountedExtent
 from dyda.warehouse.extents.extent import Extent
 from dyda.warehouse.extents.keyed_extent import IndexedExtent
 from dyda.warehouse.extents.plain_extent import DECLARED_KEY, PlainExtent
+from dyda.warehouse.hidden_names import visible_name
 
-__all__ = ["carry_over", "declare", "drop", "give_up_key", "keep_found", "lost_with", "obsolete"]
+__all__ = [
+    "carry_over",
+    "declare",
+    "drop",
+    "give_up_key",
+    "keep_found",
+    "lost_with",
+    "obsolete",
+    "save_lost",
+    "undeclared",
+]
 
 OWN = "dyda_"
 DECLARED = "dyda_index_"
+GONE = "its columns are gone"
 SAMPLES = 3
 SCRATCH = sql.Identifier("pg_temp", "dyda_scratch")
 REFUSALS = frozenset({"0A", "22", "23", "2B", "42", "54"})
@@ -47,23 +63,30 @@ class _Index:
     definition: str
 
 
-def declare(cursor: Cursor, extent: PlainExtent, layout: Layout, *, strict: bool) -> list[str]:
+def declare(
+    cursor: Cursor, extent: PlainExtent, layout: Layout, *, strict: bool, alone: Callable[[], None] = lambda: None
+) -> list[LostIndex]:
     """The declared indexes that are not there yet; returns those that cannot be made.
 
-    `strict`: an error instead, because the view's file has just been written.
+    `strict`: an error instead, because the view's file has just been written. `alone` is called before readers would be
+    in the way.
     """
-    lost = []
-    key = layout.declared_key
-    if key is not None and not _has(cursor, extent, key, unique=True) and (why := _add_key(cursor, extent, key)):
+    lost: list[LostIndex] = []
+    key, view = layout.declared_key, visible_name(extent.view)
+    if (
+        key is not None
+        and not _has(cursor, extent, key, unique=True)
+        and (refused := _add_key(cursor, extent, key, alone))
+    ):
         if strict:
-            raise DeclaredKeyBroken(extent.view, key, why)
-        lost.append(f"key ({', '.join(key)}): {why}")
+            raise DeclaredKeyBroken(extent.view, key, refused.detail)
+        lost.append(refused)
         layout = Layout(indexes=(key, *layout.indexes))
     for number, columns in enumerate(layout.indexes, start=1):
         if not _has(cursor, extent, columns) and (why := _add_index(cursor, extent, columns, number)):
             if strict:
                 raise NotInstallable(extent.view, f"there can be no index on ({', '.join(columns)}): {why}")
-            lost.append(f"index ({', '.join(columns)}): {why}")
+            lost.append(DeclaredIndexLost(view, columns, why))
     if isinstance(extent, IndexedExtent) and extent.key_names == key and _has(cursor, extent, key, unique=True):
         # The unique index finds the rows as well.
         cursor.execute(sql.SQL("DROP INDEX IF EXISTS {}").format(sql.Identifier("dyda", extent.index_name)))
@@ -80,11 +103,14 @@ def obsolete(cursor: Cursor, extent: PlainExtent, layout: Layout) -> list[str]:
     """The declared indexes that are there and not declared any more."""
     wanted = {_stored(extent, columns) for columns in layout.indexes}
     key = None if layout.declared_key is None else _stored(extent, layout.declared_key)
+    there = _indexes(cursor, extent.identifier)
+    if not any(index.columns == key and index.unique for index in there):
+        wanted.add(key)  # rows break it, and an index is all that is left of it
     return [
         index.name
-        for index in _indexes(cursor, extent.identifier)
+        for index in there
         if (index.name.startswith(DECLARED_KEY) and index.columns != key)
-        or (index.name.startswith(DECLARED) and index.columns not in {*wanted, key})
+        or (index.name.startswith(DECLARED) and index.columns not in wanted)
     ]
 
 
@@ -98,22 +124,57 @@ def drop(cursor: Cursor, extent: PlainExtent, names: Sequence[str]) -> None:
             cursor.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier("dyda", name)))
 
 
-def give_up_key(cursor: Cursor, extent: PlainExtent, layout: Layout) -> str:
+def give_up_key(cursor: Cursor, extent: PlainExtent, layout: Layout) -> LostIndex:
     """Rows have come that the declared key does not allow: it becomes an index like any other. What is lost."""
     assert layout.declared_key is not None
     names = [index.name for index in _indexes(cursor, extent.identifier) if index.name.startswith(DECLARED_KEY)]
     drop(cursor, extent, names)
     _add_index(cursor, extent, layout.declared_key, 0)
-    return f"key ({', '.join(layout.declared_key)}): two rows have come that agree in it"
+    return DeclaredKeyRepeated(visible_name(extent.view), layout.declared_key, "two rows have come that agree in it")
 
 
-def lost_with(cursor: Cursor, extent: PlainExtent, columns: Sequence[str]) -> list[str]:
-    """The indexes that go when these columns of the table are dropped, but for those of our own."""
+def lost_with(cursor: Cursor, extent: PlainExtent, columns: Sequence[str]) -> list[LostIndex]:
+    """The indexes that go when these columns of the table are dropped, but for those that find rows."""
     cursor.execute(load("indexes_on.sql"), (extent.identifier.as_string(cursor), list(columns)))
-    return [f"{name}: {definition}" for name, definition in cursor.fetchall()]
+    gone = {name for (name,) in cursor.fetchall()}
+    view, shown = visible_name(extent.view), dict(zip(extent.stored_names, extent.names, strict=True))
+    lost: list[LostIndex] = []
+    for index in _indexes(cursor, extent.identifier):
+        if index.name not in gone:
+            continue
+        if not index.name.startswith(OWN) or index.columns is None:
+            lost.append(HandmadeIndexLost(view, index.name, index.definition, GONE))
+            continue
+        names = tuple(shown[column] for column in index.columns)
+        lost.append(DeclaredIndexLost(view, names, GONE, index.name.startswith(DECLARED_KEY)))
+    return lost
 
 
-def carry_over(cursor: Cursor, before: Extent, names: Sequence[str], after: PlainExtent) -> tuple[list[str], list[str]]:
+def undeclared(version: ViewVersion, view: str) -> list[LostIndex]:
+    """What the view's file declares and a version that a schema change brings has not: its columns are gone. Under
+    other names it is not lost."""
+    if version.file_text is not None:
+        return []
+    events = [(LayoutEvent(entry["event"]), tuple(entry["columns"])) for entry in version.details.get("layout", ())]
+    kept = {event for event, _ in events}
+    return [
+        DeclaredIndexLost(visible_name(view), columns, GONE, unique=event is LayoutEvent.KEY_LOST)
+        for event, columns in events
+        if (event is LayoutEvent.KEY_LOST and LayoutEvent.KEY_DECLARED not in kept)
+        or (event is LayoutEvent.INDEX_LOST and LayoutEvent.INDEX_DECLARED not in kept)
+    ]
+
+
+def save_lost(cursor: Cursor, view: str, lost: Sequence[LostIndex]) -> None:
+    """Writes down what the view has lost with its current version."""
+    if lost:
+        entries = Json([cause_to_json(one) for one in lost])
+        cursor.execute(load("save_lost_indexes.sql"), {"view": view, "lost": entries})
+
+
+def carry_over(
+    cursor: Cursor, before: Extent, names: Sequence[str], after: PlainExtent
+) -> tuple[list[LostIndex], list[str]]:
     """Makes the indexes that users made on `before`, whose view's columns have these names, on the table `after`.
 
     Returns those that cannot be made, and statements that give the others their names when the old table is gone.
@@ -122,17 +183,18 @@ def carry_over(cursor: Cursor, before: Extent, names: Sequence[str], after: Plai
     if not by_hand:
         return [], []
     kept = _translated(cursor, before, names, after, by_hand)
-    lost, renames = [], []
+    lost: list[LostIndex] = []
+    renames = []
     for number, index in enumerate(by_hand):
         definition = kept.get(index.oid)
         if definition is None:
-            lost.append(f"{index.name}: {index.definition}")
+            lost.append(HandmadeIndexLost(visible_name(after.view), index.name, index.definition, GONE))
             continue
         name = f"dyda_moving_{after.number}_{number}"
         unique = "UNIQUE " if index.unique else ""
         head = sql.SQL("CREATE {}INDEX {} ON {} USING ").format(sql.SQL(unique), sql.Identifier(name), after.identifier)
         if why := _attempt(cursor, head.as_string(cursor) + definition):
-            lost.append(f"{index.name}: {index.definition}: {why}")
+            lost.append(HandmadeIndexLost(visible_name(after.view), index.name, index.definition, why))
         else:
             rename = sql.SQL("ALTER INDEX {} RENAME TO {}")
             renames.append(rename.format(sql.Identifier("dyda", name), sql.Identifier(index.name)).as_string(cursor))
@@ -215,17 +277,23 @@ def _has(cursor: Cursor, extent: PlainExtent, columns: Sequence[str], *, unique:
     return any(index.columns == wanted and index.unique >= unique for index in found if wanted is not None)
 
 
-def _add_key(cursor: Cursor, extent: PlainExtent, key: Sequence[str]) -> str | None:
+def _add_key(
+    cursor: Cursor, extent: PlainExtent, key: tuple[str, ...], alone: Callable[[], None]
+) -> DeclaredKeyRepeated | DeclaredIndexLost | None:
     """Why there is none; None if there is."""
-    stored = _stored(extent, key)
+    view, stored = visible_name(extent.view), _stored(extent, key)
     if stored is None:
-        return "its columns are gone"
+        return DeclaredIndexLost(view, key, GONE, unique=True)
+    name = _free_name(cursor, extent, f"{DECLARED_KEY}{extent.number}")
+    index = sql.SQL("CREATE UNIQUE INDEX {} ON {} ({})").format(name, extent.identifier, _list(stored))
+    if why := _attempt(cursor, index):
+        repeated = _repeated(cursor, extent, stored)
+        return DeclaredKeyRepeated(view, key, repeated) if repeated else DeclaredIndexLost(view, key, why, unique=True)
+    alone()
     # Deferrable: a row that replaces another one with its key may be inserted before the other one is deleted.
-    statement = sql.SQL("ALTER TABLE {} ADD CONSTRAINT {} UNIQUE ({}) DEFERRABLE").format(
-        extent.identifier, _free_name(cursor, extent, f"{DECLARED_KEY}{extent.number}"), _list(stored)
-    )
-    why = _attempt(cursor, statement)
-    return why and (_repeated(cursor, extent, stored) or why)
+    constraint = sql.SQL("ALTER TABLE {} ADD CONSTRAINT {} UNIQUE USING INDEX {} DEFERRABLE")
+    cursor.execute(constraint.format(extent.identifier, name, name))
+    return None
 
 
 def _repeated(cursor: Cursor, extent: PlainExtent, key: Sequence[str]) -> str:
@@ -241,7 +309,7 @@ def _add_index(cursor: Cursor, extent: PlainExtent, columns: Sequence[str], numb
     """Why there is none; None if there is."""
     stored = _stored(extent, columns)
     if stored is None:
-        return "its columns are gone"
+        return GONE
     name = _free_name(cursor, extent, f"{DECLARED}{extent.number}_{number}")
     statement = sql.SQL("CREATE INDEX {} ON {} ({})")
     return _attempt(cursor, statement.format(name, extent.identifier, _list(stored)))

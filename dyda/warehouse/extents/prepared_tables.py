@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from psycopg2 import sql
 
 from dyda.cursor import Connection, Cursor
+from dyda.model.cause import LostIndex
 from dyda.warehouse.catalog.records import ViewVersion
 from dyda.warehouse.catalog.stored_views import known_extent
 from dyda.warehouse.catalog.tables import SCHEMA
@@ -35,7 +36,7 @@ class PreparedTables:
     refused: tuple[int, ...] | None = None
     """A proven key by which the rows cannot be found."""
     states: tuple[int, ...] = ()
-    lost: tuple[str, ...] = ()
+    lost: tuple[LostIndex, ...] = ()
     of: int | None = None
     """The narrowed extent whose rows these are; the states stay."""
 

@@ -1,6 +1,6 @@
--- indexes_on: name and definition of the indexes that depend on one of these columns of a table and go with it, but for those
+-- indexes_on: the indexes that depend on one of these columns of a table and go with it, but for those
 -- that find rows.
-SELECT DISTINCT c.relname::text, pg_get_indexdef(c.oid)
+SELECT DISTINCT c.relname::text
 FROM pg_attribute a
 JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = a.attrelid AND d.refobjsubid = a.attnum
 LEFT JOIN pg_constraint k ON d.classid = 'pg_constraint'::regclass AND k.oid = d.objid

@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import psycopg2
 import pytest
 
 from dyda.errors import DeclaredKeyBroken, InstallBlocked, NotInstallable
+from dyda.model.cause import (
+    BuildReason,
+    DeclaredIndexLost,
+    DeclaredKeyRepeated,
+    Followed,
+    HandmadeIndexLost,
+    Text,
+    ToBeBuilt,
+)
 from dyda.model.layout import Layout
 from dyda.warehouse import Installation, ViewChange, Warehouse, Writer
+from dyda.wording import lost_index, sentence
 from tests.integration.warehouse.conftest import START, add, create, entries, version
 from tests.older_extents import make_older
 
@@ -34,7 +45,7 @@ def found(warehouse: Warehouse) -> set[tuple[Any, ...]]:
 
 
 def lost(warehouse: Warehouse) -> list[str]:
-    return list(warehouse.versions("v")[-1].details.get("lost_indexes", []))
+    return [lost_index(cause) for cause in warehouse.versions("v")[-1].lost_indexes]
 
 
 ALL = {("declared key", ("id",), True), ("declared", ("name", "day"), False), ("declared", ("day",), False)}
@@ -158,7 +169,7 @@ def test_indexes_follow_a_redefinition(warehouse: Warehouse, writer: Writer, que
     }
     declared = {place for place in found(warehouse) if place[0] != "by hand"}
     assert declared == {("declared key", ("id",), True), ("declared", ("name",), False)}
-    assert lost(warehouse) == ["gone: CREATE INDEX gone ON dyda.extent_1 USING btree (day, id)"]
+    assert lost(warehouse) == ["gone: CREATE INDEX gone ON dyda.extent_1 USING btree (day, id): its columns are gone"]
 
 
 def test_indexes_of_a_table_of_an_older_version_are_made_again_under_the_views_names(
@@ -173,7 +184,8 @@ def test_indexes_of_a_table_of_an_older_version_are_made_again_under_the_views_n
     assert [index.definition.split(" USING ")[1] for index in warehouse.indexes("v") if index.name == "mine"] == [
         "btree (name, ((id + 1)))"
     ]
-    assert lost(warehouse) == [f"counts: CREATE INDEX counts ON dyda.extent_{number} USING btree (count)"]
+    definition = f"CREATE INDEX counts ON dyda.extent_{number} USING btree (count)"
+    assert lost(warehouse) == [f"counts: {definition}: its columns are gone"]
 
 
 def test_a_dropped_column_takes_its_indexes_along_and_the_history_says_so(
@@ -185,7 +197,109 @@ def test_a_dropped_column_takes_its_indexes_along_and_the_history_says_so(
     install(writer, projection=(0, 1), mode="replace", version=version(*COLUMNS[:2], layout=layout))
     assert found(warehouse) == {("declared key", ("id",), True), ("by hand", ("name",), False)}
     said = lost(warehouse)
-    assert [what.split(":")[0] for what in said] == ["dyda_index_1_1", "dyda_index_1_2", "mine"]
+    assert [what.split(":")[0] for what in said] == ["index (name, day)", "index (day)", "mine"]
     add(writer, "v", entries(("3", "Cid", 1)), START, START)
     assert found(warehouse) == {("declared key", ("id",), True), ("by hand", ("name",), False)}
     assert lost(warehouse) == said
+
+
+def test_a_key_is_added_beside_readers_and_not_waited_for(url: str, warehouse: Warehouse, writer: Writer) -> None:
+    create(writer, "v", version(*COLUMNS), ROWS)
+    declared = version(*COLUMNS, layout=Layout(declared_key=("id",)))
+    with closing(psycopg2.connect(url)) as reader, reader.cursor() as cursor:
+        cursor.execute("SELECT * FROM v")
+        writer.patience = 0
+        with pytest.raises(InstallBlocked):
+            install(writer, version=declared)
+    install(writer, version=declared)
+    assert ("declared key", ("id",), True) in found(warehouse)
+
+
+# --- what is said of those that go
+
+
+@pytest.fixture
+def said(writer: Writer) -> list[str]:
+    lines: list[str] = []
+    writer.log = lines.append
+    return lines
+
+
+def held(warehouse: Warehouse) -> list[Any]:
+    return list(warehouse.lost_indexes().get("v", ()))
+
+
+def test_a_broken_key_is_said_until_the_rows_allow_it_again(
+    warehouse: Warehouse, writer: Writer, said: list[str]
+) -> None:
+    create(writer, "v", version(*COLUMNS, layout=Layout(declared_key=("id",))), ROWS)
+    assert (said, held(warehouse)) == ([], [])
+    add(writer, "v", entries(("1", "Eve", None, 1)), START, START)
+    broken = DeclaredKeyRepeated("v", ("id",), "two rows have come that agree in it")
+    assert (said, held(warehouse)) == ([f"view v: {sentence(broken)}"], [broken])
+    assert "dyda views resync v" in said[0]
+    add(writer, "v", entries(("1", "Eve", None, -1), ("1", "Zoe", None, 1)), START, START)
+    assert len(said) == 1, "once"
+    now = [("1", "Ann", "2026-01-01", 1), ("1", "Zoe", None, 2), ("2", "Bob", None, 1)]
+    install(writer, delta=entries(*now), mode="replace")
+    broken = replace(broken, detail="3 rows have (1)")
+    assert (said[1:], held(warehouse)) == ([f"view v: {sentence(broken)}"], [broken])
+    assert lost(warehouse) == ["key (id): 3 rows have (1)"], "the last is said"
+    install(writer, delta=entries(now[0], now[2]), mode="replace")
+    assert (len(said), held(warehouse)) == (2, [])
+    assert found(warehouse) == {("declared key", ("id",), True)}
+
+
+def test_an_index_made_by_hand_is_said_to_be_lost_until_it_is_there_again(
+    warehouse: Warehouse, writer: Writer, query: Query, said: list[str]
+) -> None:
+    create(writer, "v", version(*COLUMNS), ROWS)
+    query("CREATE INDEX mine ON dyda.extent_1 (day)")
+    rows = entries(("1", "Ann", 1), ("2", "Bob", 1))
+    followed = Followed(("day is gone",))
+    narrow = version(("id", "bigint"), ("name", "text"), cause=followed)
+    install(writer, delta=rows, mode="replace", version=narrow)
+    gone = HandmadeIndexLost(
+        "v", "mine", "CREATE INDEX mine ON dyda.extent_1 USING btree (day)", "its columns are gone"
+    )
+    assert (said, held(warehouse)) == ([f"view v: {sentence(gone)}"], [gone])
+    install(writer, version=version(("number", "bigint"), ("name", "text"), cause=followed))
+    assert held(warehouse) == [gone], "also with later versions"
+    query("CREATE INDEX mine ON dyda.extent_2 (name)")
+    assert held(warehouse) == []
+    query("DROP INDEX dyda.mine")
+    assert held(warehouse) == [gone]
+    applied = ToBeBuilt(BuildReason.FILE_CHANGED)
+    install(writer, version=version(("id", "bigint"), ("name", "text"), file_text="…", cause=applied))
+    assert held(warehouse) == [], "its author has seen it"
+
+
+@pytest.mark.parametrize("narrowed", [True, False])
+def test_a_declared_index_whose_column_goes_is_said_to_be_lost(
+    warehouse: Warehouse, writer: Writer, said: list[str], narrowed: bool
+) -> None:
+    create(writer, "v", version(*COLUMNS, layout=DECLARED), ROWS)
+    events = [("index_lost", ["name", "day"]), ("index_lost", ["day"])]
+    details = {"layout": [{"event": event, "columns": columns} for event, columns in events]}
+    after = version(*COLUMNS[:2], layout=Layout(declared_key=("id",)), details=details)
+    rows = {"projection": (0, 1)} if narrowed else {"delta": entries(("1", "Ann", 1), ("2", "Bob", 1))}
+    install(writer, mode="replace", version=after, **rows)
+    gone = [DeclaredIndexLost("v", columns, "its columns are gone") for columns in (("name", "day"), ("day",))]
+    assert (said, held(warehouse)) == ([f"view v: {sentence(one)}" for one in gone], gone)
+
+
+def test_a_declared_index_under_another_name_is_not_lost(warehouse: Warehouse, writer: Writer, said: list[str]) -> None:
+    create(writer, "v", version(*COLUMNS, layout=Layout(indexes=(("day",),))), ROWS)
+    events = [("index_lost", ["day"]), ("index_declared", ["date"])]
+    details = {"layout": [{"event": event, "columns": columns} for event, columns in events]}
+    renamed = version(*COLUMNS[:2], ("date", "date"), layout=Layout(indexes=(("date",),)), details=details)
+    install(writer, version=renamed)
+    assert (said, held(warehouse)) == ([], [])
+
+
+def test_what_an_older_version_wrote_of_a_lost_index_is_shown(
+    warehouse: Warehouse, writer: Writer, query: Query
+) -> None:
+    create(writer, "v", version(*COLUMNS), ROWS)
+    query('UPDATE dyda.view_version SET details = details || \'{"lost_indexes": ["mine: CREATE INDEX …"]}\'')
+    assert (lost(warehouse), held(warehouse)) == (["mine: CREATE INDEX …"], [Text("mine: CREATE INDEX …")])
