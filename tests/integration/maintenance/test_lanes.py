@@ -15,6 +15,7 @@ import psycopg2
 import pytest
 
 from dyda import commands, faults
+from dyda.commands.requests import Requests
 from dyda.maintenance import BuildRequest, Maintainer, Outcome
 from dyda.model.cause import BuildReason, ToBeBuilt
 from tests.recompute_oracle import printed
@@ -262,6 +263,29 @@ def test_two_lanes_run_at_once_and_a_third_view_waits_for_one(shop: Town) -> Non
         cycles(maintainer, lambda: "sums" in maintainer.built, requests[-1])
         settle(maintainer)
         assert sorted(set(inside)) == ["dyda lane big", "dyda lane small", "dyda lane sums"]
+        shop.check()
+
+
+def test_two_commands_that_ask_for_builds_have_a_lane_each(shop: Town) -> None:
+    """Each lane ends only when the other one runs, too; each command is answered when its own view is shown."""
+    both, inside = threading.Event(), list[str]()
+
+    def hook() -> None:
+        inside.append(threading.current_thread().name)
+        if len(inside) == 2:
+            both.set()
+        assert both.wait(PATIENCE)
+
+    with running(shop) as maintainer, faults.on("lane.computed", hook):
+        settle(maintainer)
+        requests, warehouse = Requests(shop.folder, maintainer, lambda text: None), maintainer.opened.warehouse
+        numbers = [warehouse.submit("resync", {"name": name}) for name in ("big", "sums")]
+        deadline = time.monotonic() + PATIENCE
+        while {warehouse.request(number).state for number in numbers} != {"done"}:
+            assert time.monotonic() < deadline
+            requests.serve()
+        settle(maintainer)
+        assert inside == ["dyda lane big", "dyda lane sums"]
         shop.check()
 
 
