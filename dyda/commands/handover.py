@@ -87,10 +87,16 @@ def named_relations(project: Project, document: Mapping[str, Any]) -> set[Relati
     return {project.relation_name(*name) for name in names if name[0] in project.settings.sources}
 
 
-def bring_about(maintainer: Maintainer, targets: Sequence[BuildRequest], progress: Progress) -> None:
-    """Build the targets; a schema change meanwhile voids the attempt, and it is repeated."""
+def bring_about(
+    maintainer: Maintainer, targets: Sequence[BuildRequest], progress: Progress, *, begun: bool = False
+) -> None:
+    """Build the targets; a schema change meanwhile voids the attempt, and it is repeated. `begun`: a lane has begun
+    with them, and may have shown them already."""
     left = {target.name: target for target in targets}
-    maintainer.built -= left.keys()
+    if not begun:
+        maintainer.built -= left.keys()
+    elif left.keys() <= maintainer.built:
+        return
     attempts = 0
     while attempts < ATTEMPTS:
         outcome = maintainer.cycle(list(left.values()), progress)

@@ -1,7 +1,8 @@
 """Requests of other commands to the daemon: served between its units, one at a time; the answer goes to the catalog.
 
 A request that has to wait for open transactions at a source is put aside and tried again; the views and other requests
-go on meanwhile. What an operator decides is served also while another request waits for what lanes build.
+go on meanwhile. What an operator decides is served also while another request waits for what lanes build, and so are
+resyncs as long as a lane is free.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dyda.commands.apply import execute_apply, execute_check
 from dyda.commands.handover import release
 from dyda.commands.open_transactions import Patience, Progress, Reminders
 from dyda.commands.pending_decisions import DECISIONS
-from dyda.commands.views import execute_resync
+from dyda.commands.views import begin_resync, execute_resync
 from dyda.errors import CaptureBlocked, DydaError
 from dyda.maintenance import Maintainer
 from dyda.passwords import hidden
@@ -45,6 +46,8 @@ class _Deferred:
     next: float = 0.0
     pause: float = SHORTEST
     reminders: Reminders | None = None
+    begun: bool = False
+    """Whether a lane has begun with it while another request waited for one."""
 
 
 class Requests:
@@ -72,15 +75,44 @@ class Requests:
         return self._carry_out(_Deferred(request, time.monotonic()))
 
     def _meanwhile(self) -> None:
-        """One request waits for a lane: others that take no time are served, those that build something wait."""
+        """One request waits for a lane: others that take no time are served. A resync begins, too, while a lane is
+        free, and is answered when it has ended; other requests that build something wait."""
+        for deferred in list(self._deferred.values()):
+            if deferred.request.verb == "resync":
+                self._begin(deferred)
         request = self._maintainer.writer.take_request()
         if request is None:
             return
+        self._log(f"request {request.id}: {request.verb}")
         if request.verb in BUILDING:
             self._deferred[request.id] = _Deferred(request, time.monotonic())
         else:
-            self._log(f"request {request.id}: {request.verb}")
             self._carry_out(_Deferred(request, time.monotonic()))
+
+    def _begin(self, deferred: _Deferred) -> None:
+        maintainer, request = self._maintainer, deferred.request
+        name = str(request.arguments["name"])
+        if deferred.begun:
+            if name in maintainer.built:
+                self._again(deferred)
+            return
+        lanes = maintainer.lanes
+        # What is being built already may have been read before this was requested.
+        if lanes is not None and lanes.free and not lanes.busy(name) and deferred.next <= time.monotonic():
+            deferred.next = time.monotonic() + SHORTEST
+            patience = _attempt(deferred, self._progress(request))
+            try:
+                deferred.begun = begin_resync(maintainer, name, self._progress(request), patience)
+            except CaptureBlocked:
+                return  # it is tried again in its turn
+            except DydaError as error:
+                del self._deferred[request.id]
+                maintainer.writer.finish(request.id, error=error)
+                maintainer.reload()
+
+    def _progress(self, request: RequestRecord) -> Progress:
+        writer = self._maintainer.writer
+        return lambda text, done, total: writer.progress(request.id, {"text": text, "done": done, "total": total})
 
     def _again(self, deferred: _Deferred) -> bool:
         request = deferred.request
@@ -94,13 +126,10 @@ class Requests:
     def _carry_out(self, deferred: _Deferred) -> bool:
         writer, request = self._maintainer.writer, deferred.request
         self._deferred.pop(request.id, None)
-
-        def progress(text: str, done: int, total: int) -> None:
-            writer.progress(request.id, {"text": text, "done": done, "total": total})
-
+        progress = self._progress(request)
         patience = _attempt(deferred, progress)
         try:
-            writer.finish(request.id, result=self._result(request, progress, patience))
+            writer.finish(request.id, result=self._result(deferred, progress, patience))
         except CaptureBlocked as blocked:
             if patience.last:
                 self._log(f"request {request.id}: {request.verb} has given up. {blocked.in_one_line}")
@@ -122,8 +151,8 @@ class Requests:
             raise
         return True
 
-    def _result(self, request: RequestRecord, progress: Progress, patience: Patience) -> Any:
-        maintainer = self._maintainer
+    def _result(self, deferred: _Deferred, progress: Progress, patience: Patience) -> Any:
+        maintainer, request = self._maintainer, deferred.request
         match request.verb:
             case "apply" | "check":
                 project = Project.load(self._folder)
@@ -136,7 +165,8 @@ class Requests:
                     return execute_check(maintainer, project)
                 return execute_apply(maintainer, project, progress, patience)
             case "resync":
-                return execute_resync(maintainer, str(request.arguments["name"]), progress, patience)
+                name = str(request.arguments["name"])
+                return execute_resync(maintainer, name, progress, patience, begun=deferred.begun)
             case verb if verb in DECISIONS:
                 return DECISIONS[verb](maintainer, request.arguments)
             case _:

@@ -22,7 +22,7 @@ from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from vm import explain_program
 
-__all__ = ["execute_resync", "verify", "views_explain", "views_resync"]
+__all__ = ["begin_resync", "execute_resync", "verify", "views_explain", "views_resync"]
 
 
 def views_explain(folder: Path, name: str) -> dict[str, Any]:
@@ -59,13 +59,30 @@ def views_resync(
 
 
 def execute_resync(
-    maintainer: Maintainer, name: str, progress: Progress, patience: Patience | None = None
+    maintainer: Maintainer, name: str, progress: Progress, patience: Patience | None = None, *, begun: bool = False
 ) -> dict[str, Any]:
+    """`begun`: `begin_resync` has succeeded."""
     with given_up(f"{name} was not rebuilt"):
-        return _rebuild(maintainer, name, progress, patience or Patience(progress))
+        target = _target(maintainer, name, progress, patience or Patience(progress))
+        bring_about(maintainer, [target], progress, begun=begun)
+    after = maintainer.opened.warehouse.view(name)
+    if after.stored_state == ViewState.BROKEN:
+        raise DydaError(
+            f"view {name} stays broken: {after.reason}", "Correct the view's file or its source, then: dyda apply"
+        )
+    return {"name": name, "rows": after.rows, "state": after.state, **told(after.cause)}
 
 
-def _rebuild(maintainer: Maintainer, name: str, progress: Progress, patience: Patience) -> dict[str, Any]:
+def begin_resync(maintainer: Maintainer, name: str, progress: Progress, patience: Patience) -> bool:
+    """Let a lane begin, without waiting for it; whether the view is being built now, or has been."""
+    with given_up(f"{name} was not rebuilt"):
+        target = _target(maintainer, name, progress, patience)
+        maintainer.built.discard(name)
+        maintainer.cycle([target], progress)
+    return name in maintainer.built or (maintainer.lanes is not None and maintainer.lanes.busy(name))
+
+
+def _target(maintainer: Maintainer, name: str, progress: Progress, patience: Patience) -> BuildRequest:
     opened = maintainer.opened
     record = opened.warehouse.view(name)
     sql = record.sql or ""
@@ -74,13 +91,7 @@ def _rebuild(maintainer: Maintainer, name: str, progress: Progress, patience: Pa
     with contextlib.suppress(UnknownRelation, UnknownColumn, UnsupportedSql, NotComputable, RelationRefused):
         definition = parse_view(name, sql, opened.describe, plain_numeric=opened.project.settings.spark.numeric)
         attach(maintainer, [scan.relation for scan in scans(definition.tree)], progress, patience)
-    bring_about(maintainer, [BuildRequest(name, sql, None, ToBeBuilt(BuildReason.REQUESTED))], progress)
-    after = opened.warehouse.view(name)
-    if after.stored_state == ViewState.BROKEN:
-        raise DydaError(
-            f"view {name} stays broken: {after.reason}", "Correct the view's file or its source, then: dyda apply"
-        )
-    return {"name": name, "rows": after.rows, "state": after.state, **told(after.cause)}
+    return BuildRequest(name, sql, None, ToBeBuilt(BuildReason.REQUESTED))
 
 
 def verify(

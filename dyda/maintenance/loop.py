@@ -204,11 +204,16 @@ class Maintainer:
             if due.builds and self.lanes.begin(polled, due, cycle, self.units.current(polled, due.waiting)):
                 return None  # it has the snapshots: the others need new ones
             due = self.lanes.put_off(due)
+        self.units.left.clear()
         if due.builds:
             outcome = self.units.build(polled, due, cycle, phases)
             self.built |= set(due.builds)
+        else:
+            outcome = self.units.work(polled, due, cycle, phases)
+        if self.lanes is not None and self.units.left:
+            self.lanes.adapt(polled, self.units.left)
+        if due.builds:
             return outcome
-        outcome = self.units.work(polled, due, cycle, phases)
         if outcome is not Outcome.IDLE:
             return outcome
         if self.lanes is not None and self._show(self.lanes, polled, due, idle=True):
@@ -260,8 +265,8 @@ class Maintainer:
             for name, request in cycle.requested.items()
             if name not in beside
         }
-        rewriting = {} if self.lanes is None else self.lanes.rewriting()
-        return Due(again, {**again, **asked}, {**waiting, **barred, **rewriting})
+        beside_them = {} if self.lanes is None else self.lanes.waiting()
+        return Due(again, {**again, **asked}, {**waiting, **barred, **beside_them})
 
     def _beside(self, names: Iterable[str]) -> set[str]:
         """Those of the views to be built that lanes build, or will build."""

@@ -38,7 +38,7 @@ from dyda.maintenance.phases import Phases
 from dyda.maintenance.plan.analysis import SparkAnalysis
 from dyda.maintenance.plan.builds import Builds, Reading, plan_builds, reachable_relations
 from dyda.maintenance.plan.planner import plan_knowledge, plan_measured, plan_run, plan_unit
-from dyda.maintenance.plan.unit_plan import LeaveBehind, UnitPlan
+from dyda.maintenance.plan.unit_plan import Adapt, LeaveBehind, UnitPlan
 from dyda.maintenance.plan.version_details import layout_changes_of
 from dyda.model.cause import Quarantined
 from dyda.model.layout import LayoutEvent
@@ -80,6 +80,8 @@ class Units:
     log: Callable[[str], None]
     lanes: bool = False
     """Whether lanes run: then no unit waits for what takes long."""
+    left: list[tuple[UnitPlan, Adapt]] = field(default_factory=list, init=False)
+    """What the unit under this poll has left for a lane, which can do it under the same snapshots."""
     _owed: dict[str, set[int]] = field(default_factory=dict, init=False)
     _tidy: set[int] | None = field(default=None, init=False)
     """The messages that were in the queue when it was last found tidy; None after an installation."""
@@ -389,6 +391,7 @@ class Units:
         for one in plan.views:
             if isinstance(one, LeaveBehind) and one.lane is not None and not is_hidden(one.name):
                 self.log(f"view {one.name} has followed a schema change: {sentence(one.lane)}")
+                self.left += [(plan, one.adapt)] if one.adapt is not None else []
         for name, relation in plan.facts.described.items():
             if name not in self.catalog.state.relations and polled.snapshots[name.source].stands(relation):
                 self.opened.source(name.source).attach([relation])  # the same table, watched under its new name

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from dyda import commands, faults
 from dyda.engine import Engine
-from dyda.maintenance import Outcome
+from dyda.maintenance import Maintainer, Outcome
 from tests.town import Town
 
 pytestmark = pytest.mark.long
@@ -224,9 +225,11 @@ class Witness:
         self.broken += len(states) - len(live)
 
 
+@pytest.mark.parametrize("lanes", [False, True], ids=["in turn", "lanes"])
 def test_views_survive_whatever_their_sources_do(
-    tmp_path: Path, database: Callable[[str], str], engine: Engine
+    tmp_path: Path, database: Callable[[str], str], engine: Engine, lanes: bool
 ) -> None:
+    """With lanes, whatever reads a source for a rebuild or an adaptation is done beside the units."""
     numbers = iter(range(10_000))
 
     @settings(
@@ -239,16 +242,19 @@ def test_views_survive_whatever_their_sources_do(
     @given(st.sampled_from(["strong", "complete"]), st.sampled_from(["pessimistic", "optimistic"]), STEPS)
     def run(consistency: str, detection: str, steps: list[tuple[Any, ...]]) -> None:
         options = f'consistency = "{consistency}"\ndetection = "{detection}"'
+        options += "\nlane_size = 1" if lanes else ""
         town = Town(tmp_path / f"town{next(numbers)}", database, engine, options)
         try:
-            play(town, steps)
+            play(town, steps, with_lanes if lanes else Town.maintainer)
         finally:
             town.close()
 
     run()
 
 
-def play(town: Town, steps: list[tuple[Any, ...]]) -> None:
+def play(
+    town: Town, steps: list[tuple[Any, ...]], running: Callable[[Town], AbstractContextManager[Maintainer]]
+) -> None:
     for source, tables in TABLES.items():
         town.source(source, *(f"CREATE TABLE {table} ({COLUMNS})" for table in tables))
         town.execute(source, *(f"INSERT INTO {table} VALUES (1, 1, 2), (2, 1, 3)" for table in tables))
@@ -272,7 +278,11 @@ def play(town: Town, steps: list[tuple[Any, ...]]) -> None:
         if waiting:
             commit(waiting.pop())
 
-    with town.maintainer() as maintainer, faults.on("install.committed", witness.note):
+    with (
+        running(town) as maintainer,
+        faults.on("install.committed", witness.note),
+        faults.on("lane.shown", witness.note),
+    ):
         for step in steps:
             match step:
                 case ("commit", actions):
@@ -291,8 +301,22 @@ def play(town: Town, steps: list[tuple[Any, ...]]) -> None:
     assert not commands.pending(town.folder), "nothing is left in the queue"
 
 
-def settle(maintainer: Any) -> None:
-    for _ in range(100):
-        if maintainer.cycle() is Outcome.IDLE:
+@contextmanager
+def with_lanes(town: Town) -> Iterator[Maintainer]:
+    """A loop that runs lanes, as the daemon's does."""
+    with town.opened() as opened, opened.warehouse.lock(role="daemon") as writer:
+        maintainer = Maintainer(opened, writer, stopping=lambda: False)
+        try:
+            yield maintainer
+        finally:
+            maintainer.close()
+
+
+def settle(maintainer: Maintainer) -> None:
+    """Until nothing is to be done, and no lane runs."""
+    for _ in range(500):
+        if maintainer.cycle() is Outcome.IDLE and (maintainer.lanes is None or not maintainer.lanes.active):
             return
+        if maintainer.lanes is not None:
+            maintainer.lanes.wait(0.1)
     raise AssertionError("maintenance does not come to rest")

@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 from dyda import commands
 from dyda.engine import Engine
 from dyda.errors import DydaError
-from dyda.maintenance import Maintainer, Outcome
 from dyda.maintenance.execute.unit import execute
 from dyda.maintenance.plan.impact import impacts
 from dyda.maintenance.plan.unit_plan import UnitPlan
 from dyda.settings import SparkSettings
-from tests.properties.test_evolution import COLUMNS, KNOWLEDGE, PLACES, TABLES, VIEWS, Source, settle
+from tests.properties.test_evolution import COLUMNS, KNOWLEDGE, PLACES, TABLES, VIEWS, Source, settle, with_lanes
 from tests.town import Town
 
 pytestmark = pytest.mark.long
@@ -98,26 +97,6 @@ def plans_executed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[UnitP
         yield found
 
 
-@contextmanager
-def with_lanes(town: Town) -> Iterator[Maintainer]:
-    """A loop that runs lanes, as the daemon's does."""
-    with town.opened() as opened, opened.warehouse.lock(role="daemon") as writer:
-        maintainer = Maintainer(opened, writer, stopping=lambda: False)
-        try:
-            yield maintainer
-        finally:
-            maintainer.close()
-
-
-def settle_lanes(maintainer: Maintainer) -> None:
-    assert maintainer.lanes is not None
-    for _ in range(500):
-        if maintainer.cycle() is Outcome.IDLE and not maintainer.lanes.active:
-            return
-        maintainer.lanes.wait(0.1)
-    raise AssertionError("the queue does not drain")
-
-
 @pytest.mark.parametrize("lanes", [False, True], ids=["in turn", "lanes"])
 def test_what_impact_foretells_is_the_plan_that_is_executed(
     tmp_path: Path, database: Callable[[str], str], engine: Engine, monkeypatch: pytest.MonkeyPatch, lanes: bool
@@ -174,7 +153,7 @@ def play(
             foretold = None  # it says that it cannot tell
         town.execute(name, ddl)
         with plans_executed(monkeypatch) as plans, (with_lanes if lanes else Town.maintainer)(town) as maintainer:
-            (settle_lanes if lanes else settle)(maintainer)
+            settle(maintainer)
         if foretold is None or not plans:
             continue
         plan, catalog = plans[-1]

@@ -22,7 +22,7 @@ from dyda.maintenance.execute.deltas import scanning
 from dyda.maintenance.execute.execution import Execution
 from dyda.maintenance.execute.recompute import recompute
 from dyda.maintenance.execute.warehouse_scans import extent_partitions, held_partition
-from dyda.maintenance.plan.unit_plan import Adapt, Rebuild
+from dyda.maintenance.plan.unit_plan import Adapt
 from dyda.model.bag import COUNT, Bag
 from dyda.model.position import Position
 from dyda.sources.reading.copy import read_partition
@@ -38,10 +38,7 @@ def adapt_from_extent(execution: Execution, plan: Adapt, how: FromExtent) -> Vie
     spending, build = execution.spending(), execution.build_plan(plan.request, how.definition)
     moving = _Moving(execution, plan, how, build)
     if (why := moving.dearer()) is not None:
-        again = Rebuild(
-            plan.request, how.definition, plan.judgement, plan.moved, plan.to, why, plan.untrusted, new_table=True
-        )
-        return recompute(execution, again, built=False)
+        return recompute(execution, plan.rebuild(why), built=False)
     staging, written = moving.stage(len(build.outputs))
     delta = moving.delta()
     rows = written + (0 if delta is None else delta.num_rows)
@@ -100,7 +97,7 @@ class _Moving:
         """What Spark computes from the extent, and what it adds from the sources; with the entries written."""
         if self.query is None and self.complement is None:
             return None, 0
-        staging = self.execution.writer.staging(width)
+        staging = self.execution.stagings.staging(width)
         written = 0
         if self.query is not None:
             with hold_extent(self.execution.opened.warehouse.url, self.plan.name) as held:

@@ -14,11 +14,12 @@ from dyda.maintenance.cycle import Cycle, Due
 from dyda.maintenance.install.installation import adoption
 from dyda.maintenance.lanes.lane import Lane
 from dyda.maintenance.lanes.rewriting import Rewriting
+from dyda.maintenance.lanes.worker import Worker
 from dyda.maintenance.next_unit import Planner
 from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.observe.recovery import Recovery
 from dyda.maintenance.plan.builds import Builds
-from dyda.maintenance.plan.unit_plan import Rebuild, UnitPlan, tables_of
+from dyda.maintenance.plan.unit_plan import Adapt, Rebuild, RelationFacts, UnitPlan, read_whole, tables_of
 from dyda.maintenance.units import Units
 from dyda.model.cause import Behind, Cause
 from dyda.model.relation import Relation, RelationName
@@ -71,6 +72,10 @@ class Lanes:
         return self.opened.project.settings.maintenance.lanes
 
     @property
+    def free(self) -> bool:
+        return len(self._running) < self.limit
+
+    @property
     def hidden(self) -> list[str]:
         """The views that catch up, by the names that they will have."""
         return [visible_name(name) for name in self.catalog.state.records if is_hidden(name)]
@@ -86,7 +91,7 @@ class Lanes:
 
     def waits(self, name: str) -> bool:
         """Whether nothing more is to be done for the view now: it is being built, or waits for a free lane."""
-        return self.busy(name) or (name in self._queued and len(self._running) >= self.limit)
+        return self.busy(name) or (name in self._queued and not self.free)
 
     def wait(self, seconds: float) -> None:
         """Until the first of them has ended, or for so long."""
@@ -99,13 +104,12 @@ class Lanes:
 
     def close(self) -> None:
         """Give up everything that runs."""
-        for lane in self._running.values():
-            lane.cancel()
-        for lane in self._running.values():
-            lane.close()
+        workers: list[Worker] = [*self._running.values(), *self._rewriting.values()]
+        for worker in workers:
+            worker.cancel()
+        for worker in workers:
+            worker.close()
         self._running.clear()
-        for rewriting in self._rewriting.values():
-            rewriting.close()
         self._rewriting.clear()
 
     def prefer(self, requests: Mapping[str, BuildRequest]) -> None:
@@ -116,14 +120,19 @@ class Lanes:
 
     # --- narrowed extents
 
-    def rewriting(self) -> dict[str, Cause]:
-        """The views that wait while their extents are rewritten, and begin with those that are due."""
+    def waiting(self) -> dict[str, Cause]:
+        """The views that wait while lanes rewrite their extents, or take rows from them."""
+        self._begin_rewriting()
+        waiting: dict[str, Cause] = {name: Behind("columns were dropped") for name in self._rewriting}
+        return waiting | {name: lane.build.request.cause for name, lane in self._running.items() if lane.adapts}
+
+    def _begin_rewriting(self) -> None:
         known, size = self.catalog.state, self.opened.project.settings.maintenance.lane_size
         for name, view in known.views.items():
             large = view.record.narrowed is not None and view.record.narrowed >= size
             if large and not self.busy(name) and view.record.stored_state == ViewState.LIVE and not is_hidden(name):
                 self._rewriting[name] = Rewriting(self.opened, view)
-        return {name: Behind("columns were dropped") for name in self._rewriting}
+                self._rewriting[name].start()
 
     def _rewritten(self) -> bool:
         """Install the first extent that is rewritten; whether there is one."""
@@ -153,11 +162,11 @@ class Lanes:
             if not self._takes_long(polled, name, builds):
                 self._queued.discard(name)
                 continue
-            if len(self._running) >= self.limit:
+            if not self.free:
                 self._queued.add(name)
                 continue
             plan = self.units.plan_builds(polled, builds, waiting={view.name for view in current})
-            build = _alone(plan)
+            build = self._alone(plan, polled)
             if build is None or not self._fits(plan, polled, build):
                 self._later(name, polled, current)
                 continue
@@ -165,6 +174,25 @@ class Lanes:
             self._run(polled, plan, build)
             return True
         return False
+
+    def adapt(self, polled: Poll, left: Sequence[tuple[UnitPlan, Adapt]]) -> None:
+        """Do under the poll of a unit what that has left for a lane: then its snapshots are the lane's. One view can
+        have them; those for which no lane is free, or that are not the first, are built whole."""
+        for plan, adapt in left:
+            name, record = adapt.name, self.catalog.state.records[adapt.name]
+            apart = adapt.view.record.earlier is not None or record.earlier is not None
+            unsettled = any(polled.snapshots[source].state.unsettled for source in adapt.to)
+            if self.busy(name) or apart or unsettled or not self.free:
+                continue
+            read, facts = adapt.definition.relations, plan.facts
+            facts = RelationFacts(
+                {one: found for one, found in facts.described.items() if one in read},
+                known_as=facts.known_as,
+                looked_at=facts.looked_at.intersection(map(facts.called, read)),
+            )
+            self._texts[name] = None
+            self._run(polled, UnitPlan(None, (adapt,), facts), adapt)
+            return
 
     def put_off(self, due: Due) -> Due:
         """What is left to be built in the loop."""
@@ -196,7 +224,14 @@ class Lanes:
             tables = {one for one in tables_of(reading.judgement.definition) if one[0] in polled.snapshots}
         return self.units.takes_long(polled, tables)
 
-    def _fits(self, plan: UnitPlan, polled: Poll, build: Rebuild) -> bool:
+    def _alone(self, plan: UnitPlan, polled: Poll) -> Rebuild | Adapt | None:
+        """The one view of a plan that does nothing else, unless that does not take long after all."""
+        one = next(iter(plan.views), None)
+        if len(plan.views) != 1 or not isinstance(one, Rebuild | Adapt):
+            return None
+        return one if isinstance(one, Rebuild) or self.units.takes_long(polled, read_whole(one)) else None
+
+    def _fits(self, plan: UnitPlan, polled: Poll, build: Rebuild | Adapt) -> bool:
         """Whether the others can go on without knowing of it: it changes nothing that the catalog says of relations
         that they read."""
         facts = plan.facts
@@ -234,7 +269,7 @@ class Lanes:
             self._put_off.pop(name, None)
             self._queued.discard(name)
 
-    def _run(self, polled: Poll, plan: UnitPlan, build: Rebuild) -> None:
+    def _run(self, polled: Poll, plan: UnitPlan, build: Rebuild | Adapt) -> None:
         name = build.name
         lane = Lane(self.opened, self.writer, self.catalog.state, plan, build, polled)
         self._queued.discard(name)
@@ -242,7 +277,8 @@ class Lanes:
         self._running[name] = lane
         self.catalog.reserve(hidden_name(name), lane.at)
         self._noted[name] = (self.writer.note_lane(name, build.request.reason), 0.0, {})
-        self.log(f"view {name} is being built beside the others: {build.request.reason}")
+        how = "adapted" if lane.adapts else "built"
+        self.log(f"view {name} is being {how} beside the others: {build.request.reason}")
         lane.start()
 
     # --- adopt, show
@@ -334,6 +370,8 @@ class Lanes:
         then, record = before.records.get(lane.name), now.records.get(lane.name)
         if record is None or (then is not None and (then.sql, then.version) != (record.sql, record.version)):
             return "its definition has changed meanwhile"
+        if lane.adapts and then is not None and then.positions != record.positions:
+            return "its rows have changed meanwhile"
         for name in sorted(lane.reads):
             if not _same_record(before, now, lane, name):
                 return f"{name} has changed meanwhile"
@@ -414,12 +452,6 @@ class Lanes:
         self.catalog.forget()
         self.planner.forget()
         self.units.untidy()
-
-
-def _alone(plan: UnitPlan) -> Rebuild | None:
-    """The one build of a plan that does nothing else."""
-    one = next(iter(plan.views), None)
-    return one if len(plan.views) == 1 and isinstance(one, Rebuild) else None
 
 
 def _alike(left: Relation, right: Relation) -> bool:

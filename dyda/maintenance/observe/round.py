@@ -107,7 +107,9 @@ class Round:
 
     def takes_long(self, tables: Iterable[Table]) -> bool:
         """Whether reading all of these is left to a lane."""
-        return self.lane_size is not None and sum(self.sizes.get(one, 0) for one in set(tables)) >= self.lane_size
+        read = set(tables)
+        size = sum(self.sizes.get(one, 0) for one in read)
+        return self.lane_size is not None and bool(read) and size >= self.lane_size
 
     def touched_by(self, unit: Unit) -> list[Relation]:
         """The relations of the catalog that the unit's schema changes touch. A source that no view reads has no

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from dyda.maintenance.catalog_state import last_definition
 from dyda.maintenance.observe.round import Round
-from dyda.maintenance.plan.unit_plan import Freeze, LeaveBehind, Rebuild
+from dyda.maintenance.plan.unit_plan import Adapt, Freeze, LeaveBehind, Rebuild
 from dyda.maintenance.plan.version_details import Moved, because, story, unseen
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.cause import Behind, Followed, SourceAway
@@ -54,14 +54,15 @@ def left_behind(
             yield LeaveBehind(_followed(record, judgement, moved, other, away), judgement)
 
 
-def left_for_a_lane(record: ViewRecord, plan: Rebuild) -> LeaveBehind:
-    """A view that the unit would compute from its sources, for long: its text follows now, its rows when a lane has
-    built them."""
-    reason = plan.reason or plan.request.reason
+def left_for_a_lane(record: ViewRecord, plan: Rebuild | Adapt) -> LeaveBehind:
+    """A view for which the unit would read its sources, for long: its text follows now, its rows when a lane has
+    computed them."""
+    reason = (plan.reason if isinstance(plan, Rebuild) else None) or plan.request.reason
     change = ViewChange(view=record.name)
     if plan.definition.sql != record.sql:
         change = _followed(record, plan.judgement, list(plan.moved), reason, [])
-    return LeaveBehind(replace(change, state=ViewState.RESYNC, cause=Behind(reason, lane=True)), plan.judgement)
+    change = replace(change, state=ViewState.RESYNC, cause=Behind(reason, lane=True))
+    return LeaveBehind(change, plan.judgement, plan if isinstance(plan, Adapt) else None)
 
 
 def _others(round: Round, taken: Collection[str]) -> Iterator[tuple[ViewRecord, ViewDefinition]]:

@@ -4,7 +4,7 @@ schema changes of the unit ─▶ vs.synchronize ─▶ no legal form, message b
                                    │
                                    ▼ holds, or rewritten
                                va.adapt ─▶ Adapt, Rebuild; Adapt, too, if it becomes empty with a relation;
-                                   │       LeaveBehind, if a rebuild takes long and lanes run
+                                   │       LeaveBehind, if that takes long and lanes run
                                    ▼ metadata only, or untouched
                                FollowText, Maintain
 """
@@ -35,7 +35,7 @@ from dyda.maintenance.plan.unit_plan import (
     RelationFacts,
     UnitPlan,
     ViewPlan,
-    tables_of,
+    read_whole,
 )
 from dyda.maintenance.plan.version_details import Moved, because, relaid, story, unseen
 from dyda.maintenance.programs import fingerprint_of, recorded, state_tables
@@ -250,11 +250,12 @@ class UnitPlanner:
         detail = judgement.reason if isinstance(judgement, Rewritten) else how.reason
         request = BuildRequest(view.name, how.definition.sql, None, ToBeBuilt(BuildReason.EVOLVED, detail))
         untrusted = self._untrusted(view, how.definition)
+        plan: Rebuild | Adapt
         if isinstance(how, Recompute):
-            rebuild = Rebuild(request, how.definition, judgement, tuple(moved), to, how.reason, untrusted)
-            long = self.round.takes_long(tables_of(how.definition))
-            return left_for_a_lane(view.record, rebuild) if long else rebuild
-        return Adapt(view, how, request, judgement, tuple(moved), to, untrusted)
+            plan = Rebuild(request, how.definition, judgement, tuple(moved), to, how.reason, untrusted)
+        else:
+            plan = Adapt(view, how, request, judgement, tuple(moved), to, untrusted)
+        return left_for_a_lane(view.record, plan) if self.round.takes_long(read_whole(plan)) else plan
 
     def _layout(self, after: MaintainedView) -> Layout:
         """What is unique in the view's rows once the unit is processed."""

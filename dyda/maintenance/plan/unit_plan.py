@@ -28,7 +28,7 @@ from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.warehouse import EarlierCatalog, ViewChange, ViewVersion
 from scheduler import Unit
-from va import Emptied, FromExtent, Reaggregate
+from va import EXTENT, Emptied, FromExtent, Reaggregate
 from vs import Broken, Holds, Rewritten
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "RelationFacts",
     "UnitPlan",
     "ViewPlan",
+    "read_whole",
     "tables_of",
 ]
 
@@ -101,6 +102,16 @@ class Adapt(_OfView):
     untrusted: frozenset[RelationName] = frozenset()
     """Relations whose keys, as far as they are known, are those of a later state."""
 
+    @property
+    def definition(self) -> ViewDefinition:
+        return self.how.definition
+
+    def rebuild(self, reason: str) -> Rebuild:
+        """The same by computing it from the sources, into a new table."""
+        return Rebuild(
+            self.request, self.definition, self.judgement, self.moved, self.to, reason, self.untrusted, new_table=True
+        )
+
 
 @dataclass(frozen=True)
 class Rebuild:
@@ -134,6 +145,8 @@ class LeaveBehind:
     kind: ClassVar[str] = "leave_behind"
     change: ViewChange
     judgement: Holds | Rewritten
+    adapt: Adapt | None = None
+    """What a lane can do under the unit's own poll, rather than build the view whole."""
 
     @property
     def name(self) -> str:
@@ -174,12 +187,20 @@ class UnitPlan:
     @property
     def read_whole(self) -> set[Table]:
         """The tables that the unit reads whole for views that it was not asked to build."""
-        return {table for view in self.views if view.name not in self.built for table in _read_whole(view)}
+        return {table for view in self.views if view.name not in self.built for table in read_whole(view)}
 
 
-def _read_whole(view: ViewPlan) -> set[Table]:
-    return tables_of(view.definition) if isinstance(view, Rebuild) else set()
+def read_whole(plan: ViewPlan) -> set[Table]:
+    """The tables that carrying out the plan of one view reads whole at the sources."""
+    match plan:
+        case Rebuild():
+            return tables_of(plan.definition)
+        case Adapt(how=FromExtent(restored=None, query=query, complement=complement)):
+            return {table for part in (query, complement) if part is not None for table in tables_of(part)}
+        case Adapt(how=FromExtent()):  # building it may turn out to cost less
+            return tables_of(plan.definition)
+    return set()
 
 
 def tables_of(definition: ViewDefinition) -> set[Table]:
-    return {(scan.relation.name.source, scan.relation.oid) for scan in scans(definition.tree)}
+    return {(scan.relation.name.source, scan.relation.oid) for scan in scans(definition.tree) if scan.alias != EXTENT}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import psycopg2
@@ -13,6 +13,7 @@ from dyda.warehouse.catalog.records import ViewVersion
 from dyda.warehouse.connection import session
 from dyda.warehouse.extents.prepared_tables import PreparedTables, prepare, rewrite
 from dyda.warehouse.extents.staging import Staging, create_staging, drop_staging
+from dyda.warehouse.installation import ViewChange
 from dyda.warehouse.states.combine import combine_staging
 from dyda.warehouse.view_installer import owned
 
@@ -42,10 +43,15 @@ class Stagings:
         self._connection.commit()
         return target
 
-    def prepare(self, view: str, version: ViewVersion, rows: Staging, states: Sequence[Staging]) -> PreparedTables:
-        """The tables of a view that an installation takes; this session guards them until then."""
-        with owned(view):
-            return prepare(self._connection, view, version, rows, states)
+    def prepare(self, change: ViewChange, version: ViewVersion) -> PreparedTables:
+        """Tables with all rows that the view and its states have after the change, for an installation to take; this
+        session guards them until then. The view must not move meanwhile if rows of its extent are among them."""
+        whole = tuple(range(len(version.columns))) if change.mode == "delta" else None
+        states = [state.staging for state in change.states if state.staging is not None]
+        with owned(change.view):
+            return prepare(
+                self._connection, change.view, version, change.delta, change.staging, change.projection or whole, states
+            )
 
     def rewrite(self, view: str) -> PreparedTables | None:
         """A table of its own for a narrowed extent, which an installation takes; None if it has one."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from psycopg2 import sql
 
 from dyda.cursor import Connection, Cursor
@@ -17,6 +18,7 @@ from dyda.warehouse.catalog.records import ViewVersion
 from dyda.warehouse.catalog.stored_views import known_extent
 from dyda.warehouse.catalog.tables import SCHEMA
 from dyda.warehouse.connection import PREPARED_CLASS
+from dyda.warehouse.extents.entries import all_entries
 from dyda.warehouse.extents.extent import check_types
 from dyda.warehouse.extents.forms import filled_extent
 from dyda.warehouse.extents.indexes import declare
@@ -42,12 +44,22 @@ class PreparedTables:
 
 
 def prepare(
-    connection: Connection, view: str, version: ViewVersion, rows: Staging, states: Sequence[Staging]
+    connection: Connection,
+    view: str,
+    version: ViewVersion,
+    delta: pa.Table | None,
+    rows: Staging | None,
+    places: Sequence[int] | None,
+    states: Sequence[Staging],
 ) -> PreparedTables:
-    """An extent and its states for this version, with keys, indexes and statistics; committed."""
+    """An extent and its states for this version, with keys, indexes and statistics; committed. Its rows are the sum of
+    `delta`, `rows` and the columns at `places` of the extent that the view has."""
     with connection.cursor() as cursor:
         check_types(cursor, view, [column.type for column in version.columns])
-        made = filled_extent(cursor, _number(cursor), view, version.columns, version.layout, rows.identifier)
+        number, width = _number(cursor), len(version.columns)
+        projected = None if places is None else known_extent(cursor, view)[1].projected(places)
+        entries = all_entries(cursor, f"view {view}", width, str(number), delta, rows, projected)
+        made = filled_extent(cursor, number, view, version.columns, version.layout, entries)
         lost = declare(cursor, made.extent, version.layout, strict=version.file_text is not None)
         numbers = []
         for table, staged in zip(version.states or (), states, strict=True):

@@ -15,6 +15,7 @@ import psycopg2
 import pytest
 
 from dyda import commands, faults
+from dyda.commands.requests import Requests
 from dyda.maintenance import BuildRequest, Maintainer, Outcome
 from dyda.model.cause import BuildReason, ToBeBuilt
 from tests.recompute_oracle import printed
@@ -265,6 +266,29 @@ def test_two_lanes_run_at_once_and_a_third_view_waits_for_one(shop: Town) -> Non
         shop.check()
 
 
+def test_two_commands_that_ask_for_builds_have_a_lane_each(shop: Town) -> None:
+    """Each lane ends only when the other one runs, too; each command is answered when its own view is shown."""
+    both, inside = threading.Event(), list[str]()
+
+    def hook() -> None:
+        inside.append(threading.current_thread().name)
+        if len(inside) == 2:
+            both.set()
+        assert both.wait(PATIENCE)
+
+    with running(shop) as maintainer, faults.on("lane.computed", hook):
+        settle(maintainer)
+        requests, warehouse = Requests(shop.folder, maintainer, lambda text: None), maintainer.opened.warehouse
+        numbers = [warehouse.submit("resync", {"name": name}) for name in ("big", "sums")]
+        deadline = time.monotonic() + PATIENCE
+        while {warehouse.request(number).state for number in numbers} != {"done"}:
+            assert time.monotonic() < deadline
+            requests.serve()
+        settle(maintainer)
+        assert inside == ["dyda lane big", "dyda lane sums"]
+        shop.check()
+
+
 def test_each_transaction_is_a_state_of_its_own_while_a_lane_runs(new_town: Callable[..., Town]) -> None:
     """`complete`: for the views that are live already."""
     town = _shop(new_town(f'{LANES}\nconsistency = "complete"'))
@@ -335,6 +359,149 @@ def test_a_view_that_a_schema_change_rebuilds_is_left_to_a_lane(shop: Town) -> N
         settle(maintainer)
         shop.check_definitions("small", "big", "sums", "beside")
         assert {entry["state"] for entry in commands.views(shop.folder)} == {"fresh"}
+
+
+KNOWLEDGE = """
+[[join]]
+between = ["shop.sale", "crm.spare"]
+on = "sale.place = spare.id"
+
+[[join]]
+between = ["shop.sale", "crm.other"]
+on = "sale.place = other.id"
+
+[[function]]
+attribute = "shop.sale.price"
+equals = "crm.spare.price"
+
+[[containment]]
+of = "crm.home(id, name)"
+is = "equivalent"
+in = "crm.other(id, name)"
+"""
+
+ADAPTED = {
+    "join": (
+        "-- dyda: extent = any\nSELECT s.id, s.place, s.price /* replaceable */ FROM shop.sale s",
+        ("shop", "ALTER TABLE sale DROP COLUMN price"),
+    ),
+    "delta": (
+        "-- dyda: extent = any\nSELECT s.id, h.id AS at /* replaceable */, h.name /* replaceable */"
+        " FROM shop.sale s JOIN crm.home h /* replaceable */ ON s.place = h.id /* replaceable */",
+        ("crm", "DROP TABLE home"),
+    ),
+}
+"""By the kind of adaptation, a view and what happens to it."""
+
+
+def _sales(town: Town, kind: str) -> Town:
+    town.source(
+        "shop",
+        "CREATE TABLE sale (id int PRIMARY KEY, place int, price int)",
+        "INSERT INTO sale SELECT i, i % 10, i % 7 FROM generate_series(1, 300) i",
+    )
+    town.source(
+        "crm",
+        "CREATE TABLE spare (id int PRIMARY KEY, price int)",
+        "INSERT INTO spare SELECT i, i * 2 FROM generate_series(0, 8) i",
+        "CREATE TABLE home AS SELECT i AS id, 'home ' || i AS name FROM generate_series(0, 9) i",
+        "CREATE TABLE other AS SELECT id, CASE WHEN id < 2 THEN 'x' ELSE name END AS name FROM home",
+        "ALTER TABLE home ADD PRIMARY KEY (id)",
+        "ALTER TABLE other ADD PRIMARY KEY (id)",
+    )
+    (town.folder / "knowledge.toml").write_text(KNOWLEDGE)
+    town.view("v", ADAPTED[kind][0])
+    town.view("beside", "SELECT s.id, s.place FROM shop.sale s WHERE s.id < 10")
+    town.apply()
+    return town
+
+
+def _how(town: Town) -> str:
+    with town.opened() as opened:
+        return str(opened.warehouse.versions("v")[-1].details["adaptation"]["kind"])
+
+
+@pytest.mark.parametrize("kind", ADAPTED)
+def test_an_adaptation_that_takes_long_is_made_in_a_lane(new_town: Callable[..., Town], kind: str) -> None:
+    """From the extent as it is, under the snapshots of the unit that left it; other views get rows meanwhile."""
+    town = _sales(new_town(LANES), kind)
+    source, ddl = ADAPTED[kind][1]
+    with running(town) as maintainer:
+        settle(maintainer)
+        (foretold,) = [
+            one for one in commands.impact(town.folder, ddl, source, engine=town.engine)["views"] if one["name"] == "v"
+        ]
+        assert foretold["plan"] == "leave_behind"
+        before = town.extent("v")
+        with held("lane.opened") as lane:
+            # Rows before and after the schema change, some in the unit and some beyond it.
+            town.execute("shop", "INSERT INTO sale (id, place) VALUES (-1, 1)", "DELETE FROM sale WHERE id IN (7, 8)")
+            town.execute("crm", "UPDATE spare SET price = 99 WHERE id = 3", "DELETE FROM other WHERE id = 5")
+            town.execute(source, ddl)
+            town.execute("shop", "INSERT INTO sale (id, place) VALUES (0, 4)")
+            cycles(maintainer, lane.there.is_set)
+            assert town.state("v")["state"] == "resync"
+            town.execute("shop", "INSERT INTO sale (id, place) VALUES (-2, 2)", "DELETE FROM sale WHERE id = 9")
+            town.execute("crm", "UPDATE spare SET price = 77 WHERE id = 4", "DELETE FROM other WHERE id = 6")
+            cycles(maintainer, lambda: "-2\t2" in town.extent("beside"))
+            assert len(before) - 5 < len(town.extent("v")) < len(before) + 5, "its rows wait, and are readable"
+        settle(maintainer)
+        town.check_definitions("v", "beside")
+        assert town.state("v")["state"] == "fresh"
+        assert any("view v is being adapted beside the others" in line for line in maintainer.lines)  # type: ignore[attr-defined]
+    assert _how(town) == kind
+    assert {one["result"] for one in commands.verify(town.folder, engine=town.engine)} == {"equal"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "file"),
+    [
+        (
+            "join",
+            "SELECT s.id, s.place FROM shop.sale s",
+            "SELECT s.id, s.place, p.price FROM shop.sale s JOIN crm.spare p ON p.id = s.place",
+        ),
+        (
+            "complement",
+            "SELECT s.id, s.place FROM shop.sale s WHERE s.place <> 3",
+            "SELECT s.id, s.place FROM shop.sale s",
+        ),
+    ],
+)
+def test_a_changed_file_is_adapted_in_a_lane_while_the_view_waits(
+    new_town: Callable[..., Town], kind: str, before: str, file: str
+) -> None:
+    town = _sales(new_town(LANES), "join")
+    town.view("v", before)
+    town.apply()
+    request = BuildRequest("v", file, file, ToBeBuilt(BuildReason.REQUESTED))
+    with running(town) as maintainer, held("lane.opened") as lane:
+        settle(maintainer)
+        cycles(maintainer, lane.there.is_set, request)
+        rows = town.extent("v")
+        town.execute("shop", "INSERT INTO sale VALUES (0, 4, 1), (-3, 3, 1)", "DELETE FROM sale WHERE id IN (3, 9)")
+        town.execute("crm", "UPDATE spare SET price = 77 WHERE id = 4")
+        cycles(maintainer, lambda: "0\t4" in town.extent("beside"), request)
+        assert town.extent("v") == rows
+        lane.go()
+        maintainer.built.clear()
+        cycles(maintainer, lambda: "v" in maintainer.built, request)
+        settle(maintainer)
+        town.check_definitions("v", "beside")
+    assert _how(town) == kind
+
+
+@pytest.mark.parametrize("point", faults.LANE_POINTS)
+def test_a_process_that_ends_during_an_adaptation_loses_nothing(new_town: Callable[..., Town], point: str) -> None:
+    town = _sales(new_town(LANES), "join")
+    town.execute("shop", "INSERT INTO sale VALUES (-1, 1, 1)")
+    town.execute("shop", "ALTER TABLE sale DROP COLUMN price")
+    killed = town.run("daemon", "--until-idle", fault=f"{point}=kill", check=False)
+    assert killed.returncode == -9, killed.stderr
+    town.execute("shop", "INSERT INTO sale VALUES (0, 4)")
+    town.run("daemon", "--until-idle")
+    town.check_definitions("v", "beside")
+    assert {entry["state"] for entry in commands.views(town.folder)} <= {"fresh", "stale"}
 
 
 def test_a_narrowed_extent_is_rewritten_beside_the_units(shop: Town) -> None:
