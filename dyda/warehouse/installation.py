@@ -132,6 +132,8 @@ class Installation:
     relations: tuple[RelationState, ...] = ()
     forgotten: tuple[RelationName, ...] = ()
     """Names of relations that no view uses any more: renamed, or dropped."""
+    renamed: Mapping[RelationName, RelationName] = field(default_factory=dict)
+    """By their names so far, those that relations have now: messages that wait name them so, too."""
     unit: UnitRecord | None = None
     knowledge: Mapping[str, Any] | None = None
     """The whole knowledge after the unit (`render_knowledge`); None leaves it alone."""
@@ -187,6 +189,14 @@ def carry_out(cursor: Cursor, installation: Installation, schema: str, patience:
         cursor.execute("UPDATE dyda.view SET earlier = %s WHERE name = %s", (entry, view))
     if installation.done:
         cursor.execute("DELETE FROM dyda.message WHERE id = ANY(%s)", (list(installation.done),))
+    for source in sorted({name.source for name in installation.renamed}):
+        names = {old: new for old, new in installation.renamed.items() if old.source == source}
+        parameters = {
+            "source": source,
+            "old": list(map(name_to_text, names)),
+            "new": list(map(name_to_text, names.values())),
+        }
+        cursor.execute(load("rename_messages.sql"), parameters)
     if installation.knowledge is not None:
         cursor.execute(
             "UPDATE dyda.project SET knowledge = %(document)s, knowledge_retired = knowledge_retired || %(retired)s,"
