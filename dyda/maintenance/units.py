@@ -277,7 +277,7 @@ class Units:
 
     def _plan(self, work: _Work, unit: Unit) -> UnitPlan:
         round = self._round_of(work)
-        round = self._looking_at(round, round.touched_by(unit))
+        round = self._looking_at(round, round.touched_by(unit, work.views))
         plan = plan_unit(round, unit, work.views, self._analysis)
         records = {view.name: view.record for view in work.views}
         later = [
@@ -291,7 +291,7 @@ class Units:
     def _plan_run(self, work: _Work, units: Sequence[Unit]) -> list[UnitPlan]:
         """Its units are of rows alone; relations that only the knowledge names may have changed meanwhile."""
         round = self._round_of(work)
-        touched = {relation.name: relation for unit in units for relation in round.touched_by(unit)}
+        touched = {relation.name: relation for unit in units for relation in round.touched_by(unit, work.views)}
         return plan_run(self._looking_at(round, touched.values()), units, work.views, self._analysis)
 
     def plan_builds(
@@ -307,7 +307,7 @@ class Units:
         following = [self.catalog.state.views[name] for name in builds.requests if name not in builds.readings]
         relations = {relation.name: relation for view in following for relation in reachable_relations(round, view)}
         if unit is not None:
-            relations |= {relation.name: relation for relation in round.touched_by(unit)}
+            relations |= {relation.name: relation for relation in round.touched_by(unit, views)}
         round = self._looking_at(round, relations.values())
         return self._captured(plan_builds(round, builds, unit, views, self._analysis))
 

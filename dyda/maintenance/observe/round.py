@@ -7,10 +7,10 @@ tables now ─┘
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dyda.maintenance.catalog_state import CatalogState
+from dyda.maintenance.catalog_state import CatalogState, MaintainedView
 from dyda.maintenance.observe.poll import Arrivals, Poll
 from dyda.maintenance.observe.tables import TablesNow
 from dyda.model.message import DataUpdate
@@ -91,10 +91,12 @@ class Round:
         """Why the source is out of reach; None if it is not."""
         return None if source in self.sources else self.unreachable.get(source, "capture is not attached")
 
-    def touched_by(self, unit: Unit) -> list[Relation]:
-        """The relations of the catalog that the unit's schema changes touch. A source that no view reads has no
-        position: whatever is pending there is part of the unit's world."""
+    def touched_by(self, unit: Unit, views: Iterable[MaintainedView]) -> list[Relation]:
+        """The relations of the catalog that the unit's schema changes touch and `views` or the knowledge read: what
+        only others read waits for them. A source that no view reads has no position: whatever is pending there is part
+        of the unit's world."""
         ours = frozenset(unit.numbers)
+        read = self.catalog.knowledge.relations.union(*(view.definition.relations for view in views))
         touched = {
             change.relation
             for queued in self.moving
@@ -103,7 +105,7 @@ class Round:
             if not isinstance(change, DataUpdate)
         }
         known = self.catalog.relations
-        return [known[name].relation for name in sorted(touched) if name in known]
+        return [known[name].relation for name in sorted(touched & read) if name in known]
 
     def watches(self, relation: Relation) -> bool:
         """Whether the table was captured when its source's snapshot was taken."""

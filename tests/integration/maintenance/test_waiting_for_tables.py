@@ -240,3 +240,32 @@ def test_a_name_that_is_not_free_for_all_waits(new_town: Callable[..., Town]) ->
     town.check_definitions("sold", "gifts")
     assert town.extent("gifts") == {"1\t5": 1, "1\t6": 1}
     assert commands.pending(town.folder) == []
+
+
+@pytest.mark.parametrize("consistency", ["strong", "complete"])
+def test_what_only_waiting_views_read_is_nothing_to_the_others(new_town: Callable[..., Town], consistency: str) -> None:
+    """They pass its schema changes one by one, and need not know what these make of a table that they do not read."""
+    town = new_town(f'consistency = "{consistency}"')
+    town.source("shop", "CREATE TABLE item (id int, name text, price int)", "CREATE TABLE sale (day int)")
+    town.execute("shop", "INSERT INTO item VALUES (1, 'pen', 2)", "INSERT INTO sale VALUES (1)")
+    town.view("items", "SELECT i.name FROM shop.item i")
+    town.view("sales", "SELECT s.day FROM shop.sale s")
+    town.apply()
+    town.execute("shop", "ALTER TABLE item RENAME name TO title")
+    (held,) = receive(town)
+    commands.pending_hold(town.folder, held)
+    for statement in (
+        "INSERT INTO sale VALUES (2)",
+        "ALTER TABLE item DROP price",
+        "INSERT INTO sale VALUES (3)",
+        "ALTER TABLE item ALTER id TYPE bigint",
+        "INSERT INTO item VALUES (2, 'ink')",
+    ):
+        town.execute("shop", statement)
+        town.settle(20)
+        town.check("sales")
+    assert town.extent("items") == {"pen": 1}
+    commands.pending_release(town.folder, held)
+    town.settle()
+    town.check_definitions("items", "sales")
+    assert commands.pending(town.folder) == []
