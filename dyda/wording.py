@@ -37,7 +37,9 @@ def sentence(cause: Cause) -> str:
         case kinds.WaitsWith(message, other):
             return f"message {message} waits with message {other}, which changes the same table"
         case kinds.WaitsBehind(message, other):
-            return f"message {message} changes a table that is also read by views that wait for message {other}"
+            return (
+                f"message {message} gives a name to another table; views that wait for message {other} need the first"
+            )
         case kinds.MessagesPending(messages):
             return "1 message waits to be processed" if messages == 1 else f"{messages} messages wait to be processed"
         case kinds.NotPolled():

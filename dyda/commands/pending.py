@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -57,8 +57,9 @@ class Queue:
 
     @classmethod
     def of(cls, opened: OpenProject) -> Queue:
-        records = tuple(opened.warehouse.messages())
         known, settings = load(opened), opened.project.settings.maintenance
+        stored = opened.warehouse.messages()
+        records = tuple(replace(record, message=known.named_now(record.message)) for record in stored)
         schedule = schedule_of(records, known)
         return cls(known, records, schedule, Consistency(settings.consistency), settings.batch_rows)
 

@@ -139,7 +139,9 @@ def _endangered(maintainer: Maintainer, record: MessageRecord) -> list[str]:
     """The views that the message would rewrite or break."""
     records = maintainer.opened.warehouse.messages()
     queue = [
-        (other.id, other.message) for other in records if other.id <= record.id and other.state != MessageState.SKIPPED
+        (other.id, maintainer.known.named_now(other.message))
+        for other in records
+        if other.id <= record.id and other.state != MessageState.SKIPPED
     ]
     views = impact_of_messages(maintainer.opened, maintainer.known, queue)[record.id]
     return [view.name for view in views if view.dangerous]

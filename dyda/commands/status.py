@@ -217,8 +217,9 @@ def _behind(opened: OpenProject) -> dict[str, Cause]:
     if not records:
         return {}
     held = {record.id: record.cause for record in records}
-    queue = [Queued(record.id, record.message) for record in opened.warehouse.messages()]
-    stops = stops_of(held, queue, list(load(opened).views.values()))
+    known = load(opened)
+    queue = [Queued(record.id, known.named_now(record.message)) for record in opened.warehouse.messages()]
+    stops = stops_of(held, queue, list(known.views.values()))
     return {
         name: WaitsBehind(min(numbers), min(held))
         for name, numbers in stops.items()

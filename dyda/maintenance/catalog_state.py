@@ -14,9 +14,11 @@ from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.cause import BuildReason, Cause, ToBeBuilt
 from dyda.model.knowledge.constraints import Knowledge
 from dyda.model.knowledge.document import Unread, read_document
+from dyda.model.message import Change, SchemaChange, UpdateMessage
 from dyda.model.position import Position
 from dyda.model.preferences import Preference
 from dyda.model.relation import Relation, RelationName
+from dyda.model.schema_change import Harmless, RenameRelation
 from dyda.model.sql.parse import Resolve, parse_view
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
@@ -172,6 +174,19 @@ class CatalogState:
         if record is not None and record.position is not None and record.position.includes(xid):
             return True
         return any(view.has(name.source, xid) for view in self.views.values() if name in view.definition.relations)
+
+    def named_now(self, message: UpdateMessage) -> UpdateMessage:
+        """The message as all views are to see it: names are those of the catalog. Where it has followed a rename
+        already, that is no news to a view that comes later, and the name may be another one by now."""
+
+        def known(change: Change) -> Change:
+            if not isinstance(change, SchemaChange) or not self.is_described_with(change.relation, message.xid):
+                return change
+            steps = (Harmless(str(s), keys=False) if isinstance(s, RenameRelation) else s for s in change.steps)
+            return replace(change, steps=tuple(steps))
+
+        changes = tuple(map(known, message.changes)) if message.schema_changes else message.changes
+        return message if changes == message.changes else replace(message, changes=changes)
 
     @cached_property
     def records(self) -> dict[str, ViewRecord]:

@@ -12,7 +12,8 @@ What a poll shows is looked at here; the units under it are processed in `units`
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+import types
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dyda.errors import (
@@ -127,16 +128,32 @@ class Maintainer:
             self.lanes.prefer(cycle.requested)
         if self.recovery.release(self.writer, self.known):
             self.reload()
+        outcome = self._attempts(cycle)
+        if outcome is Outcome.IDLE:
+            self._renew_extents()
+        return outcome
+
+    def _attempts(self, cycle: Cycle) -> Outcome:
+        """Once, or twice where a source is lost on the way or may be: views that do not read it do not wait for that.
+        Whoever asks for a view is told at once that a source of it is away."""
+        doubtful = {} if cycle.requested else self._resting.doubtful()
+        losses, unit = self._resting.losses, self.writer.last_unit
+        outcome = self._attempt(cycle, doubtful)
+        if cycle.requested or not (doubtful or self._resting.losses > losses):
+            return outcome
+        outcome = self._attempt(cycle)
+        return outcome if self.writer.last_unit == unit else Outcome.WORKED
+
+    def _attempt(self, cycle: Cycle, apart: Mapping[str, str] = types.MappingProxyType({})) -> Outcome:
+        """`apart`: sources that are left alone, with the reason."""
         try:
-            while (outcome := self._observe(cycle)) is None:
+            while (outcome := self._observe(cycle, apart)) is None:
                 pass
+            return outcome
         except BaseException as error:
             self.writer.discard_stagings()  # a unit that is not installed leaves no trace
             self.forget()
             return self._outcome_of(error, cycle)
-        if outcome is Outcome.IDLE:
-            self._renew_extents()
-        return outcome
 
     def _renew_extents(self) -> None:
         """Views of an older version move to tables of today's form, one at a time, while nothing else is to do."""
@@ -172,7 +189,7 @@ class Maintainer:
                 raise error  # whoever opened the warehouse opens it again
             case NotAvailable():
                 self.recovery.forget(cycle.returning)
-                return self.blocked(error, self._resting.add(error, self.known.views))
+                return self.blocked(error, self._resting.add(error, self.known.views, within=True))
             case InvariantViolated():
                 return self._put_aside(error.view, ViewState.RESYNC, error, cycle)
             case NotInstallable():
@@ -181,12 +198,12 @@ class Maintainer:
 
     # --- observe
 
-    def _observe(self, cycle: Cycle) -> Outcome | None:
+    def _observe(self, cycle: Cycle, apart: Mapping[str, str]) -> Outcome | None:
         """One poll, and what it leads to; None if it is to be made again."""
         phases = Phases(self.opened.engine.jobs)
         locked = self.planner.locks()
-        with poll(self.opened, self.writer, self.known, locked, self._resting.now()) as polled:
-            self._note_sources(polled)
+        with poll(self.opened, self.writer, self.known, locked, {**self._resting.now(), **apart}) as polled:
+            self._note_sources(polled, apart)
             due = self._due(polled, cycle, phases)
             if due is None:
                 return None
@@ -276,10 +293,11 @@ class Maintainer:
         self.recovery.forget(name for name in found if not self.lanes.busy(name))
         return found
 
-    def _note_sources(self, polled: Poll) -> None:
+    def _note_sources(self, polled: Poll, apart: Collection[str]) -> None:
         for name in polled.snapshots:
             self.writer.note_source(name, reachable=True)
-        for name, why in polled.unreachable.items():
+        for name in polled.unreachable.keys() - apart:
+            why = polled.unreachable[name]
             self.writer.note_source(name, reachable=False, error=why)
         self._resting.reached(polled.snapshots)
         for error in polled.errors:

@@ -72,6 +72,10 @@ class Planner:
         stops = self._stops(polled, current)
         return [view for view in current if view.name not in stops and view.record.earlier is None]
 
+    def stopped(self, polled: Poll, known: CatalogState) -> frozenset[str]:
+        """All views that wait for a message, also those that cannot be maintained now."""
+        return frozenset(self._stops(polled, list(known.views.values())) if self._holding else ())
+
     def next_run(self, current: Sequence[MaintainedView]) -> tuple[Unit, ...]:
         """In `complete` mode the units of data that follow each other and can be computed together (rule W6): the next
         one and what comes right after it. What must be read again group by group takes one transaction at a time."""

@@ -107,19 +107,20 @@ class Units:
             if turn is None:
                 break
             outcome = Outcome.WORKED
-            moving = self._moving(work, turn.views)
+            moving = self._moving(work, turn.views, self.planner.stopped(polled, self.catalog.state))
             if not self._process(moving, turn.unit, phases):
                 return outcome
             phases = Phases(self.opened.engine.jobs, polled.queries)
         return self._idle(polled) if outcome is Outcome.IDLE else outcome
 
     @staticmethod
-    def _moving(work: _Work, names: Collection[str]) -> _Work:
-        """The work of a unit that moves these views: all, or all but those that wait or process another."""
+    def _moving(work: _Work, names: Collection[str], stopped: frozenset[str]) -> _Work:
+        """The work of a unit that moves these views: all, or all but those that wait or process another. Those that are
+        `stopped` wait, whether or not their sources are in reach."""
         views = [view for view in work.views if view.name in names]
+        waiting = stopped.union(view.name for view in work.views) - frozenset(names)
         if len(views) == len(work.views):
-            return work
-        waiting = frozenset(view.name for view in work.views) - frozenset(names)
+            return replace(work, waiting=waiting)
         return replace(work, views=views, waiting=waiting, refresh=work.refresh.apart(views))
 
     def _follow_knowledge(self, polled: Poll, names: Sequence[RelationName]) -> None:
@@ -146,6 +147,7 @@ class Units:
         self._tidy_queue(polled)
         acknowledge(self.opened, polled, positions_after(self.catalog.state, ()), self._owed)
         self.writer.write_phases()
+        self.resting.back(polled.snapshots)
         return Outcome.IDLE
 
     def _process(self, work: _Work, unit: Unit, phases: Phases) -> bool:
@@ -205,7 +207,7 @@ class Units:
             phases = Phases(self.opened.engine.jobs, polled.queries)
         self.catalog.becomes(known if plain else None)
         self._tidy = None
-        self.resting.back(polled.snapshots)
+        self.resting.back({source for view in work.views for source in view.record.sources})
         acknowledge(self.opened, polled, done.positions, self._owed)
 
     # --- views that are built whole
@@ -225,9 +227,11 @@ class Units:
         builds = self.builds(due, cycle)
         able = self.current(polled, [*due.builds, *due.waiting])
         current = self.planner.free(polled, able)
-        waiting = {view.name for view in able} - {view.name for view in current}
+        waiting = {view.name for view in able} | self.planner.stopped(polled, self.catalog.state)
+        waiting -= {view.name for view in current}
         plan = self.plan_builds(polled, builds, self.planner.everything(polled, current), current, waiting)
         if plan.postponed:
+            self.recovery.forget(plan.postponed)
             self.catalog.wait({name: why for name, why in plan.postponed.items() if name in self.catalog.state.views})
             if set(plan.postponed) == set(due.builds):
                 return self.work(polled, replace(due, waiting={**due.waiting, **plan.postponed}), cycle, phases)
@@ -238,7 +242,7 @@ class Units:
                 raise
             # The views that come along find their poisoned message in a unit of their own.
             self.writer.discard_stagings()
-            plan = self.plan_builds(polled, builds, waiting={view.name for view in able})
+            plan = self.plan_builds(polled, builds, waiting=waiting.union(view.name for view in able))
             changes = self._execute(work, plan, phases)
         done = Installing(plan, changes, self.catalog.state, polled, phases)
         self._install(done)
@@ -276,7 +280,7 @@ class Units:
 
     def _plan(self, work: _Work, unit: Unit) -> UnitPlan:
         round = self._round_of(work)
-        round = self._looking_at(round, round.touched_by(unit))
+        round = self._looking_at(round, round.touched_by(unit, work.views))
         return self._captured(self._measured(round, lambda round: plan_unit(round, unit, work.views, self._analysis)))
 
     def _measured(self, round: Round, plan: Callable[[Round], UnitPlan]) -> UnitPlan:
@@ -289,7 +293,7 @@ class Units:
     def _plan_run(self, work: _Work, units: Sequence[Unit]) -> list[UnitPlan]:
         """Its units are of rows alone; relations that only the knowledge names may have changed meanwhile."""
         round = self._round_of(work)
-        touched = {relation.name: relation for unit in units for relation in round.touched_by(unit)}
+        touched = {relation.name: relation for unit in units for relation in round.touched_by(unit, work.views)}
         return plan_run(self._looking_at(round, touched.values()), units, work.views, self._analysis)
 
     def plan_builds(
@@ -305,7 +309,7 @@ class Units:
         following = [self.catalog.state.views[name] for name in builds.requests if name not in builds.readings]
         relations = {relation.name: relation for view in following for relation in reachable_relations(round, view)}
         if unit is not None:
-            relations |= {relation.name: relation for relation in round.touched_by(unit)}
+            relations |= {relation.name: relation for relation in round.touched_by(unit, views)}
         round = self._looking_at(round, relations.values())
         return self._captured(
             self._measured(round, lambda round: plan_builds(round, builds, unit, views, self._analysis))
@@ -397,7 +401,7 @@ class Units:
                 self.opened.source(name.source).attach([relation])  # the same table, watched under its new name
         self.catalog.becomes(moved_on(done.catalog, done.changes, polled) if prepared.moves_rows_alone else None)
         self._tidy = None
-        self.resting.back(polled.snapshots)
+        self.resting.back({source for change in done.changes for source in change.positions})
 
     def _acknowledge(self, done: Installing) -> None:
         acknowledge(self.opened, done.poll, done.positions, self._owed)

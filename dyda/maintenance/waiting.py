@@ -7,9 +7,9 @@ it that concerns them (S1). Every other view goes on, each at its own position, 
     for approval    concerns the views that it would rewrite or break, or whose effect cannot be foreseen
     waits with it   an earlier change of the same table concerns the same views
 
-A change of a relation as a whole (its name, its rows, the types of its columns) concerns all its readers at once: views
-can know different columns of one table, but not different tables under one name. So it also waits with a message that
-one of its readers has stopped at.
+Views can know one table at different times, but not different tables under one name. So a message that gives a name to
+another table (a swap, or a rename to a name that is not free yet for all) also waits with a message that a view has
+stopped at which knows the name's table before it. Everything else about a table is followed view by view: `plan.stay`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dyda.maintenance.catalog_state import MaintainedView
 from dyda.model.cause import Cause, NeedsApproval, WaitsWith
 from dyda.model.message import SchemaChange, UpdateMessage
 from dyda.model.relation import RelationName
-from dyda.model.schema_change import AddColumn
+from dyda.model.schema_change import AddColumn, RenameRelation
 from dyda.warehouse import visible_name
 from scheduler import Queued
 
@@ -51,12 +51,12 @@ def stops_of(held: Mapping[int, Cause | None], queue: Iterable[Queued], views: S
     for queued in messages:
         cause = held.get(queued.number)
         if isinstance(cause, WaitsWith):
-            with_it = [view for view in _lacking(queued, views) if cause.other in found.get(view.name, ())]
-            stop(queued, [*with_it, *(_whole_readers(queued, views) if with_it else ())])
+            stop(queued, (view for view in _lacking(queued, views) if cause.other in found.get(view.name, ())))
     for queued in messages:
-        readers = _whole_readers(queued, views)
-        if any(_behind(found.get(view.name, set()), queued, messages) for view in readers):
-            stop(queued, readers)
+        taken = _taken_names(queued.message)
+        behind = (view for view in views if _behind(found.get(view.name, set()), queued, messages))
+        if taken and any(not view.definition.relations.isdisjoint(taken) for view in behind):
+            stop(queued, _lacking(queued, views))
     return {name: frozenset(numbers) for name, numbers in found.items()}
 
 
@@ -81,9 +81,7 @@ def _lacking(queued: Queued, views: Iterable[MaintainedView]) -> list[Maintained
 
 def _concerns(queued: Queued, cause: Cause | None, view: MaintainedView) -> bool:
     if isinstance(cause, NeedsApproval):
-        return any(effect.view == visible_name(view.name) for effect in cause.effects) or _changes_whole(
-            queued.message, view
-        )
+        return any(effect.view == visible_name(view.name) for effect in cause.effects)
     rows = (change for change in queued.message.changes if not isinstance(change, SchemaChange))
     if any(change.relation in view.definition.relations for change in rows):
         return True
@@ -106,24 +104,23 @@ def _columns(view: MaintainedView) -> dict[RelationName, frozenset[str]]:
     return read
 
 
-def _whole_readers(queued: Queued, views: Iterable[MaintainedView]) -> list[MaintainedView]:
-    """The views that lack the message and read a relation that it changes as a whole."""
-    if not queued.message.schema_changes:
-        return []
-    return [view for view in _lacking(queued, views) if _changes_whole(queued.message, view)]
-
-
-def _changes_whole(message: UpdateMessage, view: MaintainedView) -> bool:
-    return any(
-        change.columns is None and change.relation in view.definition.relations for change in message.schema_changes
-    )
+def _taken_names(message: UpdateMessage) -> set[RelationName]:
+    """The names that mean other tables after the message than before it."""
+    replaced = {change.relation for change in message.schema_changes if change.may_replace}
+    renamed = {
+        step.new
+        for change in message.schema_changes
+        for step in change.steps
+        if isinstance(step, RenameRelation) and step.new != change.relation
+    }
+    return replaced | renamed
 
 
 def _behind(stops: set[int], queued: Queued, messages: Sequence[Queued]) -> bool:
-    """Whether a view that stops at these cannot come to the message: one before it in the same source waits, or one
-    whose own schema change keeps the view from reading what it needs."""
+    """Whether a view that stops at these cannot have the message: it waits itself, one before it in the same source
+    does, or one whose own schema change keeps the view from reading what it needs."""
     return any(
-        (one.message.source == queued.message.source and one.number < queued.number)
+        (one.message.source == queued.message.source and one.number <= queued.number)
         or (one.message.source != queued.message.source and one.message.schema_changes)
         for one in messages
         if one.number in stops

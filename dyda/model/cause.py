@@ -61,7 +61,7 @@ class WaitsWith:
 
 @dataclass(frozen=True)
 class WaitsBehind:
-    """The message changes a table as a whole, which views read that wait for `other`: all readers wait together."""
+    """The message gives a name to another table, and views that wait for `other` need the one that had it."""
 
     kind: ClassVar[str] = "waits_behind"
     message: int

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from dyda.model.cached import once
 from dyda.model.relation import RelationName
-from dyda.model.schema_change import RenameRelation, Step
+from dyda.model.schema_change import RenameRelation, ReplaceRelation, Step
 
 __all__ = ["Change", "DataUpdate", "MessageState", "SchemaChange", "Truncation", "UpdateMessage"]
 
@@ -89,6 +89,11 @@ class SchemaChange:
     def may_move_keys(self) -> bool:
         """Whether the relation's keys or NOT NULLs may be others after it."""
         return not self.steps or any(step.may_move_keys for step in self.steps)
+
+    @property
+    def may_replace(self) -> bool:
+        """Whether the name may mean another table after it."""
+        return not self.steps or any(isinstance(step, ReplaceRelation) for step in self.steps)
 
     @property
     def new_name(self) -> RelationName:

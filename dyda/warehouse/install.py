@@ -14,7 +14,7 @@ from dyda import faults
 from dyda.cursor import Cursor
 from dyda.errors import PositionMoved
 from dyda.model.cause import LostIndex
-from dyda.warehouse.catalog.codec import earlier_to_json, relation_to_json
+from dyda.warehouse.catalog.codec import earlier_to_json, name_to_text, relation_to_json
 from dyda.warehouse.catalog.records import RelationState, SourceState, UnitRecord
 from dyda.warehouse.catalog.stored_views import known_views
 from dyda.warehouse.connection import load
@@ -68,6 +68,14 @@ def carry_out(
         cursor.execute("UPDATE dyda.view SET earlier = %s WHERE name = %s", (entry, view))
     if installation.done:
         cursor.execute("DELETE FROM dyda.message WHERE id = ANY(%s)", (list(installation.done),))
+    for source in sorted({name.source for name in installation.renamed}):
+        names = {old: new for old, new in installation.renamed.items() if old.source == source}
+        parameters = {
+            "source": source,
+            "old": list(map(name_to_text, names)),
+            "new": list(map(name_to_text, names.values())),
+        }
+        cursor.execute(load("rename_messages.sql"), parameters)
     if installation.knowledge is not None:
         cursor.execute(
             "UPDATE dyda.project SET knowledge = %(document)s, knowledge_retired = knowledge_retired || %(retired)s,"

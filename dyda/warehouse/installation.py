@@ -76,6 +76,8 @@ class Installation:
     relations: tuple[RelationState, ...] = ()
     forgotten: tuple[RelationName, ...] = ()
     """Names of relations that no view uses any more: renamed, or dropped."""
+    renamed: Mapping[RelationName, RelationName] = field(default_factory=dict)
+    """By their names so far, those that relations have now: messages that wait name them so, too."""
     unit: UnitRecord | None = None
     knowledge: Mapping[str, Any] | None = None
     """The whole knowledge after the unit (`render_knowledge`); None leaves it alone."""

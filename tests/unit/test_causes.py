@@ -74,7 +74,7 @@ CASES: list[tuple[Cause, str]] = [
         "message 5 waits for approval: it breaks v; its effect on w is unknown",
     ),
     (WaitsWith(5, 6), "message 5 waits with message 6, which changes the same table"),
-    (WaitsBehind(6, 5), "message 6 changes a table that is also read by views that wait for message 5"),
+    (WaitsBehind(6, 5), "message 6 gives a name to another table; views that wait for message 5 need the first"),
     (MessagesPending(2), "2 messages wait to be processed"),
     (NotPolled(), "its sources were not polled lately"),
     (Rejected(5, "crm", "DROP TABLE t"), "rejected by an operator: message 5 of crm: DROP TABLE t"),

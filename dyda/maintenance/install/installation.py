@@ -10,7 +10,7 @@ from dyda.maintenance.catalog_state import CatalogState
 from dyda.maintenance.install.acknowledge import Positions, covered
 from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.phases import Phases
-from dyda.maintenance.plan.unit_plan import UnitPlan
+from dyda.maintenance.plan.unit_plan import RelationFacts, UnitPlan
 from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
@@ -98,6 +98,7 @@ def installation(done: Installing, mode: str, jobs: int, *, with_sources: bool =
             ),
         ),
         forgotten=tuple(sorted(forgotten)),
+        renamed=_renamed(catalog, facts),
         knowledge=plan.knowledge.document,
         retired=plan.knowledge.retired,
         earlier=plan.earlier,
@@ -122,6 +123,7 @@ def knowledge_installation(plan: UnitPlan, catalog: CatalogState, polled: Poll) 
             RelationState(relation, polled.snapshots[name.source].kept(name)) for name, relation in described.items()
         ),
         forgotten=tuple(sorted(plan.facts.forgotten - set(described) - _read_after(catalog, ()))),
+        renamed=_renamed(catalog, plan.facts),
         knowledge=plan.knowledge.document,
         retired=plan.knowledge.retired,
         earlier=plan.earlier,
@@ -149,6 +151,13 @@ def adoption(
     sources = [_source_state(catalog, polled, source) for source in change.positions]
     unit = UnitRecord(started_at=started_at, mode=mode, kind="build")
     return Installation(changes=(change,), sources=tuple(sources), relations=tuple(relations), unit=unit)
+
+
+def _renamed(catalog: CatalogState, facts: RelationFacts) -> dict[RelationName, RelationName]:
+    """By the catalog's names, those that the relations have from now on."""
+    called = {(name.source, relation.oid): name for name, relation in facts.described.items()}
+    now = {name: called.get((name.source, record.relation.oid), name) for name, record in catalog.relations.items()}
+    return {old: new for old, new in now.items() if new != old}
 
 
 def _described_with(done: Installing, name: RelationName) -> Position:

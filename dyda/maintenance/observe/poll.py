@@ -176,7 +176,7 @@ def poll(
             if messages:
                 numbers = writer.receive(name, messages)
                 # What every extent has already, a broken view's too, gets no number.
-                found.queue += [Queued(numbers[m.xid], m) for m in messages if m.xid in numbers]
+                found.queue += [Queued(numbers[m.xid], known.named_now(m)) for m in messages if m.xid in numbers]
         found.queue.sort(key=lambda queued: queued.number)
         faults.point("unit.messages-received")
         yield found

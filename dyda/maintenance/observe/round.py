@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dyda.maintenance.catalog_state import CatalogState
+from dyda.maintenance.catalog_state import CatalogState, MaintainedView
 from dyda.maintenance.observe.poll import Arrivals, Poll
 from dyda.maintenance.observe.tables import Table, TablesNow
 from dyda.model.message import DataUpdate
@@ -111,10 +111,12 @@ class Round:
         size = sum(self.sizes.get(one, 0) for one in read)
         return self.lane_size is not None and bool(read) and size >= self.lane_size
 
-    def touched_by(self, unit: Unit) -> list[Relation]:
-        """The relations of the catalog that the unit's schema changes touch. A source that no view reads has no
-        position: whatever is pending there is part of the unit's world."""
+    def touched_by(self, unit: Unit, views: Iterable[MaintainedView]) -> list[Relation]:
+        """The relations of the catalog that the unit's schema changes touch and `views` or the knowledge read: what
+        only others read waits for them. A source that no view reads has no position: whatever is pending there is part
+        of the unit's world."""
         ours = frozenset(unit.numbers)
+        read = self.catalog.knowledge.relations.union(*(view.definition.relations for view in views))
         touched = {
             change.relation
             for queued in self.moving
@@ -123,7 +125,7 @@ class Round:
             if not isinstance(change, DataUpdate)
         }
         known = self.catalog.relations
-        return [known[name].relation for name in sorted(touched) if name in known]
+        return [known[name].relation for name in sorted(touched & read) if name in known]
 
     def watches(self, relation: Relation) -> bool:
         """Whether the table was captured when its source's snapshot was taken."""

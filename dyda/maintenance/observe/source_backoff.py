@@ -2,6 +2,9 @@
 
 A source that does not answer may take its time to say so. It is therefore asked in the background whether it is back,
 and counts as away until it has said yes. One that is only busy is tried again after a pause.
+
+A source that was lost in the middle of a cycle is doubtful until a unit with it is installed, or nothing is left to do:
+the other views go first, under a poll of their own, so that their work is not lost with it again.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ class _Rest:
         self.pause = pause
         self.busy = busy
         self.away = not busy
+        self.doubtful = False
         self.until = time.monotonic() + pause
         self.asking: threading.Thread | None = None
 
@@ -49,9 +53,12 @@ class Resting:
     def __init__(self, opened: OpenProject) -> None:
         self._opened = opened
         self._rests: dict[str, _Rest] = {}
+        self.losses = 0
+        """How often a source was lost in the middle of a cycle."""
 
-    def add(self, error: NotAvailable, views: Mapping[str, MaintainedView]) -> Collection[str]:
-        """Leave the sources alone that the error concerns, each time in a row for longer; returns them."""
+    def add(self, error: NotAvailable, views: Mapping[str, MaintainedView], *, within: bool = False) -> Collection[str]:
+        """Leave the sources alone that the error concerns, each time in a row for longer; returns them. `within`: they
+        had answered the poll."""
         match error:
             case SourceNotAvailable():
                 sources = [error.source]
@@ -59,10 +66,14 @@ class Resting:
                 sources = list(views[error.view].positions)  # what they send cannot be installed now
             case _:
                 sources = []
+        lost = within and isinstance(error, SourceNotAvailable)
         for source in sources:
             before = self._rests.get(source)
             pause = SHORTEST if before is None else min(before.pause * 2, LONGEST)
-            self._rests[source] = _Rest(error.what, pause, not isinstance(error, SourceUnreachable))
+            rest = _Rest(error.what, pause, not isinstance(error, SourceUnreachable))
+            rest.doubtful = lost or (before is not None and before.doubtful)
+            self._rests[source] = rest
+        self.losses += lost
         return sources
 
     def now(self) -> dict[str, str]:
@@ -78,12 +89,19 @@ class Resting:
                 found[source] = rest.why
         return found
 
+    def doubtful(self) -> dict[str, str]:
+        """Those that were lost in the middle of a cycle, may be tried again, and have not proven themselves yet."""
+        resting = self.now()
+        return {name: rest.why for name, rest in self._rests.items() if rest.doubtful and name not in resting}
+
     def reached(self, sources: Collection[str]) -> None:
-        """These answered a poll; whether one that was busy is so no longer shows only in a unit."""
-        self._rests = {name: rest for name, rest in self._rests.items() if rest.busy or name not in sources}
+        """These answered a poll; whether one that was busy or doubtful is so no longer shows only in a unit."""
+        self._rests = {
+            name: rest for name, rest in self._rests.items() if rest.busy or rest.doubtful or name not in sources
+        }
 
     def back(self, sources: Collection[str]) -> None:
-        """A unit was installed with the help of these."""
+        """A unit was installed with the help of these, or they were asked and nothing was left to do."""
         self._rests = {name: rest for name, rest in self._rests.items() if name not in sources}
 
     def _ask(self, source: str, rest: _Rest) -> None:

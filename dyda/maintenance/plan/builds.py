@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dyda.errors import DydaError, SourceUnreachable, UnsupportedSql
@@ -15,14 +15,14 @@ from dyda.maintenance.plan.relations_after import RelationsAfter
 from dyda.maintenance.plan.unit_plan import Adapt, Freeze, Rebuild, UnitPlan, ViewPlan
 from dyda.maintenance.plan.version_details import unseen
 from dyda.model.algebra.nodes import ViewDefinition, scans
-from dyda.model.cause import Following, NotBuilt, SourceAway
+from dyda.model.cause import BuildReason, Following, NotBuilt, SourceAway, ToBeBuilt
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from scheduler import Unit
 from va import FromExtent, MetadataOnly, Recompute
 from vs import Broken, Holds, Judgement, Rewritten, synchronize
 
-__all__ = ["BrokenDefinition", "Builds", "Reading", "plan_builds", "reachable_relations"]
+__all__ = ["BrokenDefinition", "Builds", "NameInUse", "Reading", "plan_builds", "reachable_relations"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,17 @@ def reachable_relations(round: Round, view: MaintainedView) -> list[Relation]:
     return [relation for relation in {**named, **mine}.values() if relation.name.source in round.sources]
 
 
+class NameInUse(DydaError):
+    """A view cannot be built over a table while another one is known under its name."""
+
+    def __init__(self, view: str, waiting: str, relation: RelationName) -> None:
+        super().__init__(
+            f"view {view} cannot be built now: view {waiting} waits for a message"
+            f" and needs the table that was called {relation} before",
+            "Decide about that message first: dyda pending",
+        )
+
+
 @dataclass(frozen=True)
 class _Builder:
     planning: Planning
@@ -85,6 +96,10 @@ class _Builder:
                 if name in self.builds.requested:
                     raise
                 self.planning.postponed[name] = SourceAway(error.source, error.what)
+            except NameInUse as error:
+                if name in self.builds.requested:
+                    raise
+                self.planning.postponed[name] = ToBeBuilt(BuildReason.DUE, error.what)
             except (BrokenDefinition, UnsupportedSql) as error:
                 # A file's request never freezes a view: the error goes to whoever applies it.
                 if request.file_text is not None:
@@ -96,6 +111,7 @@ class _Builder:
         view = self.round.catalog.views.get(request.name)
         if view is None or request.file_text is not None:
             reading = self.builds.readings[request.name]
+            self._require_free(request.name, reading.described.values())
             self.planning.described = {**reading.described, **self.planning.described}
             judgement = reading.judgement
         else:
@@ -104,6 +120,15 @@ class _Builder:
             raise BrokenDefinition(judgement.reason)
         self.builds.permit(request, judgement.definition)
         return self._at_present(view, request, judgement)
+
+    def _require_free(self, name: str, relations: Iterable[Relation]) -> None:
+        """A name means one table: no view that waits may need another one under it."""
+        stored = self.round.stored
+        for view in (stored.views[waiting] for waiting in sorted(self.round.waiting & stored.views.keys())):
+            known = stored.known_to(view.record.earlier).relations
+            for relation in relations:
+                if relation.name in view.definition.relations and known[relation.name].relation.oid != relation.oid:
+                    raise NameInUse(name, view.name, relation.name)
 
     def _judged_at_present(self, view: MaintainedView) -> Judgement:
         """A maintained view follows what it means."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from dyda.maintenance.catalog_state import last_definition
+from dyda.maintenance.catalog_state import MaintainedView, last_definition
 from dyda.maintenance.observe.round import Round
 from dyda.maintenance.plan.unit_plan import Adapt, Freeze, LeaveBehind, Rebuild
 from dyda.maintenance.plan.version_details import Moved, because, story, unseen
@@ -27,7 +27,7 @@ from dyda.wording import rows_follow
 from va import Recompute
 from vs import Broken, Holds, Rewritten, World, synchronize
 
-__all__ = ["left_behind", "left_for_a_lane"]
+__all__ = ["left_behind", "left_for_a_lane", "renamed"]
 
 
 def left_behind(
@@ -52,6 +52,17 @@ def left_behind(
             needed = judgement.definition.sources
             away = [SourceAway(source, why) for source, why in round.unreachable.items() if source in needed]
             yield LeaveBehind(_followed(record, judgement, moved, other, away), judgement)
+
+
+def renamed(round: Round, view: MaintainedView, now: Mapping[RelationName, Relation]) -> LeaveBehind:
+    """A view that waits and whose tables have other names for the catalog: its text follows these alone."""
+    catalog = round.catalog
+    world = World({name: record.relation for name, record in catalog.relations.items()}, now, catalog.knowledge)
+    judgement = synchronize(view.definition, world, catalog.defaults, round.numeric)
+    if isinstance(judgement, Broken):
+        raise AssertionError(f"view {view.name} does not follow a table's name: {judgement.reason}")
+    moved = unseen(round.moving, view.positions, view.definition.relations)
+    return LeaveBehind(_followed(view.record, judgement, moved, None, []), judgement)
 
 
 def left_for_a_lane(record: ViewRecord, plan: Rebuild | Adapt) -> LeaveBehind:

@@ -119,7 +119,7 @@ class UnitPlanner:
 
     def plans(self, views: Sequence[MaintainedView]) -> list[ViewPlan]:
         present = RelationsAfter(self.round, self.unit.messages)
-        world = self._world(present)
+        world = self._world(present, views)
         self.planning.looked_at |= set(present.found)
         return self.over(world, views, present.refused)
 
@@ -148,9 +148,9 @@ class UnitPlanner:
             plans.append(self._followed(view, judgement, moved))
         return plans
 
-    def _world(self, present: RelationsAfter) -> World:
-        """What vs must know: every relation of the catalog, and those that the unit's schema changes touched as they
-        are now."""
+    def _world(self, present: RelationsAfter, views: Sequence[MaintainedView]) -> World:
+        """What vs must know: every relation of the catalog, and those of `views` that the unit's schema changes touched
+        as they are now."""
         relations = {name: record.relation for name, record in self.round.catalog.relations.items()}
         ours = frozenset(self.unit.numbers)
         moving = [
@@ -163,7 +163,7 @@ class UnitPlanner:
         own = {change.relation for own, change in moving if own}
         now = {
             name: _with_keys_of(relations[name], found, name in own) if found is not None and name in later else found
-            for name, found in present.of(self.round.touched_by(self.unit)).items()
+            for name, found in present.of(self.round.touched_by(self.unit, views)).items()
         }
         return self.planning.world(now)
 

@@ -10,13 +10,13 @@ from dyda.maintenance.catalog_state import MaintainedView
 from dyda.maintenance.observe.round import Round
 from dyda.maintenance.plan.analysis import Analysis
 from dyda.maintenance.plan.knowledge_after import evolved_knowledge, relations_after
-from dyda.maintenance.plan.left_behind import left_behind
-from dyda.maintenance.plan.stay import Advance, advance, kept, stay, stays
+from dyda.maintenance.plan.left_behind import left_behind, renamed
+from dyda.maintenance.plan.stay import Advance, advance, kept, new_names, stay, stays
 from dyda.maintenance.plan.stored_state import obstacle
 from dyda.maintenance.plan.unit_plan import Freeze, LeaveBehind, RelationFacts, UnitPlan, ViewPlan
 from dyda.maintenance.plan.version_details import Moved
 from dyda.model.algebra.nodes import ViewDefinition, scans
-from dyda.model.cause import SourceAway
+from dyda.model.cause import Cause
 from dyda.model.message import Change, DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
@@ -40,7 +40,7 @@ class Planning:
     known_as: dict[RelationName, RelationName] = field(default_factory=dict)
     looked_at: set[RelationName] = field(default_factory=set)
     captures: dict[tuple[str, int], Relation] = field(default_factory=dict)
-    postponed: dict[str, SourceAway] = field(default_factory=dict)
+    postponed: dict[str, Cause] = field(default_factory=dict)
 
     def finished(
         self,
@@ -66,11 +66,15 @@ class Planning:
             for name, view in stored.views.items()
             if name not in taken and (name in self.round.waiting or view.record.earlier is not None)
         ]
-        staying = [view for view in waiting if facts.described and stays(self.round, view, facts)]
+        staying = [view for view in waiting if (facts.described or facts.gone) and stays(self.round, view, facts)]
         earlier: dict[str, EarlierCatalog | None] = {**stay(self.round, staying, facts)}
-        earlier |= self._earlier(taken, built, advanced, learned)
+        ended = built.union(plan.name for plan in plans if isinstance(plan, Freeze))
+        earlier |= self._earlier(taken, ended, advanced, learned)
         apart = taken.union(view.name for view in staying)
         behind: list[Freeze | LeaveBehind] = []
+        for view in staying:
+            if names := new_names(self.round, view, facts):
+                behind.append(renamed(replace(self.round, catalog=stored.known_to(view.record.earlier)), view, names))
         for known in stored.worlds:
             changed = relations_after(known, known.relations, facts.described, facts.gone) if now is None else now
             behind += left_behind(replace(self.round, catalog=known), changed, apart)
@@ -86,9 +90,10 @@ class Planning:
         )
 
     def _earlier(
-        self, taken: Collection[str], built: Collection[str], advanced: Advance, learned: RelationFacts
+        self, taken: Collection[str], ended: Collection[str], advanced: Advance, learned: RelationFacts
     ) -> dict[str, EarlierCatalog | None]:
-        """What the views that are moved know from now on that the catalog has gone beyond, where that is news."""
+        """What the views that are moved know from now on that the catalog has gone beyond, where that is news; nothing
+        if they are built or break."""
         stored, known = self.round.stored, self.round.catalog
         found: dict[str, EarlierCatalog | None] = {}
         for name in taken:
@@ -96,7 +101,7 @@ class Planning:
             before = None if record is None else record.earlier
             if before is None:
                 continue
-            own = () if name in built else advanced.own
+            own = () if name in ended else advanced.own
             now = kept(known, own, learned.described, learned.gone) if own else None
             if now != before:
                 found[name] = now

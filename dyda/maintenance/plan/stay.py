@@ -3,6 +3,9 @@
 The catalog describes each relation once, as the views know it that have come furthest. A view that waits keeps the
 descriptions and the knowledge that it had (`EarlierCatalog`), so that its text means what it meant and its own row
 images can be read. It gives them up relation by relation as it processes the changes.
+
+Names are the catalog's for all views: a name means one table. So the text of a view that waits follows a table's new
+name at once (`new_names`), and the rename is no news to it when its turn comes (`CatalogState.named_now`).
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from dyda.model.relation import Relation, RelationName
 from dyda.warehouse import EarlierCatalog
 from scheduler import Queued, Unit
 
-__all__ = ["Advance", "advance", "kept", "stay", "stays"]
+__all__ = ["Advance", "advance", "kept", "new_names", "stay", "stays"]
 
 
 @dataclass(frozen=True)
@@ -71,14 +74,29 @@ def stay(round: Round, views: Iterable[MaintainedView], facts: RelationFacts) ->
     found = {}
     for view in views:
         known = round.stored.known_to(view.record.earlier)
-        own = {} if view.record.earlier is None else {one.name: one for one in view.record.earlier.relations}
-        own |= {name: known.relations[name].relation for name in _lagging(round, view, known, facts)}
+        before = {} if view.record.earlier is None else {one.name: one for one in view.record.earlier.relations}
+        before |= {name: known.relations[name].relation for name in _lagging(round, view, known, facts)}
+        after = relations_after(known, before, facts.described, facts.gone)
+        own = {now.name: now for name, one in before.items() for now in [_called(one, after.get(name))]}
         if own:
-            others = {name: relation for name, relation in facts.described.items() if name not in own}
-            earlier = kept(known, own.values(), others, facts.gone - own.keys())
+            described = {**facts.described, **own}
+            earlier = kept(known, own.values(), described, facts.gone - before.keys())
             if earlier != view.record.earlier:
                 found[view.name] = earlier
     return found
+
+
+def new_names(round: Round, view: MaintainedView, facts: RelationFacts) -> dict[RelationName, Relation]:
+    """By the names that its text has, the relations that have others from now on, as the view knows them."""
+    known = round.stored.known_to(view.record.earlier)
+    after = relations_after(known, view.definition.relations, facts.described, facts.gone)
+    called = {name: _called(known.relations[name].relation, now) for name, now in after.items()}
+    return {name: relation for name, relation in called.items() if relation.name != name}
+
+
+def _called(relation: Relation, now: Relation | None) -> Relation:
+    """The relation under the name that it has now; one that is gone keeps its name."""
+    return relation if now is None else replace(relation, name=now.name)
 
 
 def kept(
@@ -95,17 +113,10 @@ def kept(
 
 
 def stays(round: Round, view: MaintainedView, facts: RelationFacts) -> bool:
-    """Whether the view can go on knowing its relations as they were: they are the same tables under the same names,
-    with columns of the same types."""
+    """Whether the view can go on knowing its relations as they were: no other table has the name of one."""
     known = round.stored.known_to(view.record.earlier)
-    for name, after in relations_after(known, view.definition.relations, facts.described, facts.gone).items():
-        before = known.relations[name].relation
-        if after is None or after.oid != before.oid or after.name != name:
-            return False
-        types = {column.number: column.type for column in after.columns}
-        if any(types.get(column.number, column.type) != column.type for column in before.columns):
-            return False
-    return True
+    after = relations_after(known, view.definition.relations, facts.described, facts.gone)
+    return all(now is None or now.oid == known.relations[name].relation.oid for name, now in after.items())
 
 
 def _lagging(round: Round, view: MaintainedView, known: CatalogState, facts: RelationFacts) -> set[RelationName]:

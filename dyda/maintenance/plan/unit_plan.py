@@ -23,7 +23,7 @@ from dyda.maintenance.plan.knowledge_after import EvolvedKnowledge
 from dyda.maintenance.plan.positions import Moves
 from dyda.maintenance.plan.version_details import Moved
 from dyda.model.algebra.nodes import ViewDefinition, scans
-from dyda.model.cause import Behind, Cause, SourceAway
+from dyda.model.cause import Behind, Cause
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.warehouse import EarlierCatalog, ViewChange, ViewVersion
@@ -181,8 +181,8 @@ class UnitPlan:
     """Views that were to be built, whatever became of that."""
     earlier: Mapping[str, EarlierCatalog | None] = field(default_factory=dict)
     """By view, what it knows of its sources from now on that is older than the catalog; None: no longer anything."""
-    postponed: Mapping[str, SourceAway] = field(default_factory=dict)
-    """Views that were to be built and need a source that is out of reach."""
+    postponed: Mapping[str, Cause] = field(default_factory=dict)
+    """Views that were to be built and cannot be now, as where a source of theirs is out of reach."""
 
     @property
     def read_whole(self) -> set[Table]:

@@ -107,7 +107,7 @@ def _shown(row: Row[Any]) -> tuple[ShownState, Cause | None]:
     if row.held:
         return ShownState.HELD, cause
     polled = row.polled_at is not None and row.now - row.polled_at <= datetime.timedelta(seconds=POLLED_WITHIN)
-    if polled and not row.pending:
+    if polled and not row.pending and row.away is None:
         return ShownState.FRESH, cause
     return ShownState.STALE, cause or _why_stale(row)
 

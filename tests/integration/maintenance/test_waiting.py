@@ -216,29 +216,6 @@ def test_reject_breaks_the_views_that_wait_and_no_other(travel: Town) -> None:
         assert opened.warehouse.view("ages").earlier is None, "what it knew before is forgotten"
 
 
-def test_a_change_of_the_whole_table_waits_for_all_its_readers(travel: Town) -> None:
-    """Views can know different columns of one table, but not different tables under one name."""
-    travel.execute("booking", "ALTER TABLE flight DROP age")
-    travel.settle()
-    (number,) = waiting(travel)
-    travel.execute("booking", "ALTER TABLE flight RENAME TO journey")
-    travel.execute("booking", "INSERT INTO journey VALUES ('Ann', 'Europe', 4)")
-    travel.settle()
-    (_, renamed) = waiting(travel)
-    assert waiting(travel) == {
-        number: ["ages", "oldest"],
-        renamed: ["ages", "dests", "oldest", "seats", "trips"],
-    }
-    assert travel.extent("dests") == {"Asia\t2": 1}
-    state = travel.state("dests")
-    assert (state["state"], state["cause"]) == ("held", {"kind": "waits_behind", "message": renamed, "other": number})
-    assert state["since"] is not None
-    commands.pending_approve(travel.folder, number)
-    travel.settle()
-    assert commands.pending(travel.folder) == []
-    travel.check_definitions("ages", "dests", "seats", "trips")
-
-
 def test_changes_that_different_views_wait_for_are_approved_in_any_order(travel: Town) -> None:
     travel.execute("booking", "ALTER TABLE flight DROP age")
     travel.execute("booking", "ALTER TABLE flight DROP seat")
@@ -291,6 +268,28 @@ def test_a_source_that_is_away_stops_its_readers_alone_and_they_say_why(shop: To
     shop.source_url("crm", url)
     shop.settle()
     shop.check()
+
+
+def test_a_change_is_not_followed_unapproved_because_a_source_is_away(travel: Town) -> None:
+    """`trips` reads a source that is away, and a column that is dropped: it waits for both."""
+    trips, url = travel.extent("trips"), travel.sources["tours"]
+    travel.source_url("tours", url.replace("/tours_", "/nowhere_"))
+    travel.execute("booking", "ALTER TABLE flight DROP dest")
+    with travel.maintainer() as maintainer:
+        for _ in range(3):
+            maintainer.cycle()
+    (number,) = waiting(travel)
+    assert waiting(travel) == {number: ["dests", "oldest", "trips"]}
+    assert (travel.state("trips")["version"], travel.extent("trips")) == (1, trips)
+    assert travel.extent("seats") == {"Ann\t1": 1, "Bob\t2": 1}
+    assert {travel.state(name)["state"] for name in ("trips", "dests")} == {"held"}
+    travel.source_url("tours", url)
+    travel.settle()
+    assert (travel.state("trips")["state"], travel.extent("trips")) == ("held", trips)
+    commands.pending_approve(travel.folder, number)
+    travel.settle()
+    assert {travel.state(name)["state"] for name in ("trips", "dests", "oldest")} == {"broken"}
+    assert commands.pending(travel.folder) == []
 
 
 def test_complete_consistency_goes_on_too(new_town: Callable[..., Town]) -> None:
