@@ -114,7 +114,7 @@ class Server:
         with contextlib.closing(psycopg2.connect(self.url())) as connection, connection.cursor() as cursor:
             connection.autocommit = True
             while True:
-                cursor.execute("SELECT FROM pg_stat_activity WHERE backend_type = 'autovacuum writer'")
+                cursor.execute("SELECT FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'")
                 if cursor.rowcount == 0:
                     return
                 time.sleep(0.05)

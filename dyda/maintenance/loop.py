@@ -117,6 +117,7 @@ class Maintainer:
         """An operator decided something: read the catalog and plan again."""
         self.forget()
         self.planner.forget()
+        self.units.untidy()  # a view that broke waits for nothing any more
 
     def cycle(
         self, requests: Sequence[BuildRequest] = (), progress: Progress = lambda text, done, total: None

@@ -228,9 +228,7 @@ MUTANTS = (
         "S1",
         "views-that-wait",
         "dyda/maintenance/waiting.py",
-        "        return any(effect.view == visible_name(view.name) for effect in cause.effects) or _changes_whole(\n"
-        "            queued.message, view\n"
-        "        )\n",
+        "        return any(effect.view == visible_name(view.name) for effect in cause.effects)\n",
         "        return False\n",
     ),
     # --- reading
@@ -453,7 +451,7 @@ MUTANTS = (
         "installing",
         "S4",
         "key-given-up",
-        "dyda/warehouse/installation.py",
+        "dyda/warehouse/view_installer.py",
         "        return key_places(version.columns, layout) != extent.key\n",
         "        return False\n",
     ),

@@ -183,7 +183,8 @@ class Extent(ABC):
 
     def _grouped(self, entries: sql.Composable, template: str = "grouped.sql") -> sql.Composable:
         return load(template).format(
-            minima=self._each('min({0} COLLATE "C") AS {0}'),
+            # The smallest by its bytes; an index of the table has the database's collation.
+            minima=self._each('min({0} COLLATE "C") COLLATE "default" AS {0}'),
             casts=self._each("{0}::{1}"),
             columns=self._each("{0}"),
             entries=entries,

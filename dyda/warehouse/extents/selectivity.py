@@ -14,6 +14,7 @@ from dyda.cursor import Cursor
 from dyda.model.layout import Layout
 from dyda.warehouse.catalog.records import ViewColumn
 from dyda.warehouse.connection import load
+from dyda.warehouse.extents.extent import comparable
 
 __all__ = ["MOST_KEY_COLUMNS", "declared_choices", "selective_columns"]
 
@@ -52,9 +53,14 @@ def selective_columns(
     for choice, (pairs, unknown, length) in zip(choices, found, strict=True):
         beside = total * pairs / max(sampled * (sampled - 1), 1)
         trusted = choice in declared or (sampled >= ENOUGH and length <= LONGEST)
-        if trusted and not unknown and beside <= MOST_BESIDE:
+        if trusted and not unknown and beside <= MOST_BESIDE and _ordered(cursor, columns, choice):
             return choice
     return None
+
+
+def _ordered(cursor: Cursor, columns: Sequence[ViewColumn], choice: Sequence[int]) -> bool:
+    """Whether an index takes the columns. Arrays have the order of their elements, which may have none."""
+    return all(comparable(cursor, columns[place].type.removesuffix("[]"), "btree") for place in choice)
 
 
 def _described(choice: Sequence[int]) -> sql.Composable:

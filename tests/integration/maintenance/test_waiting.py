@@ -10,6 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from dyda import commands, faults
+from dyda.commands.pending_decisions import DECISIONS
+from dyda.maintenance import Outcome
+from tests.recompute_oracle import printed
 from tests.town import Town
 
 
@@ -308,3 +311,30 @@ def test_complete_consistency_goes_on_too(new_town: Callable[..., Town]) -> None
     shop.settle()
     shop.check()
     assert commands.pending(shop.folder) == []
+
+
+def test_what_waited_with_a_rejected_change_leaves_the_queue_with_its_last_reader(
+    new_town: Callable[..., Town],
+) -> None:
+    """The daemon that carries out the decision goes on: nobody else comes to tidy up, and no unit does."""
+    town = opened(new_town('schema_changes = "approve"'))
+    town.execute("crm", "ALTER TABLE note RENAME text TO words")
+    town.execute("crm", "INSERT INTO note VALUES (2, 'dry')")
+    town.execute("crm", "ALTER TABLE note DROP COLUMN words")
+    with town.maintainer() as maintainer:
+
+        def settle() -> None:
+            for _ in range(20):
+                if maintainer.cycle() is Outcome.IDLE:
+                    return
+            raise AssertionError("it does not come to rest")
+
+        settle()
+        renamed, *_, dropped = commands.pending(town.folder)
+        assert renamed["cause"] == {"kind": "waits_with", "message": renamed["id"], "other": dropped["id"]}
+        assert DECISIONS["reject"](maintainer, {"message": dropped["id"]})["views"] == ["notes"]
+        settle()
+        assert commands.pending(town.folder) == []
+        assert printed(town.sources["crm"], "SELECT count(*) FROM dyda.log") == {"0": 1}
+    assert town.state("notes")["state"] == "broken"
+    assert town.extent("notes") == {"pen\tgood": 1}

@@ -327,6 +327,17 @@ def test_which_columns_find_rows(
     assert (form(query), writer.outdated_extents()) == (expected, [])
 
 
+@pytest.mark.parametrize("type_", ["json", "json[]", "xid"])
+@pytest.mark.parametrize("layout", [Layout(), Layout(indexes=(("odd",),))])
+def test_a_column_without_an_order_finds_no_rows(writer: Writer, query: Query, type_: str, layout: Layout) -> None:
+    """It is passed over, and what can be found is."""
+    rows = [(f"{{{i}}}" if type_ == "json[]" else str(i), str(i), 1) for i in range(1200)]
+    create(writer, "v", version(("odd", type_), ("id", "integer"), layout=layout), entries(*rows))
+    assert form(query) == ("indexed", [1])
+    add(writer, "v", entries((*rows[7][:2], -1), (*rows[8][:2], 1)), START, START)
+    assert query("SELECT count(*), count(DISTINCT id) FROM v") == [(1200, 1199)]
+
+
 @pytest.mark.parametrize("mode", ["delta", "replace"])
 def test_columns_that_many_rows_have_come_to_share_find_them_no_more(
     warehouse: Warehouse, writer: Writer, query: Query, monkeypatch: pytest.MonkeyPatch, mode: str

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dyda import faults
 from dyda.errors import DydaError, InvariantViolated, PositionMoved, UnknownView, WarehouseUnreachable
 from dyda.model.cause import BuildReason, Text, ToBeBuilt
+from dyda.model.layout import Layout
 from dyda.model.position import Position
 from dyda.model.view_state import ViewState
 from dyda.warehouse import Installation, UnitRecord, ViewChange, Warehouse, Writer
@@ -261,11 +262,22 @@ def test_dropping_a_view_leaves_no_trace(warehouse: Warehouse, writer: Writer, q
         writer.drop_view("people")
 
 
-def test_merging_does_not_read_the_extent(warehouse: Warehouse) -> None:
+@pytest.mark.parametrize(
+    ("layout", "name", "form"),
+    [
+        pytest.param(Layout(), "a name that is too long for an index {}", "bag", id="by digests"),
+        pytest.param(Layout(), "name {}", "indexed", id="by a column that few rows share"),
+        pytest.param(Layout(key=("name",)), "name {}", "keyed", id="by a proven key"),
+    ],
+)
+def test_merging_does_not_read_the_extent(
+    warehouse: Warehouse, query: Query, layout: Layout, name: str, form: str
+) -> None:
     """Merge costs what the delta costs, whatever the extent's size: index look-ups only, as many as entries."""
-    large = entries(*((f"name {i}", 1) for i in range(20_000)))
+    large = entries(*((name.format(i), 1) for i in range(20_000)))
     with warehouse.lock() as writer:
-        create(writer, "people", version(("name", "text")), large)
+        create(writer, "people", version(("name", "text"), layout=layout), large)
+    assert query("SELECT form FROM dyda.form") == [(form,)]
     seen: list[tuple[int, int, int]] = []
 
     def look() -> None:
@@ -277,7 +289,8 @@ def test_merging_does_not_read_the_extent(warehouse: Warehouse) -> None:
 
     # A session of its own: its counters begin at zero.
     with warehouse.lock() as another, faults.on("install.merged", look):
-        add(another, "people", entries(("name 5", 1), ("name 6", -1), ("name 7", 1), ("nobody", 1)))
+        changes = [("nobody", 1), (name.format(6), -1), ("no one", 1), (name.format(7), -1)]
+        add(another, "people", entries(*changes))
     ((sequential, read, fetched),) = seen
     assert (sequential, read) == (0, 0)
     assert fetched <= 2 * 4
