@@ -25,12 +25,18 @@ class Town:
     """`source("crm", "CREATE TABLE …")`, `view("v", "SELECT …")`, `apply()`, `settle()`, `check()`."""
 
     def __init__(
-        self, folder: Path, database: Callable[[str], str], engine: Engine | None, maintenance: str = ""
+        self,
+        folder: Path,
+        database: Callable[[str], str],
+        engine: Engine | None,
+        maintenance: str = "",
+        spark: str = "",
     ) -> None:
         self.folder = folder
         self.database = database
         self.engine = engine
         self.maintenance = maintenance
+        self.spark = spark
         self.sources: dict[str, str] = {}
         self.warehouse = database("warehouse")
         self._judge: Judge | None = None
@@ -50,7 +56,7 @@ class Town:
     def _write_settings(self) -> None:
         lines = [f"[warehouse]\nurl = {json.dumps(self.warehouse)}\n"]
         lines += [f"[sources.{json.dumps(name)}]\nurl = {json.dumps(url)}\n" for name, url in self.sources.items()]
-        lines.append(f'[spark]\nmaster = "local[2]"\n\n[maintenance]\n{self.maintenance}\n')
+        lines.append(f'[spark]\nmaster = "local[2]"\n{self.spark}\n\n[maintenance]\n{self.maintenance}\n')
         file = self.folder / "dyda.toml"
         if file.exists():  # whoever edits it keeps what `apply` has written into it
             lines.append("".join(file.read_text().partition("[project]")[1:]))

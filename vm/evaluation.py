@@ -42,8 +42,8 @@ __all__ = [
     "world_evaluation",
 ]
 
-Scanner = Callable[[Occurrence], Sequence[Any]]
-"""scanner(occurrence): picklable partitions of the whole relation, delivering `occurrence.columns` as text."""
+Scanner = Callable[[Occurrence], "Sequence[Any] | Bag"]
+"""scanner(occurrence): all rows, or picklable partitions of the whole relation; `occurrence.columns` as text."""
 
 
 FEW = 100_000
@@ -79,18 +79,6 @@ class Frame:
     @property
     def has_few(self) -> bool:
         return len(self.partitions) <= 1 and self.rows <= FEW
-
-    def with_rows(self, pieces: Sequence[pa.Table]) -> Frame:
-        """The same with the texts of its partitions at hand: nothing is left to scan."""
-        read = [
-            pa.Table.from_arrays(
-                [*piece.columns, *(pa.repeat(pa.scalar(n, pa.int64()), piece.num_rows) for n in self.counting.scanned)],
-                names=self.table.column_names,
-            )
-            for piece in pieces
-        ]
-        entries = self.counting.consolidated(pa.concat_tables([self.table, *read]))
-        return replace(self, table=entries, partitions=(), scanned=False)
 
 
 @dataclass(frozen=True)
@@ -164,8 +152,11 @@ def delta_evaluation(
             continue
         if scanner is None:
             raise ValueError(f"{occurrence.alias} must be scanned ({world.reason}) but there is no scanner")
-        partitions = tuple(scanner(occurrence))
-        frames.append(Frame(occurrence, world.table, partitions, scanned=True, counting=counting))
+        rows = scanner(occurrence)
+        if isinstance(rows, Bag):
+            frames.append(Frame(occurrence, world.with_rows(rows).table, counting=counting))
+        else:
+            frames.append(Frame(occurrence, world.table, tuple(rows), scanned=True, counting=counting))
     return Evaluation(block.view, block, tuple(frames), counting, spark_types, sign, side, sum)
 
 
@@ -175,7 +166,7 @@ world_evaluation = partial(delta_evaluation, counting=NEW_WORLD)
 
 def build_evaluation(
     block: JoinBlock,
-    partitions: Mapping[str, Sequence[Any]],
+    rows: Mapping[str, Sequence[Any] | Bag],
     pending: Mapping[str, Bag] | None = None,
     *,
     types: Sequence[str] | None = None,
@@ -183,16 +174,14 @@ def build_evaluation(
     side: int | None = None,
     sum: Hashable | None = None,
 ) -> Evaluation:
-    """The whole view over the `partitions` of every occurrence, less `pending`: captured changes that the state asked
-    for does not include yet."""
+    """The whole view over the `rows` of every occurrence, or partitions of them, less `pending`: captured changes that
+    the state asked for does not include yet."""
     worlds = {}
     for occurrence in block.occurrences:
         none = Bag.empty(list(occurrence.columns))
         restored = before(none, (pending or {}).get(occurrence.alias, none))
         worlds[occurrence.alias] = Whole(NEW_WORLD.table(restored, none), "the whole view is asked for", NEW_WORLD)
-    return world_evaluation(
-        block, worlds, lambda one: partitions[one.alias], types=types, sign=sign, side=side, sum=sum
-    )
+    return world_evaluation(block, worlds, lambda one: rows[one.alias], types=types, sign=sign, side=side, sum=sum)
 
 
 def _typed(block: JoinBlock, types: Sequence[str] | None) -> tuple[JoinBlock, tuple[str, ...] | None]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 from dyda.errors import BrokenUnit, DydaError
+from dyda.maintenance.execute.scans import few_or_partitions, scanning
 from dyda.model.algebra.nodes import ColumnRef
 from dyda.model.knowledge.constraints import (
     Constraint,
@@ -31,8 +32,7 @@ from dyda.model.types import PgType
 from dyda.open_project import OpenProject
 from dyda.sources import SourceSnapshot
 from dyda.sources.catalog import is_uncaptured
-from dyda.sources.connection import translated
-from dyda.sources.reading.copy import ReadFailed, read_partition
+from dyda.sources.reading.copy import read_partition
 from dyda.warehouse import Staging
 from vm import build_evaluation
 
@@ -196,14 +196,15 @@ class _Test:
         definition = parse_view("knowledge", text, self._resolve, plain_numeric=self._numeric)
         block = self.opened.engine.block(definition)
         scanned = {
-            o.alias: self.snapshots[o.relation.name.source].scan(o.relation, o.columns) for o in block.occurrences
+            o.alias: few_or_partitions(
+                self.snapshots[o.relation.name.source].scan(o.relation, o.columns), o.columns, self._small_scan
+            )
+            for o in block.occurrences
         }
         evaluation = build_evaluation(block, scanned)
         staging = self._nothing(len(values))
-        try:
+        with scanning():
             self.opened.engine.build([evaluation], staging.sink(), read_partition)
-        except ReadFailed as error:
-            raise translated(error.source, [error.relation], error.sqlstate, error.what) from None
         return staging
 
     def _nothing(self, width: int) -> Staging:
@@ -217,6 +218,10 @@ class _Test:
     @property
     def _numeric(self) -> str:
         return self.opened.project.settings.spark.numeric
+
+    @property
+    def _small_scan(self) -> int:
+        return self.opened.project.settings.spark.small_scan
 
     def _alias(self, name: RelationName) -> str:
         return f"r{sorted(self.relations).index(name)}"

@@ -20,14 +20,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dyda.engine.analysis import OutputType, analyse_blocks, refuse_untyped
-from dyda.engine.frames import Located, Reader, pooled, separate
+from dyda.engine.frames import Reader, pooled, separate
 from dyda.engine.local_join import combinations
 from dyda.engine.session import Sessions, SparkSettingsLike
 from dyda.engine.task_errors import MARK, encoded, raise_again
 from dyda.errors import EngineFailed, EvaluationFailed
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.bag import COUNT, Bag
-from dyda.parallel import in_parallel
 from vm.careful import helps, render_sum
 from vm.compile import compile_view
 from vm.evaluation import Evaluation, Frame, render, render_combined
@@ -67,8 +66,6 @@ class Engine:
         self._careful: set[Hashable] = set()
         """Sums that failed on rows which their terms cancel out: they would fail again."""
         self.jobs = 0
-        self.small_scan = settings.small_scan
-        """Bytes up to which an evaluation's scans are read by this process."""
 
     def start(self) -> None:
         """Start Spark now; otherwise the first use does."""
@@ -156,38 +153,7 @@ class Engine:
         What fails is evaluated again, sum by sum. If a sum's terms cancel out rows, it may have failed on those: it is
         then added up first, and the whole result is in the place of its first term.
         """
-        evaluations = self._with_small_scans(evaluations, reader)
         return self._answers(evaluations, _questions(evaluations), reader, phase)
-
-    def _with_small_scans(self, evaluations: Sequence[Evaluation], reader: Reader | None) -> list[Evaluation]:
-        """Those that scan little have the rows at hand: starting Spark's tasks would take longer than reading them."""
-        small = {place for place, one in enumerate(evaluations) if not one.is_empty and self._scans_little(one)}
-        asked: dict[str, dict[Located, None]] = {}
-        frames = (frame for place in small for frame in evaluations[place].frames)
-        for partition in (partition for frame in frames for partition in frame.partitions):
-            asked.setdefault(partition.source, {})[partition] = None
-        if not asked or reader is None:
-            return list(evaluations)
-        # One after the other at each source, which must not feel us.
-        read = in_parallel(lambda partitions: [reader(partition) for partition in partitions], asked.values())
-        found = {
-            partition: rows
-            for partitions, tables in zip(asked.values(), read, strict=True)
-            for partition, rows in zip(partitions, tables, strict=True)
-        }
-
-        def at_hand(frame: Frame) -> Frame:
-            return frame.with_rows([found[partition] for partition in frame.partitions])
-
-        return [
-            replace(one, frames=tuple(map(at_hand, one.frames))) if place in small else one
-            for place, one in enumerate(evaluations)
-        ]
-
-    def _scans_little(self, evaluation: Evaluation) -> bool:
-        partitions = [partition for frame in evaluation.frames for partition in frame.partitions]
-        sizes = [partition.size if isinstance(partition, Located) else None for partition in partitions]
-        return bool(sizes) and None not in sizes and sum(filter(None, sizes)) <= self.small_scan
 
     def _answers(
         self, evaluations: Sequence[Evaluation], asked: Mapping[int, _Question], reader: Reader | None, phase: Phase
@@ -307,11 +273,10 @@ class Engine:
     ) -> int:
         """Evaluate on Spark and hand the rows to `sink`. Returns about how many rows were written.
 
-        Spark's tasks do that, unless little is read and computed: then it is one small job, as for a unit. A row may
+        Spark's tasks do that, unless all rows are at hand and few: then it is one small job, as for a unit. A row may
         come in several entries, with counts that may be negative where pending changes were taken out again. Spark may
         run a task twice, so a sink must store a partition's rows once only.
         """
-        evaluations = self._with_small_scans(evaluations, reader)
         asked = _questions(evaluations)
         little = {place: question for place, question in asked.items() if question[1] is not None}
         written = 0

@@ -11,10 +11,10 @@ query reads; groups share the places of their types:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -25,20 +25,10 @@ from dyda.engine.typed_columns import arrow_type, typed_table
 from vm.evaluation import Frame
 from vm.join_block import FrameColumn
 
-__all__ = ["Located", "Reader", "pooled", "separate"]
+__all__ = ["Reader", "pooled", "separate"]
 
 Reader = Callable[[Any], pa.Table]
 """reader(partition): the texts of one scan partition; runs inside Spark tasks."""
-
-
-@runtime_checkable
-class Located(Hashable, Protocol):
-    """A partition that says where its rows are and about how many bytes they take; None: maybe many."""
-
-    @property
-    def source(self) -> str: ...
-    @property
-    def size(self) -> int | None: ...
 
 
 _JSON_TYPES = {"SMALLINT": "short", "INT": "integer", "BIGINT": "long"}

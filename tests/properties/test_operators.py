@@ -62,19 +62,15 @@ def test_every_extent_equals_postgresql_s_own_evaluation(
         small_scan: int,
     ) -> None:
         nonlocal cases
-        engine.small_scan = small_scan
         with databases() as database:
-            town = Town(tmp_path / f"town{next(towns)}", database, engine)
+            folder = tmp_path / f"town{next(towns)}"
+            town = Town(folder, database, engine, spark=f'small_scan = "{small_scan}B"')
             try:
                 cases += play(town, views, rows, steps)
             finally:
                 town.close()
 
-    usual = engine.small_scan
-    try:
-        run()
-    finally:
-        engine.small_scan = usual
+    run()
     with capsys.disabled():
         print(f"\n{cases} cases: views compared after a batch, all equal")
     assert cases >= CASES

@@ -338,8 +338,8 @@ class _Checker:
     def _agreement(self, before: Commit | None, commit: Commit, apart: set[str]) -> Iterator[Violation]:
         """Views that are maintained, and have once agreed, agree.
 
-        A view goes apart with a reason: it is built, it lacks a message that waits for an operator, or a source of its
-        is away. It is back once it agrees.
+        A view goes apart with a reason: it is built, it has lost columns and its table is being rewritten, it lacks a
+        message that waits for an operator, or a source of its is away. It is back once it agrees.
         """
         away = set(commit.unreachable)
         waiting = self._may_wait(commit) if commit.waiting else set()
@@ -347,7 +347,8 @@ class _Checker:
             earlier = before.views.get(name) if before is not None else None
             built = earlier is None or earlier.state != MAINTAINED or set(earlier.positions) != set(view.positions)
             built = built or (commit.unit == "build" and earlier is not None and not _same(earlier, view))
-            if view.state != MAINTAINED or built or name in waiting or away & set(view.positions):
+            narrowed = earlier is not None and len(selected_by(view.definition)) < len(selected_by(earlier.definition))
+            if view.state != MAINTAINED or built or narrowed or name in waiting or away & set(view.positions):
                 apart.add(name)
         apart.intersection_update(commit.views)
         together = sorted(commit.views.keys() - apart)

@@ -10,9 +10,9 @@ the lookups use (paper 000, Section 5.6; paper 003, Section 5.1 infers the same 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
@@ -21,9 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dyda import faults
-from dyda.errors import BrokenUnit, EvaluationFailed, WarehouseUnreachable
+from dyda.errors import BrokenUnit, EvaluationFailed
 from dyda.maintenance.catalog_state import MaintainedView
 from dyda.maintenance.execute.levels import Running, States, Stepping, ViewDelta
+from dyda.maintenance.execute.scans import Scanned, few_or_partitions, read_rows, scanning
 from dyda.maintenance.execute.warehouse_scans import state_partitions
 from dyda.maintenance.observe.poll import Poll
 from dyda.model.bag import COUNT, Bag
@@ -33,14 +34,12 @@ from dyda.model.relation import Relation, RelationName
 from dyda.open_project import OpenProject
 from dyda.parallel import WORKERS, in_parallel
 from dyda.sources import ScanPartition
-from dyda.sources.connection import translated
 from dyda.sources.log.row_images import LACKS, XID
-from dyda.sources.reading.copy import ReadFailed, read_partition
+from dyda.sources.reading.copy import read_partition
 from dyda.warehouse import Staging, hold_warehouse
 from va import Truncated
 from vm import (
     TAG,
-    WAREHOUSE,
     Evaluation,
     JoinBlock,
     Lookup,
@@ -57,7 +56,7 @@ from vm import (
     sweep,
 )
 
-__all__ = ["Refresh", "Stagings", "scanning"]
+__all__ = ["Refresh", "Stagings"]
 
 At = Callable[[Occurrence], Position | None]
 """Where an occurrence is read."""
@@ -69,17 +68,6 @@ Selection = tuple[Relation, tuple[str, ...], tuple[int, ...]]
 
 Chosen = Callable[[Occurrence, Sequence[int]], list[int]]
 """Those of the transactions whose images are meant in an occurrence."""
-
-
-@contextmanager
-def scanning() -> Iterator[None]:
-    """A Spark task that cannot read its partition ends the unit as a failed lookup would."""
-    try:
-        yield
-    except ReadFailed as error:
-        if error.source == WAREHOUSE:
-            raise WarehouseUnreachable(error.what) from None
-        raise translated(error.source, [error.relation], error.sqlstate, error.what) from None
 
 
 class Stagings(Protocol):
@@ -109,6 +97,8 @@ class Refresh:
     _xids: dict[Relation, tuple[pa.Table, list[int]]] = field(default_factory=dict)
     _selected: dict[Selection, tuple[pa.Table, Bag]] = field(default_factory=dict)
     """What was selected from which images: most views have the same positions."""
+    _read: dict[tuple[Relation, tuple[str, ...]], Bag] = field(default_factory=dict)
+    """Small relations as the snapshots show them: several views and steps ask for the same."""
     after: Mapping[str, Position | None] = field(default_factory=dict)
     """By source, what the views have already that this is for, where that is more than all views have."""
     _apart: dict[frozenset[str], Refresh] = field(default_factory=dict)
@@ -216,7 +206,7 @@ class Refresh:
             shared = SharedLookups(self._lookups, needed_columns(view.program.blocks))
             plain = refresh._running(view, [{}], held, shared)
 
-            def scan(occurrence: Occurrence) -> Sequence[ScanPartition]:
+            def scan(occurrence: Occurrence) -> Scanned:
                 return [] if occurrence.relation.name in emptied - truncated.keys() else plain.scan(occurrence)
 
             running = replace(
@@ -285,12 +275,12 @@ class Refresh:
 
         mine, others = partial(lacking, ours=True), partial(lacking, ours=False)
 
-        def scan(occurrence: Occurrence) -> Sequence[ScanPartition]:
+        def scan(occurrence: Occurrence) -> Scanned:
             number = state_number(occurrence.relation)
             if number is None:
                 return self._scan(occurrence)
             state = held.enter_context(hold_warehouse(self.opened.warehouse.url)).state(view.name, number)
-            return state_partitions(state, view.name, occurrence)
+            return self.scanned(state_partitions(state, view.name, occurrence), occurrence)
 
         return Running(
             view.program,
@@ -326,8 +316,9 @@ class Refresh:
                 evaluations = []
                 for term in step.terms:
                     held = {
-                        occurrence.alias: state_partitions(
-                            warehouse.staging(state, made[number]), program.view, occurrence
+                        occurrence.alias: self.scanned(
+                            state_partitions(warehouse.staging(state, made[number]), program.view, occurrence),
+                            occurrence,
                         )
                         for occurrence in term.block.occurrences
                         if warehouse is not None
@@ -365,14 +356,14 @@ class Refresh:
         at: At,
         staging: Staging,
         progress: Advance,
-        held: Mapping[str, Sequence[ScanPartition]] | None = None,
+        held: Mapping[str, Scanned] | None = None,
     ) -> int:
         """The block's rows, each occurrence read where `at` says. `held` are occurrences that are no source's."""
         with scanning():
             evaluation = self._whole(block, at, held or {})
             return self.opened.engine.build([evaluation], staging.sink(), read_partition, progress)
 
-    def _whole(self, block: JoinBlock, at: At, held: Mapping[str, Sequence[ScanPartition]], **term: Any) -> Evaluation:
+    def _whole(self, block: JoinBlock, at: At, held: Mapping[str, Scanned], **term: Any) -> Evaluation:
         scanned = {one.alias: self._scan(one) for one in block.occurrences if one.alias not in held}
         return build_evaluation(block, {**held, **scanned}, self.beyond(block, at), **term)
 
@@ -402,12 +393,8 @@ class Refresh:
 
     def rows(self, occurrence: Occurrence) -> Bag:
         """All rows of a relation as the snapshot shows them, here and not on Spark."""
-        columns = list(occurrence.columns)
-        with scanning():
-            pieces = [read_partition(partition) for partition in self._scan(occurrence)]
-        counted = [piece.rename_columns(columns) for piece in pieces]
-        table = pa.concat_tables(counted) if counted else Bag.empty(columns).table.select(columns)
-        return Bag(table.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)))
+        rows = self._scan(occurrence)
+        return rows if isinstance(rows, Bag) else read_rows(rows, occurrence.columns)
 
     def beyond(self, block: JoinBlock, at: At) -> dict[str, Bag]:
         """Per occurrence, what the snapshot shows and the state asked for does not have."""
@@ -476,9 +463,19 @@ class Refresh:
         """How each source is asked for rows."""
         return {source: snapshot.lookup for source, snapshot in self.poll.snapshots.items()}
 
-    def _scan(self, occurrence: Occurrence) -> list[ScanPartition]:
+    def _scan(self, occurrence: Occurrence) -> Scanned:
         relation = occurrence.relation
-        return self.poll.snapshots[relation.name.source].scan(relation, occurrence.columns, beside=self.beside)
+        key = (relation, tuple(occurrence.columns))
+        if key not in self._read:
+            snapshot = self.poll.snapshots[relation.name.source]
+            rows = self.scanned(snapshot.scan(relation, occurrence.columns, beside=self.beside), occurrence)
+            if not isinstance(rows, Bag):
+                return rows
+            self._read[key] = rows
+        return self._read[key]
+
+    def scanned(self, partitions: Sequence[ScanPartition], occurrence: Occurrence) -> Scanned:
+        return few_or_partitions(partitions, occurrence.columns, self.opened.project.settings.spark.small_scan)
 
 
 def _one_of_a_name(relations: Iterable[Relation]) -> list[list[Relation]]:

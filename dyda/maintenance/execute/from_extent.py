@@ -18,9 +18,9 @@ from functools import cached_property
 import pyarrow as pa
 
 from dyda.maintenance.catalog_state import BuildPlan
-from dyda.maintenance.execute.deltas import scanning
 from dyda.maintenance.execute.execution import Execution
 from dyda.maintenance.execute.recompute import recompute
+from dyda.maintenance.execute.scans import scanning
 from dyda.maintenance.execute.warehouse_scans import extent_partitions, held_partition
 from dyda.maintenance.plan.unit_plan import Adapt
 from dyda.model.bag import COUNT, Bag
@@ -101,7 +101,8 @@ class _Moving:
         written = 0
         if self.query is not None:
             with hold_extent(self.execution.opened.warehouse.url, self.plan.name) as held:
-                pieces = {EXTENT: extent_partitions(held, self.query.by_alias[EXTENT])}
+                extent = self.query.by_alias[EXTENT]
+                pieces = {EXTENT: self.execution.refresh.scanned(extent_partitions(held, extent), extent)}
                 written += self.execution.refresh.write(
                     self.query,
                     lambda one: None if one.alias == EXTENT else self._to(one),

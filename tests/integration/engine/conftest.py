@@ -13,5 +13,4 @@ class Settings:
     master: str = "local[2]"
     timezone: str = "UTC"
     numeric: str = "decimal(38,18)"
-    small_scan: int = 2**20
     config: Mapping[str, str] = field(default_factory=dict)

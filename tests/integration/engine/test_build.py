@@ -1,11 +1,11 @@
-"""Builds: relations read by Spark's tasks, rows written by them, nothing collected; small ones here."""
+"""Builds: relations read by Spark's tasks, rows written by them, nothing collected; a few rows at hand are not."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dyda.engine import Engine
 from dyda.errors import BrokenUnit, EngineFailed, ValueDoesNotFit
 from dyda.model.algebra.nodes import ViewDefinition
+from dyda.model.bag import COUNT, Bag
 from tests.integration.engine.tasks import Files, Part, parts, read_part
 from tests.unit.vm.builders import Memory, Rows, projected, relation, view
 from vm import build_evaluation
@@ -103,82 +104,48 @@ def test_an_empty_relation_builds_an_empty_view_without_a_job(engine: Engine, tm
     assert engine.jobs == jobs
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """A partition that says how large it is."""
-
-    rows: pa.Table = field(repr=False)
-    size: int | None
-    source: str = "s"
-
-
 @dataclass(frozen=True)
-class NotingReader:
-    """Notes in which process a partition is read."""
-
-    folder: str
-
-    def __call__(self, part: Measured) -> pa.Table:
-        (Path(self.folder) / f"{os.getpid()}").touch()
-        return part.rows
-
-
-@pytest.mark.parametrize(
-    ("sizes", "here"),
-    [((2**19, 2**19), True), ((2**19, 2**19 + 1), False), ((10, None), False)],
-    ids=["small together", "too large together", "perhaps large"],
-)
-@pytest.mark.parametrize("side", [None, 1])
-def test_small_scans_are_read_here_and_give_the_same_rows(
-    engine: Engine, tmp_path: Path, sizes: tuple[int | None, int | None], here: bool, side: int | None
-) -> None:
-    block = engine.block(definition())
-    memory = Memory(block.by_alias, READ)
-    pending = {"r": projected(block.by_alias["r"], {("4", "2024-01-05 00:00:00+00", "4.50"): 1})}
-    parted = {one.alias: [Measured(memory.text(one), size)] for one, size in zip(block.occurrences, sizes, strict=True)}
-    (tmp_path / "readers").mkdir()
-    sink = Files(str(tmp_path))
-    jobs = engine.jobs
-    engine.build([build_evaluation(block, parted, pending, side=side)], sink, NotingReader(str(tmp_path / "readers")))
-    expected = {
-        (
-            str(i),
-            f"2024-01-{1 + i % 28:02} 00:00:00+00",
-            f"{2 * i + 1}.00",
-            f"\\x{i:02x}",
-            "1",
-            *([] if side is None else ["1"]),
-        ): 1
-        for i in range(0, 100, 2)
-        if i != 4
-    }
-    assert sink.rows() == expected
-    assert ({path.name for path in (tmp_path / "readers").iterdir()} == {str(os.getpid())}) is here
-    if here:
-        assert engine.jobs == jobs + 1
-
-
-@dataclass(frozen=True)
-class Counting:
-    """A sink that keeps nothing but how many rows which process was given."""
+class Noting:
+    """A sink that notes which process was given how many rows."""
 
     folder: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> int:
-        rows = int(sum(batch.num_rows for batch in batches))
-        (Path(self.folder) / f"written by {os.getpid()}").touch()
-        return rows
+        (Path(self.folder) / str(os.getpid())).touch()
+        return int(sum(batch.num_rows for batch in batches))
 
 
-def test_a_small_scan_with_many_combinations_is_written_by_tasks(engine: Engine, tmp_path: Path) -> None:
-    """Nothing large is collected here, however little was read."""
-    r = relation("s.r", {"id": "integer"}, rows=600)
+@pytest.mark.parametrize("side", [None, 1])
+def test_a_few_rows_that_are_at_hand_take_one_small_job(engine: Engine, tmp_path: Path, side: int | None) -> None:
+    block = engine.block(definition())
+    memory = Memory(block.by_alias, READ)
+    pending = {"r": projected(block.by_alias["r"], {("4", "2024-01-05 00:00:00+00", "4.50"): 1})}
+    rows = {one.alias: counted(memory.text(one)) for one in block.occurrences}
+    sink = Files(str(tmp_path))
+    jobs = engine.jobs
+    assert engine.build([build_evaluation(block, rows, pending, side=side)], sink) == 49
+    expected = {
+        (str(i), f"2024-01-{1 + i % 28:02} 00:00:00+00", f"{2 * i + 1}.00", f"\\x{i:02x}", "1"): 1
+        for i in range(0, 100, 2)
+        if i != 4
+    }
+    assert sink.rows() == {(*row, *([] if side is None else ["1"])): n for row, n in expected.items()}
+    assert engine.jobs == jobs + 1
+
+
+@pytest.mark.parametrize(("number", "here"), [(20, True), (600, False)])
+def test_many_combinations_are_written_by_tasks(engine: Engine, tmp_path: Path, number: int, here: bool) -> None:
+    """Nothing large is collected here, however few rows there are to begin with."""
+    r = relation("s.r", {"id": "integer"}, rows=number)
     block = engine.block(view("v", {"a": r, "b": r}, [], {"one": "a.id", "other": "b.id"}))
-    rows = pa.table({"id": [str(number) for number in range(600)]})
-    evaluation = build_evaluation(block, {one.alias: [Measured(rows, 10)] for one in block.occurrences})
-    assert engine.build([evaluation], Counting(str(tmp_path)), NotingReader(str(tmp_path))) == 360_000
-    assert (tmp_path / str(os.getpid())).exists()
-    assert not (tmp_path / f"written by {os.getpid()}").exists()
+    rows = counted(pa.table({"id": [str(i) for i in range(number)]}))
+    evaluation = build_evaluation(block, {one.alias: rows for one in block.occurrences})
+    assert engine.build([evaluation], Noting(str(tmp_path))) == number**2
+    assert (tmp_path / str(os.getpid())).exists() is here
+
+
+def counted(rows: pa.Table) -> Bag:
+    return Bag(rows.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)))
 
 
 def failing(engine: Engine, tmp_path: Path, part: Part) -> None:
