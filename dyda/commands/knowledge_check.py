@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 from dyda.errors import BrokenUnit, DydaError
-from dyda.maintenance.execute.scans import few_or_partitions, scanning
+from dyda.maintenance.execute.task_failures import scanning
 from dyda.model.algebra.nodes import ColumnRef
 from dyda.model.knowledge.constraints import (
     Constraint,
@@ -195,15 +195,15 @@ class _Test:
         text = f"SELECT {items} FROM {tables}" + (f" WHERE {where}" if where else "")
         definition = parse_view("knowledge", text, self._resolve, plain_numeric=self._numeric)
         block = self.opened.engine.block(definition)
-        scanned = {
-            o.alias: few_or_partitions(
-                self.snapshots[o.relation.name.source].scan(o.relation, o.columns), o.columns, self._small_scan
-            )
-            for o in block.occurrences
-        }
-        evaluation = build_evaluation(block, scanned)
         staging = self._nothing(len(values))
         with scanning():
+            scanned = {
+                one.alias: self.snapshots[one.relation.name.source].rows_or_partitions(
+                    one.relation, one.columns, self.opened.project.settings.spark.small_scan
+                )
+                for one in block.occurrences
+            }
+            evaluation = build_evaluation(block, scanned)
             self.opened.engine.build([evaluation], staging.sink(), read_partition)
         return staging
 
@@ -218,10 +218,6 @@ class _Test:
     @property
     def _numeric(self) -> str:
         return self.opened.project.settings.spark.numeric
-
-    @property
-    def _small_scan(self) -> int:
-        return self.opened.project.settings.spark.small_scan
 
     def _alias(self, name: RelationName) -> str:
         return f"r{sorted(self.relations).index(name)}"

@@ -11,7 +11,7 @@ is visible to a reader before it is installed.
     from_extent      adaptation from the old extent
     emptied          views that become empty with a relation
     reaggregate      adaptation of views of several blocks, from their states
-    scans            whole relations: a few rows here and now, others by Spark's tasks
     warehouse_scans  rows in the warehouse, in pieces that Spark's tasks read
+    task_failures    what cannot be read whole
     poisoned_row     which row of a message a view cannot be computed over
 """

@@ -24,7 +24,7 @@ from dyda import faults
 from dyda.errors import BrokenUnit, EvaluationFailed
 from dyda.maintenance.catalog_state import MaintainedView
 from dyda.maintenance.execute.levels import Running, States, Stepping, ViewDelta
-from dyda.maintenance.execute.scans import Scanned, few_or_partitions, read_rows, scanning
+from dyda.maintenance.execute.task_failures import scanning
 from dyda.maintenance.execute.warehouse_scans import state_partitions
 from dyda.maintenance.observe.poll import Poll
 from dyda.model.bag import COUNT, Bag
@@ -36,6 +36,7 @@ from dyda.parallel import WORKERS, in_parallel
 from dyda.sources import ScanPartition
 from dyda.sources.log.row_images import LACKS, XID
 from dyda.sources.reading.copy import read_partition
+from dyda.sources.reading.scans import Scanned, few_or_partitions, read_rows
 from dyda.warehouse import Staging, hold_warehouse
 from va import Truncated
 from vm import (
@@ -394,7 +395,10 @@ class Refresh:
     def rows(self, occurrence: Occurrence) -> Bag:
         """All rows of a relation as the snapshot shows them, here and not on Spark."""
         rows = self._scan(occurrence)
-        return rows if isinstance(rows, Bag) else read_rows(rows, occurrence.columns)
+        if isinstance(rows, Bag):
+            return rows
+        with scanning():
+            return read_rows(rows, occurrence.columns)
 
     def beyond(self, block: JoinBlock, at: At) -> dict[str, Bag]:
         """Per occurrence, what the snapshot shows and the state asked for does not have."""
@@ -468,14 +472,21 @@ class Refresh:
         key = (relation, tuple(occurrence.columns))
         if key not in self._read:
             snapshot = self.poll.snapshots[relation.name.source]
-            rows = self.scanned(snapshot.scan(relation, occurrence.columns, beside=self.beside), occurrence)
+            with scanning():
+                rows = snapshot.rows_or_partitions(relation, key[1], self._small_scan, beside=self.beside)
             if not isinstance(rows, Bag):
                 return rows
             self._read[key] = rows
         return self._read[key]
 
     def scanned(self, partitions: Sequence[ScanPartition], occurrence: Occurrence) -> Scanned:
-        return few_or_partitions(partitions, occurrence.columns, self.opened.project.settings.spark.small_scan)
+        """What is in the warehouse, in the same way."""
+        with scanning():
+            return few_or_partitions(partitions, occurrence.columns, self._small_scan)
+
+    @property
+    def _small_scan(self) -> int:
+        return self.opened.project.settings.spark.small_scan
 
 
 def _one_of_a_name(relations: Iterable[Relation]) -> list[list[Relation]]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from dyda.maintenance.catalog_state import BuildPlan
 from dyda.maintenance.execute.execution import Execution
 from dyda.maintenance.execute.recompute import recompute
-from dyda.maintenance.execute.scans import scanning
+from dyda.maintenance.execute.task_failures import scanning
 from dyda.maintenance.execute.warehouse_scans import extent_partitions, held_partition
 from dyda.maintenance.plan.unit_plan import Adapt
 from dyda.model.bag import COUNT, Bag

@@ -5,6 +5,7 @@ table's owner wrote never runs with our rights. Spark ships `copy` and `stalled_
 
     snapshot     one state of a source, held still: position, messages, row images, lookups and scans
     queries      lookups by key and page ranges of a scan, as SQL
+    scans        whole relations: a few rows here and now, others by Spark's tasks
     copy         text from PostgreSQL into Arrow, from the driver or from any Spark executor
     rights       as whom tables are read
     encoding     texts that a source's own encoding can represent

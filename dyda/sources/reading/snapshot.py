@@ -38,6 +38,7 @@ from dyda.sources.log.row_images import delivered_names, read_images
 from dyda.sources.reading.copy import ScanPartition
 from dyda.sources.reading.queries import distinct_keys, lookup_query, page_queries, pieces, query_text
 from dyda.sources.reading.rights import Accesses
+from dyda.sources.reading.scans import Scanned, few_or_partitions
 from dyda.sources.reading.table_locks import TableLocks
 from dyda.sources.settings import Consumer, SourceIdentity
 from dyda.sources.stalled_server import PatientConnection
@@ -354,6 +355,12 @@ class SourceSnapshot:
         """Of the table that has the name, or if none has, of the relation that the caller knows by it."""
         found = self._before.get(name)
         return None if found is None else found.root
+
+    def rows_or_partitions(
+        self, relation: Relation, columns: Sequence[str], most: int, *, beside: bool = False
+    ) -> Scanned:
+        """All rows of the relation if they take at most so many bytes, or else the pieces of a scan."""
+        return few_or_partitions(self.scan(relation, columns, beside=beside), columns, most)
 
     # ---------------------------------------------------------------- before installing
 
