@@ -27,12 +27,14 @@ Keys = npt.NDArray[np.int64]
 
 LIMIT = 200_000
 """More combinations than this are left to Spark: beside so many rows, its plan costs little."""
+LARGEST = 32 * 2**20
+"""More bytes of them, too: they are in memory here and in Spark's driver at once."""
 
 
 def combinations(evaluation: Evaluation) -> pa.Table | None:
     """What the select list and the conditions read, typed, for each combination, and what it counts (n, maybe t).
 
-    None if rows are missing that Spark has to scan, or if there would be too many combinations.
+    None if rows are missing that Spark has to scan, or if the combinations would be too many or too large.
     """
     if evaluation.scanned:
         return None
@@ -61,12 +63,22 @@ def combinations(evaluation: Evaluation) -> pa.Table | None:
         return None
     kept, counts = numbers
     picked = {alias: rows.filter(kept) for alias, rows in picked.items()}
-    columns = {
-        name: typed[occurrence.alias].column(name).take(picked[occurrence.alias])
+    read = {
+        name: occurrence.alias
         for occurrence in evaluation.block.occurrences
         for name in frame_columns(evaluation, {occurrence.alias}, evaluation.block.conjuncts)
     }
+    if sum(_bytes(typed[alias].column(name), picked[alias]) for name, alias in read.items()) > LARGEST:
+        return None
+    columns = {name: typed[alias].column(name).take(picked[alias]) for name, alias in read.items()}
     return pa.table(columns | {name: numbers.filter(kept) for name, numbers in counts.items()})
+
+
+def _bytes(values: pa.ChunkedArray, rows: pa.Array) -> int:
+    """About how many the values of these rows take."""
+    if not pa.types.is_string(values.type) and not pa.types.is_binary(values.type):
+        return 16 * len(rows)
+    return int(pc.sum(pc.binary_length(values).take(rows)).as_py() or 0)
 
 
 def _equalities(evaluation: Evaluation, placed: set[str], alias: str) -> list[tuple[ColumnRef, ColumnRef]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from psycopg2 import sql
+from psycopg2.extras import Json
 
 from dyda.cursor import Cursor
 from dyda.errors import UnknownView
@@ -38,6 +39,11 @@ def show(cursor: Cursor, schema: str, view: str, patience: float) -> list[LostIn
         raise UnknownView(f"view {view} has no rows to show")
     cursor.execute("SELECT id FROM dyda.extent WHERE view = %s", (view,))
     old = [number for (number,) in cursor.fetchall()]
+    cursor.execute(
+        "SELECT details -> 'lost_indexes' FROM dyda.view_version WHERE view = %s AND version = %s",
+        (hidden, after.version),
+    )
+    (built_without,) = cursor.fetchone()
     version = _versions(cursor, view, before)
     cursor.execute("UPDATE dyda.extent SET view = %s, version = %s WHERE view = %s", (view, version, hidden))
     cursor.execute("INSERT INTO dyda.extent (view, version) VALUES (%s, %s) RETURNING id", (view, version))
@@ -55,6 +61,8 @@ def show(cursor: Cursor, schema: str, view: str, patience: float) -> list[LostIn
     cursor.execute("DELETE FROM dyda.extent WHERE id = ANY(%s)", (old,))
     for rename in renames:
         cursor.execute(rename)
+    if built_without:  # said of a version that may be the view's already
+        cursor.execute(load("save_lost_indexes.sql"), {"view": view, "lost": Json(built_without)})
     save_lost(cursor, view, lost)
     return lost
 

@@ -145,15 +145,16 @@ class ViewInstaller:
         if declared := self.known.layout.declared_key is not None and self.change.has_rows:
             self.cursor.execute("SAVEPOINT merging")
         try:
-            return self._new_rows(entries), self._whole
+            try:
+                return self._new_rows(entries), self._whole
+            except DeclaredKeyBroken:
+                assert declared
+                self.cursor.execute("ROLLBACK TO SAVEPOINT merging")
+                self._give_up_key()
+                return self._new_rows(entries), self._whole
         except KeyUnusable:
             self.cursor.execute(f"ROLLBACK TO SAVEPOINT {KeyUnusable.SAVEPOINT}")
             return self._moved(columns, layout, entries, by_key=False), True
-        except DeclaredKeyBroken:
-            assert declared
-            self.cursor.execute("ROLLBACK TO SAVEPOINT merging")
-            self._give_up_key()
-            return self._new_rows(entries), self._whole
 
     def _give_up_key(self) -> None:
         """A view is a bag first: rows that the declared key does not allow are shown, and the key is not one."""

@@ -59,7 +59,8 @@ def brought_entries(
     that is kept would be emptied at every commit that touches any, which takes longer than most units.
     """
     columns = [*(f"c{i}" for i in range(1, width + 1)), "n", *more]
-    if entries.num_rows * len(columns) <= FEW_VALUES and entries.nbytes <= FEW_BYTES:
+    few = entries.num_rows * len(columns) <= FEW_VALUES and entries.nbytes <= FEW_BYTES
+    if few and not any(map(_has_nul, entries.columns[:width])):
         types = [*(["text"] * width), "bigint", *(["integer"] * len(more))]
         arrays = [
             sql.SQL("{}::{}[]").format(sql.Literal(_array(column)), sql.SQL(type_))
@@ -77,6 +78,11 @@ def brought_entries(
     )
     copy_batches(cursor, table, width, entries.to_batches(), more)
     return sql.SQL("{} AS brought").format(table)
+
+
+def _has_nul(texts: pa.ChunkedArray) -> bool:
+    """No statement can have one. COPY takes it to the warehouse, which refuses it as a value."""
+    return bool(pc.any(pc.match_substring(texts, "\0")).as_py())
 
 
 def _array(column: pa.ChunkedArray) -> str:

@@ -87,8 +87,9 @@ def declare(
             if strict:
                 raise NotInstallable(extent.view, f"there can be no index on ({', '.join(columns)}): {why}")
             lost.append(DeclaredIndexLost(view, columns, why))
-    if isinstance(extent, IndexedExtent) and extent.key_names == key and _has(cursor, extent, key, unique=True):
-        # The unique index finds the rows as well.
+    if isinstance(extent, IndexedExtent) and extent.key_names == key and _has_declared_key(cursor, extent):
+        # Its unique index finds the rows as well.
+        alone()
         cursor.execute(sql.SQL("DROP INDEX IF EXISTS {}").format(sql.Identifier("dyda", extent.index_name)))
     return lost
 
@@ -275,6 +276,15 @@ def _has(cursor: Cursor, extent: PlainExtent, columns: Sequence[str], *, unique:
     wanted = _stored(extent, columns)
     found = _indexes(cursor, extent.identifier)
     return any(index.columns == wanted and index.unique >= unique for index in found if wanted is not None)
+
+
+def _has_declared_key(cursor: Cursor, extent: IndexedExtent) -> bool:
+    """Whether the rows can be found by the index of the declared key, beside one that is ours alone. One that a user
+    has made may go at any time."""
+    wanted = _stored(extent, extent.key_names)
+    found = _indexes(cursor, extent.identifier)
+    ours = any(index.name == extent.index_name for index in found)
+    return ours and any(index.name.startswith(DECLARED_KEY) and index.columns == wanted for index in found)
 
 
 def _add_key(

@@ -1,6 +1,6 @@
--- shared_columns: how many entries there are, and of a sample of them: how many, and for each choice of columns how many
--- ordered pairs agree in it, whether one has a NULL there, and how long its texts are.
+-- shared_columns: how many rows there are, and in a sample of the entries: how many, and for each choice of columns how many
+-- ordered pairs of rows agree in it, and whether one has a NULL there.
 WITH sample AS MATERIALIZED (
     SELECT * FROM {entries} LIMIT {limit}
 )
-SELECT (SELECT count(*) FROM {entries}), (SELECT count(*) FROM sample), {choices}
+SELECT (SELECT coalesce(sum(n), 0) FROM {entries}), (SELECT coalesce(sum(n), 0) FROM sample), {choices}

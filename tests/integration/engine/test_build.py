@@ -144,6 +144,20 @@ def test_many_combinations_are_written_by_tasks(engine: Engine, tmp_path: Path, 
     assert (tmp_path / str(os.getpid())).exists() is here
 
 
+def test_large_combinations_are_written_by_tasks(engine: Engine, tmp_path: Path) -> None:
+    """A few long texts that meet many rows are not copied here, in Spark's driver and back."""
+    r = relation("s.r", {"id": "integer", "doc": "integer"}, rows=4000)
+    d = relation("s.d", {"id": "integer", "body": "text"}, rows=2)
+    block = engine.block(view("v", {"r": r, "d": d}, ["r.doc = d.id"], {"id": "r.id", "body": "d.body"}))
+    read = {
+        "r": counted(pa.table({"id": [str(i) for i in range(4000)], "doc": [str(i % 2) for i in range(4000)]})),
+        "d": counted(pa.table({"id": ["0", "1"], "body": ["lorem ipsum " * 1000, "dolor sit " * 1000]})),
+    }
+    evaluation = build_evaluation(block, {one.alias: read[one.alias] for one in block.occurrences})
+    assert engine.build([evaluation], Noting(str(tmp_path))) == 4000
+    assert not (tmp_path / str(os.getpid())).exists()
+
+
 def counted(rows: pa.Table) -> Bag:
     return Bag(rows.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)))
 
