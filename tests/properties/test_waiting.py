@@ -381,7 +381,8 @@ def _received() -> None:
 def test_views_that_wait_and_views_that_go_on_are_right_where_they_are(
     seed: int, mode: str, tmp_path: Path, database: Callable[[str], str], engine: Engine
 ) -> None:
-    town = Town(tmp_path / "town", database, engine, f'schema_changes = "{mode}"')
+    consistency = "complete" if seed % 2 else "strong"
+    town = Town(tmp_path / "town", database, engine, f'schema_changes = "{mode}"\nconsistency = "{consistency}"')
     story = Story(town, seed)
     try:
         story.check()
