@@ -40,8 +40,8 @@ def test_every_state_has_its_reason(new_town: Callable[..., Town]) -> None:
     town.execute("shop", "ALTER TABLE f DROP v")
     town.execute("shop", "ALTER TABLE k DROP v")
     town.settle()
-    for number, (waits,) in waiting(town).items():
-        (commands.pending_approve if waits == "broken" else commands.pending_reject)(town.folder, number)
+    for number, (stopped,) in waiting(town).items():
+        (commands.pending_approve if stopped == "broken" else commands.pending_reject)(town.folder, number)
     town.settle()
     town.execute("shop", "INSERT INTO c VALUES (1, 1)")
     commands.pending_hold(town.folder, *receive(town))

@@ -240,6 +240,27 @@ def test_changes_that_different_views_wait_for_are_approved_in_any_order(travel:
     travel.check_definitions("ages", "dests", "trips")
 
 
+def test_a_message_lists_who_waits_and_leaves_when_all_have_it(travel: Town) -> None:
+    """Three views at three positions; the queue and the source's log keep what one of them lacks."""
+    travel.execute("booking", "ALTER TABLE flight DROP age")
+    travel.settle()
+    travel.execute("booking", "ALTER TABLE flight DROP seat")
+    travel.execute("booking", "INSERT INTO flight VALUES ('Ann', 'Europe')")
+    travel.settle()
+    first, second, rows = (message["id"] for message in commands.pending(travel.folder))
+    assert waiting(travel) == {first: ["ages", "oldest"], second: ["seats"]}
+    assert len({travel.state(name)["positions"]["booking"] for name in ("ages", "seats", "dests")}) == 3
+    commands.pending_reject(travel.folder, first)
+    travel.settle()
+    left = [message["id"] for message in commands.pending(travel.folder)]
+    assert left == [second, rows], "the first has left the queue: whoever lacks it is broken"
+    assert waiting(travel) == {second: ["seats"]}
+    commands.pending_approve(travel.folder, second)
+    travel.settle()
+    assert commands.pending(travel.folder) == []
+    travel.check("dests", "trips")
+
+
 def test_a_view_is_built_while_others_wait(shop: Town) -> None:
     """What waits for nothing comes along with it; what waits stays."""
     shop.execute("shop", "INSERT INTO item VALUES (3, 'cup', 4)")
