@@ -173,7 +173,11 @@ class CatalogState:
         record = self.relations.get(name)
         if record is not None and record.position is not None and record.position.includes(xid):
             return True
-        return any(view.has(name.source, xid) for view in self.views.values() if name in view.definition.relations)
+        return any(
+            (at := view.positions.get(name.source)) is not None and at.includes(xid)
+            for view in self.views.values()
+            if name in view.definition.relations
+        )
 
     def named_now(self, message: UpdateMessage) -> UpdateMessage:
         """The message as all views are to see it: names are those of the catalog. Where it has followed a rename

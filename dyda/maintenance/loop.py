@@ -45,10 +45,11 @@ from dyda.maintenance.observe.source_backoff import ALL_WAIT, Resting, who_waits
 from dyda.maintenance.observe.unexplained_changes import find_movement
 from dyda.maintenance.phases import Phases
 from dyda.maintenance.units import Units
+from dyda.model.cause import Behind, Cause
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
-from dyda.warehouse import Writer, is_hidden
+from dyda.warehouse import ViewRecord, Writer, is_hidden
 
 __all__ = ["Maintainer"]
 
@@ -204,7 +205,7 @@ class Maintainer:
         phases = Phases(self.opened.engine.jobs)
         locked = self.planner.locks()
         with poll(self.opened, self.writer, self.known, locked, {**self._resting.now(), **apart}) as polled:
-            self._note_sources(polled, apart)
+            self._note_sources(polled)
             due = self._due(polled, cycle, phases)
             if due is None:
                 return None
@@ -270,6 +271,7 @@ class Maintainer:
         cycle.returning |= self.recovery.returning(polled, self.known, barred)
         again |= cycle.returning
         undecided = self.approval.put_off(self.known, again, cycle.requested)
+        undecided |= self._stopped(polled, again, cycle)
         self.recovery.forget(undecided)
         again = {name: request for name, request in again.items() if name not in undecided}
         beside = self._beside([*again, *cycle.requested])
@@ -286,6 +288,12 @@ class Maintainer:
         beside_them = {} if self.lanes is None else self.lanes.waiting()
         return Due(again, {**again, **asked}, {**waiting, **barred, **beside_them})
 
+    def _stopped(self, polled: Poll, again: Mapping[str, BuildRequest], cycle: Cycle) -> dict[str, Cause]:
+        """Those of the views that lanes owe their rows which a message stops: a build would take them past it."""
+        owed = {name for name in again if name not in cycle.requested and _is_owed_by_a_lane(self.known.records[name])}
+        stopped = self.planner.stopped(polled, self.known) if owed else frozenset()
+        return {name: again[name].cause for name in owed & stopped}
+
     def _beside(self, names: Iterable[str]) -> set[str]:
         """Those of the views to be built that lanes build, or will build."""
         if self.lanes is None:
@@ -294,11 +302,10 @@ class Maintainer:
         self.recovery.forget(name for name in found if not self.lanes.busy(name))
         return found
 
-    def _note_sources(self, polled: Poll, apart: Collection[str]) -> None:
+    def _note_sources(self, polled: Poll) -> None:
         for name in polled.snapshots:
             self.writer.note_source(name, reachable=True)
-        for name in polled.unreachable.keys() - apart:
-            why = polled.unreachable[name]
+        for name, why in polled.unreachable.items():  # one that was lost on the way, too: its views stay behind
             self.writer.note_source(name, reachable=False, error=why)
         self._resting.reached(polled.snapshots)
         for error in polled.errors:
@@ -328,3 +335,7 @@ class Maintainer:
             self.log(f"{error.in_one_line} ({waiting})")
         self.obstacle, self.waiting = error, waiting
         return Outcome.BLOCKED
+
+
+def _is_owed_by_a_lane(record: ViewRecord) -> bool:
+    return record.stored_state == ViewState.RESYNC and isinstance(record.cause, Behind) and record.cause.lane

@@ -74,7 +74,12 @@ class Planner:
 
     def stopped(self, polled: Poll, known: CatalogState) -> frozenset[str]:
         """All views that wait for a message, also those that cannot be maintained now."""
-        return frozenset(self._stops(polled, list(known.views.values())) if self._holding else ())
+        return frozenset(self.stops(polled, known))
+
+    def stops(self, polled: Poll, known: CatalogState) -> Stops:
+        """Of all views, the messages that they cannot go beyond now."""
+        self._know_holding()
+        return self._stops(polled, list(known.views.values())) if self._holding else {}
 
     def next_run(self, current: Sequence[MaintainedView]) -> tuple[Unit, ...]:
         """In `complete` mode the units of data that follow each other and can be computed together (rule W6): the next

@@ -270,7 +270,7 @@ class Units:
         """As the views of a unit know it."""
         earlier = work.views[0].record.earlier if work.views else None
         round = Round.of(self.opened.project, self.catalog.state, work.polled, earlier, lanes=self.lanes)
-        return replace(round, waiting=work.waiting)
+        return replace(round, waiting=work.waiting, stopped=self.planner.stopped(work.polled, self.catalog.state))
 
     def _looking_at(self, round: Round, relations: Collection[Relation]) -> Round:
         """The same round, with these relations looked at."""

@@ -77,7 +77,8 @@ def installation(done: Installing, mode: str, jobs: int, *, with_sources: bool =
     facts, unit = plan.facts, plan.unit
     messages = unit.messages if unit else ()
     unread = facts.gone - _read_after(catalog, done.changes)
-    forgotten = (facts.forgotten | unread) - set(facts.described)
+    renamed = _renamed(catalog, facts)
+    forgotten = (facts.forgotten | unread | renamed.keys()) - set(facts.described)
     return Installation(
         changes=tuple(done.changes),
         done=tuple(queued.number for queued in covered(polled.queue, done.positions)),
@@ -98,7 +99,7 @@ def installation(done: Installing, mode: str, jobs: int, *, with_sources: bool =
             ),
         ),
         forgotten=tuple(sorted(forgotten)),
-        renamed=_renamed(catalog, facts),
+        renamed=renamed,
         knowledge=plan.knowledge.document,
         retired=plan.knowledge.retired,
         earlier=plan.earlier,

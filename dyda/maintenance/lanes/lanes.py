@@ -21,7 +21,7 @@ from dyda.maintenance.observe.recovery import Recovery
 from dyda.maintenance.plan.builds import Builds
 from dyda.maintenance.plan.unit_plan import Adapt, Rebuild, RelationFacts, UnitPlan, read_whole, tables_of
 from dyda.maintenance.units import Units
-from dyda.model.cause import Behind, Cause
+from dyda.model.cause import Behind, Cause, Rejected
 from dyda.model.relation import Relation, RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
@@ -334,6 +334,8 @@ class Lanes:
                 self._throw_away(name, "what was built cannot follow its sources")
             elif name not in self.catalog.state.records:
                 self._throw_away(name, "it was dropped")
+            elif isinstance(self.catalog.state.records[name].cause, Rejected):
+                self._throw_away(name, "a schema change that it would follow was rejected")
             elif self._caught_up(view, polled, current, idle=idle) and self._show(name):
                 shown.append(name)
         return shown
@@ -370,6 +372,8 @@ class Lanes:
         then, record = before.records.get(lane.name), now.records.get(lane.name)
         if record is None or (then is not None and (then.sql, then.version) != (record.sql, record.version)):
             return "its definition has changed meanwhile"
+        if record.stored_state == ViewState.BROKEN and (then is None or then.stored_state != ViewState.BROKEN):
+            return "it broke meanwhile"
         if lane.adapts and then is not None and then.positions != record.positions:
             return "its rows have changed meanwhile"
         for name in sorted(lane.reads):
@@ -392,13 +396,18 @@ class Lanes:
         return None
 
     def _caught_up(self, view: MaintainedView, polled: Poll, current: Sequence[MaintainedView], *, idle: bool) -> bool:
-        """Whether the view has what every other view has that reads its sources, and what readers see of it now; unless
-        `idle`, also nothing that all others lack."""
+        """Whether the view has what every other view has that reads its sources, up to where a message stops it, and
+        what readers see of it now; unless `idle`, also nothing that all others lack."""
         if not view.record.sources <= set(polled.snapshots):
             return False
         name = visible_name(view.name)
         others = [other for other in current if other.name != view.name and not is_hidden(other.name)]
         record = self.catalog.state.records[name]
+        stops = self.planner.stops(polled, self.catalog.state).get(view.name, frozenset())
+        ends: dict[str, int] = {}
+        for queued in polled.queue:
+            if queued.number in stops:
+                ends[queued.message.source] = min(queued.number, ends.get(queued.message.source, queued.number))
         for queued in polled.queue:
             source, xid = queued.message.source, queued.message.xid
             if source not in view.positions:
@@ -406,7 +415,8 @@ class Lanes:
             mine = view.positions[source].includes(xid)
             seen = source in record.positions and record.positions[source].includes(xid)
             have = [other.positions[source].includes(xid) for other in others if source in other.positions]
-            if not mine and (seen or any(have)):
+            beyond = source in ends and queued.number >= ends[source]
+            if not mine and (seen or (any(have) and not beyond)):
                 return False
             if not idle and mine and have and not any(have):
                 return False

@@ -49,6 +49,9 @@ class Round:
     waiting: frozenset[str] = frozenset()
     """Views that wait for a message, or process another unit."""
 
+    stopped: frozenset[str] = frozenset()
+    """Views that a message stops which an operator has yet to decide about: a lane builds at all that the snapshots
+    show, and would take them past it."""
     lane_size: int | None = None
     """What reads so many bytes at the sources takes long, and lanes do it; None: no lanes run."""
     sizes: Mapping[Table, int] = field(default_factory=dict)

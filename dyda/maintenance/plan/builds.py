@@ -133,7 +133,11 @@ class _Builder:
     def _judged_at_present(self, view: MaintainedView) -> Judgement:
         """A maintained view follows what it means."""
         catalog = self.round.catalog
-        pending = [queued for queued in self.round.moving if not view.has(queued.message.source, queued.message.xid)]
+        pending = [
+            queued
+            for queued in self.round.moving
+            if queued.message.source not in view.positions or not view.has(queued.message.source, queued.message.xid)
+        ]
         present = RelationsAfter(self.round, pending)
         world = self.planning.world(present.of(reachable_relations(self.round, view)))
         self.planning.looked_at |= set(present.found)

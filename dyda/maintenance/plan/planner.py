@@ -255,7 +255,8 @@ class UnitPlanner:
             plan = Rebuild(request, how.definition, judgement, tuple(moved), to, how.reason, untrusted)
         else:
             plan = Adapt(view, how, request, judgement, tuple(moved), to, untrusted)
-        return left_for_a_lane(view.record, plan) if self.round.takes_long(read_whole(plan)) else plan
+        lane = view.name not in self.round.stopped and self.round.takes_long(read_whole(plan))
+        return left_for_a_lane(view.record, plan) if lane else plan
 
     def _layout(self, after: MaintainedView) -> Layout:
         """What is unique in the view's rows once the unit is processed."""

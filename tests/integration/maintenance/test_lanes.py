@@ -394,7 +394,7 @@ ADAPTED = {
 """By the kind of adaptation, a view and what happens to it."""
 
 
-def _sales(town: Town, kind: str) -> Town:
+def sales(town: Town, kind: str) -> Town:
     town.source(
         "shop",
         "CREATE TABLE sale (id int PRIMARY KEY, place int, price int)",
@@ -424,7 +424,7 @@ def _how(town: Town) -> str:
 @pytest.mark.parametrize("kind", ADAPTED)
 def test_an_adaptation_that_takes_long_is_made_in_a_lane(new_town: Callable[..., Town], kind: str) -> None:
     """From the extent as it is, under the snapshots of the unit that left it; other views get rows meanwhile."""
-    town = _sales(new_town(LANES), kind)
+    town = sales(new_town(LANES), kind)
     source, ddl = ADAPTED[kind][1]
     with running(town) as maintainer:
         settle(maintainer)
@@ -471,7 +471,7 @@ def test_an_adaptation_that_takes_long_is_made_in_a_lane(new_town: Callable[...,
 def test_a_changed_file_is_adapted_in_a_lane_while_the_view_waits(
     new_town: Callable[..., Town], kind: str, before: str, file: str
 ) -> None:
-    town = _sales(new_town(LANES), "join")
+    town = sales(new_town(LANES), "join")
     town.view("v", before)
     town.apply()
     request = BuildRequest("v", file, file, ToBeBuilt(BuildReason.REQUESTED))
@@ -493,7 +493,7 @@ def test_a_changed_file_is_adapted_in_a_lane_while_the_view_waits(
 
 @pytest.mark.parametrize("point", faults.LANE_POINTS)
 def test_a_process_that_ends_during_an_adaptation_loses_nothing(new_town: Callable[..., Town], point: str) -> None:
-    town = _sales(new_town(LANES), "join")
+    town = sales(new_town(LANES), "join")
     town.execute("shop", "INSERT INTO sale VALUES (-1, 1, 1)")
     town.execute("shop", "ALTER TABLE sale DROP COLUMN price")
     killed = town.run("daemon", "--until-idle", fault=f"{point}=kill", check=False)
