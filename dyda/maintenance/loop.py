@@ -260,6 +260,8 @@ class Maintainer:
         movement = find_movement(polled, self.known)
         listen_again(self.opened, self.writer, movement.deaf, self.log)
         if account_for(self.writer, self.known, polled, movement, self.log):
+            if self.lanes is not None:
+                self.lanes.give_up({drift.source for drift in movement.drifts})
             self.reload()
             return None
         owing = {name: why for name, why in {**self.known.unreadable, **movement.again}.items() if not is_hidden(name)}

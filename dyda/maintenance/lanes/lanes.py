@@ -118,6 +118,11 @@ class Lanes:
             if request.file_text is not None and self.busy(name) and self._texts.get(name) != request.file_text:
                 self._throw_away(name, "its file was applied")
 
+    def give_up(self, sources: set[str]) -> None:
+        """These are no longer what they were when a lane began to read them: they may have lost what it has read."""
+        for name in [name for name, lane in self._running.items() if sources & set(lane.at)]:
+            self._throw_away(name, "a source was changed outside capture, or has lost transactions")
+
     # --- narrowed extents
 
     def waiting(self) -> dict[str, Cause]:
@@ -271,12 +276,13 @@ class Lanes:
 
     def _run(self, polled: Poll, plan: UnitPlan, build: Rebuild | Adapt) -> None:
         name = build.name
+        number = self.writer.note_lane(name, build.request.reason)  # first: it may fail, and a lane must be started
         lane = Lane(self.opened, self.writer, self.catalog.state, plan, build, polled)
         self._queued.discard(name)
         self._put_off.pop(name, None)
         self._running[name] = lane
         self.catalog.reserve(hidden_name(name), lane.at)
-        self._noted[name] = (self.writer.note_lane(name, build.request.reason), 0.0, {})
+        self._noted[name] = (number, 0.0, {})
         how = "adapted" if lane.adapts else "built"
         self.log(f"view {name} is being {how} beside the others: {build.request.reason}")
         lane.start()
