@@ -192,7 +192,7 @@ MUTANTS = (
         "P5",
         "lane",
         "dyda/maintenance/lanes/lanes.py",
-        "            if not mine and (seen or any(have)):\n                return False\n",
+        "            if not mine and (seen or (any(have) and not beyond)):\n                return False\n",
         "            continue\n",
     ),
     _one(
