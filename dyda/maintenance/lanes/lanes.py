@@ -340,7 +340,8 @@ class Lanes:
                 self._throw_away(name, "what was built cannot follow its sources")
             elif name not in self.catalog.state.records:
                 self._throw_away(name, "it was dropped")
-            elif isinstance(self.catalog.state.records[name].cause, Rejected):
+            elif isinstance(self.catalog.state.records[name].cause, Rejected) and self._texts.get(name) is None:
+                # Its file brings it back, and nothing else does.
                 self._throw_away(name, "a schema change that it would follow was rejected")
             elif self._caught_up(view, polled, current, idle=idle) and self._show(name):
                 shown.append(name)

@@ -8,6 +8,8 @@ import pytest
 
 from dyda import commands, faults
 from dyda.commands.pending_decisions import DECISIONS
+from dyda.maintenance.catalog_state import BuildRequest
+from dyda.model.cause import BuildReason, ToBeBuilt
 from tests.integration.maintenance.test_lanes import ADAPTED, cycles, held, resync, running, sales, settle
 from tests.integration.maintenance.test_waiting import Received, _received, receive
 from tests.town import Town
@@ -57,9 +59,18 @@ def test_what_was_rejected_is_not_shown_by_a_lane(new_town: Callable[..., Town])
             DECISIONS["reject"](maintainer, {"message": message["id"]})
             maintainer.cycle()
         settle(maintainer)
-    state = town.state("ages")
-    assert (state["state"], state["cause"]["kind"], state["version"]) == ("broken", "rejected", 1)
-    assert town.extent("ages") == {"Ann\t7": 1, "Bob\t9": 1}
+        state = town.state("ages")
+        assert (state["state"], state["cause"]["kind"], state["version"]) == ("broken", "rejected", 1)
+        assert town.extent("ages") == {"Ann\t7": 1, "Bob\t9": 1}
+        text = "SELECT f.name FROM booking.flight f"
+        cycles(
+            maintainer,
+            lambda: "ages" in maintainer.built,
+            BuildRequest("ages", text, text, ToBeBuilt(BuildReason.FILE_CHANGED)),
+        )
+        settle(maintainer)
+    assert town.state("ages")["state"] == "fresh"
+    town.check_definitions("ages")
 
 
 def test_what_was_adapted_in_a_lane_is_shown_as_far_as_a_held_message_lets_it(new_town: Callable[..., Town]) -> None:
