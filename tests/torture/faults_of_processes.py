@@ -84,7 +84,8 @@ class DriverKilled(Fault):
 
     kind = "Spark driver killed"
     lost = ALL
-    words = r"Spark failed: \S+"
+    words = r"Spark (failed: \S+|does not start)"
+    """The other, if it is killed while it starts."""
 
     def strike(self) -> None:
         pids: list[int] = []
