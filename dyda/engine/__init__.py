@@ -8,7 +8,7 @@ raises instead of being rounded, and no row becomes a Python object.
     block = engine.block(view)                             # vm.flatten with this engine's numeric setting
     outputs = engine.types(block, …)                       # the same of blocks; of several, of UNION ALL of them
     deltas = engine.evaluate([delta_evaluation(block, worlds, scanner)], reader)   # [c1 … cn text, n bigint]
-    rows = engine.build(build_evaluation(block, scanner, pending), sink, reader, progress)      # rows written
+    rows = engine.build([build_evaluation(block, rows, pending)], sink, reader, progress)  # rows written
     engine.jobs                                            # Spark jobs so far
     engine.stop()
 

@@ -394,11 +394,9 @@ class Refresh:
 
     def rows(self, occurrence: Occurrence) -> Bag:
         """All rows of a relation as the snapshot shows them, here and not on Spark."""
-        rows = self._scan(occurrence)
-        if isinstance(rows, Bag):
-            return rows
         with scanning():
-            return read_rows(rows, occurrence.columns)
+            rows = self._scan(occurrence)
+            return rows if isinstance(rows, Bag) else read_rows(rows, occurrence.columns)
 
     def beyond(self, block: JoinBlock, at: At) -> dict[str, Bag]:
         """Per occurrence, what the snapshot shows and the state asked for does not have."""

@@ -12,7 +12,7 @@ from dyda.cursor import Cursor
 from dyda.warehouse.extents.copy_in import copy_batches
 from dyda.warehouse.extents.staging import Staging, text_columns
 
-__all__ = ["all_entries", "brought_entries", "sum_of_entries"]
+__all__ = ["all_entries", "selectable_entries", "sum_of_entries"]
 
 FEW_VALUES, FEW_BYTES = 4_000, 1 << 17
 """Up to so many values, entries are part of the statement that reads them."""
@@ -37,7 +37,7 @@ def all_entries(
             raise ValueError(f"{what} has {width} columns, not {staging.width}")
         parts.append(staging.identifier)
     if delta is not None:
-        parts.append(brought_entries(cursor, f"delta_{place}", width, delta))
+        parts.append(selectable_entries(cursor, f"delta_{place}", width, delta))
     if projected is not None:
         parts.append(projected)
     return parts[0] if len(parts) == 1 else sum_of_entries(width, parts)
@@ -50,10 +50,10 @@ def sum_of_entries(width: int, parts: Sequence[sql.Composable]) -> sql.Composabl
     return sql.SQL("({}) AS parts").format(sql.SQL(" UNION ALL ").join(each))
 
 
-def brought_entries(
+def selectable_entries(
     cursor: Cursor, name: str, width: int, entries: pa.Table, more: Sequence[str] = ()
 ) -> sql.Composable:
-    """Entries (c1 … cn, n, and the integers `more`) as something to select from, called `brought`.
+    """Entries (c1 … cn, n, and the integers `more`) as something to select from, called `changes`.
 
     A few are part of the statement. Many are in a temporary table, `name` in this transaction, that ends with it: one
     that is kept would be emptied at every commit that touches any, which takes longer than most units.
@@ -66,7 +66,7 @@ def brought_entries(
             sql.SQL("{}::{}[]").format(sql.Literal(_array(column)), sql.SQL(type_))
             for column, type_ in zip(entries.columns, types, strict=True)
         ]
-        return sql.SQL("(SELECT * FROM unnest({}) AS listed ({})) AS brought").format(
+        return sql.SQL("(SELECT * FROM unnest({}) AS listed ({})) AS changes").format(
             sql.SQL(", ").join(arrays), sql.SQL(", ".join(columns))
         )
     table = sql.Identifier("pg_temp", f"dyda_{name}")
@@ -77,7 +77,7 @@ def brought_entries(
         )
     )
     copy_batches(cursor, table, width, entries.to_batches(), more)
-    return sql.SQL("{} AS brought").format(table)
+    return sql.SQL("{} AS changes").format(table)
 
 
 def _has_nul(texts: pa.ChunkedArray) -> bool:

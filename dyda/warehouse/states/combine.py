@@ -25,7 +25,7 @@ from dyda.errors import EvaluationFailed, InvariantViolated
 from dyda.model.operator_state import Counted, Grouped, Kept, State
 from dyda.rows import copy_out
 from dyda.warehouse.connection import load, short
-from dyda.warehouse.extents.entries import brought_entries
+from dyda.warehouse.extents.entries import selectable_entries
 from dyda.warehouse.extents.extent import check_types, lookups_only
 from dyda.warehouse.extents.staging import Staging
 from dyda.warehouse.states.grouping_sql import Grouping, key_of, listed, needs_single_tag, texts
@@ -143,7 +143,7 @@ def _bring(cursor: Cursor, width: int, entries: pa.Table, name: str = "entries")
     for column, default in (("side", 0), ("t", 1)):
         if column not in entries.column_names:
             entries = entries.append_column(column, pa.repeat(pa.scalar(default, pa.int32()), entries.num_rows))
-    return brought_entries(cursor, name, width, entries.select([*_places(width), "n", "side", "t"]), ("side", "t"))
+    return selectable_entries(cursor, name, width, entries.select([*_places(width), "n", "side", "t"]), ("side", "t"))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from dyda.cursor import Cursor
 from dyda.model.bag import COUNT, Bag
 from dyda.rows import copy_out
 from dyda.warehouse.connection import load
-from dyda.warehouse.extents.entries import brought_entries
+from dyda.warehouse.extents.entries import selectable_entries
 from dyda.warehouse.extents.extent import lookups_only
 from dyda.warehouse.states.tables import StoredState, multiplicity, places
 
@@ -40,11 +40,11 @@ def state_rows(
     if wanted.num_rows == 0:
         return Bag.empty(columns)
     wanted = wanted.append_column("n", pa.repeat(pa.scalar(1, pa.int64()), wanted.num_rows))
-    table = brought_entries(cursor, "values", len(key), wanted)
+    table = selectable_entries(cursor, "values", len(key), wanted)
     condition = sql.SQL("({}) IN (SELECT {} FROM {})").format(
         sql.SQL(", ").join(sql.Identifier("e", f"c{place + 1}") for place in places(state, key)),
         sql.SQL(", ").join(
-            sql.SQL("brought.{}::{}").format(sql.Identifier(f"c{i}"), sql.SQL(_widest(extent.types[place])))
+            sql.SQL("changes.{}::{}").format(sql.Identifier(f"c{i}"), sql.SQL(_widest(extent.types[place])))
             for i, place in enumerate(places(state, key), start=1)
         ),
         table,

@@ -11,7 +11,7 @@ import pytest
 from psycopg2 import sql
 
 from dyda.warehouse.extents import entries
-from dyda.warehouse.extents.entries import brought_entries
+from dyda.warehouse.extents.entries import selectable_entries
 
 TEXTS = [
     "a",
@@ -50,8 +50,8 @@ def test_every_text_arrives_as_it_is(
 ) -> None:
     monkeypatch.setattr(entries, "FEW_VALUES", 10_000 if few else -1)
     with closing(psycopg2.connect(database("warehouse"))) as connection, connection.cursor() as cursor:
-        table = brought_entries(cursor, "some", 2, rows, ("t",))
-        cursor.execute(sql.SQL("SELECT brought.c1, c2, n, t FROM {} ORDER BY t").format(table))
+        table = selectable_entries(cursor, "some", 2, rows, ("t",))
+        cursor.execute(sql.SQL("SELECT changes.c1, c2, n, t FROM {} ORDER BY t").format(table))
         assert cursor.fetchall() == list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
         cursor.execute("SELECT count(*) FROM pg_class WHERE relnamespace = pg_my_temp_schema()")
         assert (cursor.fetchone() == (0,)) is few
@@ -63,7 +63,7 @@ def test_no_table_is_left_to_be_emptied_at_each_commit(
     monkeypatch.setattr(entries, "FEW_VALUES", -1)
     with closing(psycopg2.connect(database("warehouse"))) as connection, connection.cursor() as cursor:
         for name in ("one", "other", "one"):
-            brought_entries(cursor, name, 2, ROWS, ("t",))
+            selectable_entries(cursor, name, 2, ROWS, ("t",))
             connection.commit()
         cursor.execute("SELECT count(*) FROM pg_class WHERE relnamespace = pg_my_temp_schema()")
         assert cursor.fetchone() == (0,)
