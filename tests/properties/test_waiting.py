@@ -34,7 +34,9 @@ from tests.town import Town
 
 EXAMPLES = int(os.environ.get("DYDA_EXAMPLES", "2"))
 STORY = int(os.environ.get("DYDA_STORY", "0"))
-FIRST = STORY or (random.SystemRandom().randrange(1, 1_000_000) if "DYDA_EXAMPLES" in os.environ else 1)
+RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+"""The same for all processes of one run, which must agree on the stories; None: there is only one process."""
+FIRST = STORY or (random.Random(RUN).randrange(1, 1_000_000) if "DYDA_EXAMPLES" in os.environ else 1)
 STEPS = 12
 
 ANY = "-- dyda: extent = any\n"
