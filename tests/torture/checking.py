@@ -422,8 +422,11 @@ class _Checker:
         return None
 
     def _one_at_a_time(self, before: Commit, commit: Commit, apart: set[str]) -> Iterator[Violation]:
-        """`complete`: one source transaction that concerns a view is one commit. Schema changes may be merged."""
+        """`complete`: one source transaction that concerns a view is one commit. Schema changes may be merged, also one
+        that only a view has asked for which the same commit leaves behind."""
         added: dict[tuple[str, int], Transaction] = {}
+        merged = False
+        read = {table for one in (before, commit) for view in one.views.values() for table in self._tables(view)}
         for name, view in commit.views.items():
             earlier = before.views.get(name)
             if earlier is None or name in apart or earlier.state != MAINTAINED:
@@ -434,9 +437,11 @@ class _Checker:
                     continue
                 tables = self._tables(view) | self._tables(earlier)
                 for one in self.states[source].added(self._position(old), self._position(text)):
-                    if tables & {(source, oid) for oid in one.tables}:
+                    touched = {(source, oid) for oid in one.tables}
+                    merged = merged or (one.schema and bool(touched & read))
+                    if touched & tables:
                         added[source, one.xid] = one
-        if len(added) > 1 and not any(one.schema for one in added.values()):
+        if len(added) > 1 and not merged:
             what = f"the commit takes {len(added)} transactions at once: {_numbers(added.values())}"
             yield from self._violation("complete", what, commit, None, _told(list(added.values())[:5]))
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.recompute_oracle import printed
 from tests.torture.checking import Violation, check, examine
-from tests.torture.history import History, Position, Shape
+from tests.torture.history import History, Position, Shape, Transaction
 from tests.torture.recording import DIGEST
 from tests.torture.shrinking import minimise
 from tests.torture.states import key_of
@@ -313,6 +313,29 @@ def test_complete_lets_a_schema_change_be_merged(judged: Judged) -> None:
     hand.did(102, schema=Shape("public", "r", (("id", "bigint"), ("t", "text"))))
     hand.commit(count=hand.view([*BEGIN, "(c,1)"], 103))
     assert not judged(hand)
+
+
+def test_complete_lets_it_be_merged_for_a_view_that_is_left_behind(judged: Judged) -> None:
+    """A TRUNCATE is merged with the data before it; its reader goes to a lane, and only the others move."""
+    amounts, cleared = "SELECT s.n FROM two.s AS s", "SELECT q.n FROM two.q AS q"
+    shape = Shape("public", "q", (("n", "integer"),), (1,))
+
+    def went_on(reader: str) -> Hand:
+        hand = Hand("complete")
+        hand.history.add(Transaction("two", 0, 0, {}, {3: shape}))
+        before = hand.view([], two=100, definition=reader)
+        hand.commit(amounts=hand.view(["(10)", "(20)"], two=100, definition=amounts), other=before)
+        hand.did(101, "+(3,30)", table=S)
+        hand.did(102, "+(4,40)", table=S)
+        hand.did(103, table=3, schema=shape)
+        after = hand.view([], two=100, definition=reader, state="resync")
+        rows = ["(10)", "(20)", "(30)", "(40)"]
+        hand.commit(amounts=hand.view(rows, two=104, definition=amounts), other=after)
+        return hand
+
+    assert not judged(went_on(cleared))
+    nobody_reads_it = judged(went_on("SELECT s.n FROM two.s AS s WHERE s.n > 100"))
+    assert "takes 2 transactions at once: two 101, two 102" in only(nobody_reads_it, "complete").text
 
 
 # --- readers
