@@ -351,6 +351,7 @@ class Torture:
             with session(thread.place.url) as cursor:
                 for statement in thread.workload.tables[thread.place.name].restore():
                     cursor.execute(statement)
+        self._require_rest()  # what is put back may wait for the operator, and `apply` refuses to go past that
         self.places.run("apply", "--yes", timeout=900)
         self._require_rest()
         self.observer.commits()
