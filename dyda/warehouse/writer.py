@@ -157,7 +157,9 @@ class Writer(FencedSession):
             if state in STOPPED:
                 cursor.execute(load("stop_view.sql"), {"view": view})
             cursor.execute(
-                "UPDATE dyda.view SET state = %s, cause = %s WHERE name = %s", (state, stored_cause(cause), view)
+                "UPDATE dyda.view SET state = %(state)s, cause = %(cause)s,"
+                " earlier = CASE WHEN %(state)s = 'broken' THEN NULL ELSE earlier END WHERE name = %(view)s",
+                {"state": state, "cause": stored_cause(cause), "view": view},
             )
             if cursor.rowcount == 0:
                 raise UnknownView(f"there is no view {view}")
