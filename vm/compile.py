@@ -75,6 +75,8 @@ class _Compiler:
     plain_numeric: str
     checked: bool
     steps: list[Step] = field(default_factory=list)
+    sums: dict[tuple[Term, ...], Linear] = field(default_factory=dict)
+    """What is materialized, by its terms."""
     scanned: int = 0
     revised: bool = False
 
@@ -84,6 +86,13 @@ class _Compiler:
     # --- rows
 
     def rows(self, node: Node) -> Linear:
+        """What the operator delivers, in the columns that something reads: then a sum has the same ones whether it is
+        materialized or not. One column at least: rows count, too."""
+        linear = self.whole_rows(node)
+        columns = [ref for ref in linear.columns if ref in self.used]
+        return linear.only(columns or linear.columns[:1])
+
+    def whole_rows(self, node: Node) -> Linear:
         match node:
             case Scan():
                 return Linear.scan(node)
@@ -153,7 +162,11 @@ class _Compiler:
         if node.membership is not None:
             return self.not_in(left, right, node.conditions, *node.membership)
         matched = self.matched(left, right, node.conditions)
-        return left - matched if node.anti else matched
+        if not node.anti:
+            return matched
+        # What was materialized to be matched is materialized here, too: only terms over the same occurrences can be
+        # added up before what may fail is computed (vm.careful).
+        return (self.keep(left) if len(left.parts) > MOST_TERMS else left) - matched
 
     def not_in(
         self, left: Linear, right: Linear, conditions: tuple[Expression, ...], x: Expression, y: Expression
@@ -248,13 +261,12 @@ class _Compiler:
         return self.step(terms, build(types), types, purpose)
 
     def keep(self, linear: Linear) -> Linear:
-        """The sum itself, materialized; only columns that something reads."""
-        columns = [ref for ref in linear.columns if ref in self.used or ref.alias == ""] or list(linear.columns[:1])
-        number = len(self.steps)
-        terms, _ = self.terms(number, [(linear.only(columns), 0)], keyed=False)
-        types = self.entry_types(terms)
-        kept = self.step(terms, Kept(types), types, "intermediate result")
-        return kept.renamed(columns)
+        """The sum itself, materialized; the same sum is the same occurrence, as it is otherwise."""
+        terms, _ = self.terms(len(self.steps), [(linear, 0)], keyed=False)
+        if terms not in self.sums:
+            types = self.entry_types(terms)
+            self.sums[terms] = self.step(terms, Kept(types), types, "intermediate result")
+        return self.sums[terms].renamed(linear.columns)
 
     def entry_types(self, terms: tuple[Term, ...]) -> tuple[str, ...]:
         """The types of a new step's entries; those of an earlier one, if it has the same."""

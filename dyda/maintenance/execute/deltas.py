@@ -227,6 +227,8 @@ class Refresh:
         own = images.filter(pc.equal(images.column(XID), truncated.xid)).slice(truncated.before)
         xids = pa.array(sorted(truncated.later), pa.int64())
         kept = pa.concat_tables([own, images.filter(pc.is_in(images.column(XID), value_set=xids))])
+        if not kept.num_rows:  # without any, no images were read for this view: these are another's, of its columns
+            return Bag.empty(occurrence.columns)
         self._require_whole(occurrence, kept)
         return Bag(kept.select([*occurrence.columns, COUNT])).consolidate()
 

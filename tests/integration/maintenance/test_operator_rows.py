@@ -57,6 +57,14 @@ OPERATORS = {
     "exists_inequality": (
         "SELECT r.id FROM one.r r WHERE EXISTS (SELECT 1 FROM two.s s WHERE s.k = r.k AND s.id <> r.id)"
     ),
+    "exists_over_outer_joins": (
+        "SELECT r.id FROM one.r r LEFT JOIN two.s s ON r.k = s.k FULL JOIN one.q q ON r.id = q.id"
+        " WHERE EXISTS (SELECT 1 FROM two.s x WHERE x.k = r.k AND x.n > 5)"
+    ),
+    "not_exists_over_outer_joins": (
+        "SELECT r.id, s.t, q.id AS qid FROM one.r r LEFT JOIN two.s s ON r.k = s.k FULL JOIN one.q q ON r.id = q.id"
+        " WHERE NOT EXISTS (SELECT 1 FROM two.s x WHERE x.k = q.id AND x.id <> s.id)"
+    ),
     "exists_uncorrelated": "SELECT r.id FROM one.r r WHERE EXISTS (SELECT 1 FROM two.s s WHERE s.n > 20)",
     "in": "SELECT r.id, r.k FROM one.r r WHERE r.k IN (SELECT s.k FROM two.s s WHERE s.n > 5)",
     "not_in": "SELECT r.id, r.k FROM one.r r WHERE r.k NOT IN (SELECT s.k FROM two.s s)",

@@ -262,6 +262,30 @@ def test_C4_truncate_cascade_empties_several_relations(town: Town, monkeypatch: 
     town.check()
 
 
+@pytest.mark.parametrize("later", [(), ("INSERT INTO r VALUES (3, 1, 3)",)])
+def test_C4_views_of_one_unit_read_other_columns_of_the_truncated_relation(town: Town, later: tuple[str, ...]) -> None:
+    """Rows of another table let one of them read images, with the columns that it needs itself."""
+    town.source(
+        "one",
+        "CREATE TABLE r (id int, k int, n int)",
+        "CREATE TABLE u (k int, n int)",
+        "INSERT INTO r VALUES (1, 1, 1), (2, 1, 2)",
+        "INSERT INTO u VALUES (1, 5)",
+    )
+    views = {
+        "before": "SELECT r.n FROM one.r r",
+        "joined": "SELECT r.id, u.n FROM one.r r JOIN one.u u ON r.k = u.k",
+        "later": "SELECT r.n, max(r.k) AS k FROM one.r r GROUP BY r.n",
+    }
+    for name, text in views.items():
+        town.view(name, text)
+    town.apply()
+    town.execute("one", "UPDATE u SET n = 6", "TRUNCATE r", *later)
+    town.settle()
+    assert kinds(town, list(views)) == dict.fromkeys(views, "emptied")
+    town.check()
+
+
 def test_a_table_that_is_loaded_again_is_read(town: Town) -> None:
     """Most of what it had is there again: then only what differs is written."""
     fill = "INSERT INTO r SELECT g, g FROM generate_series(1, 10001) g"

@@ -34,6 +34,8 @@ FAILING = {
     "outer joined afterwards": f"SELECT r.k, t.v, {ROOT} AS w FROM {LEFT} LEFT JOIN a.t t ON t.k = r.k AND {ROOT} > 1",
     "compared afterwards": f"SELECT r.k, t.v FROM {LEFT} LEFT JOIN a.t t ON t.k = r.k AND {ROOT} > t.v",
     "anti join": "SELECT r.k, sqrt(r.v - 2) AS w FROM a.r r WHERE NOT EXISTS (SELECT 1 FROM a.s s WHERE s.k = r.k)",
+    "anti join over many terms": "SELECT r.k, s.k AS l, s.v, t.k AS m, t.v AS n, sqrt(r.v - 2) AS w FROM a.r r"
+    " LEFT JOIN a.s s ON r.k = s.k FULL JOIN a.t t ON r.k = t.k WHERE NOT EXISTS (SELECT 1 FROM a.s u WHERE u.k = r.k)",
     "not in, item": "SELECT r.k, sqrt(r.v - 2) AS w FROM a.r r WHERE r.k NOT IN (SELECT s.k FROM a.s s)",
     "not in, computed": "SELECT r.k FROM a.r r WHERE r.v IS NOT NULL AND sqrt(r.v) NOT IN (SELECT s.v FROM a.s s)",
     "group": f"SELECT r.k, min({ROOT}) AS w, count(*) AS n FROM {LEFT} GROUP BY r.k",

@@ -49,6 +49,12 @@ VIEWS = {
     " (SELECT 1 FROM a.s s WHERE s.k = r.k AND s.v <> r.v) AND r.v = t.v",
     "left join, then a condition on the left": "SELECT r.k, s.v FROM a.r r LEFT JOIN a.s s ON r.v < s.v"
     " WHERE r.k > 1 AND (s.v IS NULL OR s.v > 2)",
+    "exists over two outer joins": "SELECT r.k FROM a.r r LEFT JOIN a.s s ON r.k = s.k FULL JOIN a.t t ON r.k = t.k"
+    " WHERE EXISTS (SELECT 1 FROM a.s u WHERE u.k = r.k)",
+    "not exists, any condition, over two outer joins": "SELECT s.k FROM a.r r LEFT JOIN a.s s ON r.k = s.k"
+    " FULL JOIN a.t t ON r.k = t.k WHERE NOT EXISTS (SELECT 1 FROM a.s u WHERE u.k = s.k AND u.v < t.v)",
+    "exists over rows of which nothing is read": "SELECT count(*) AS n FROM a.r r LEFT JOIN a.s s ON r.k = s.k"
+    " FULL JOIN (SELECT t.k FROM a.t t) x ON r.k = x.k WHERE EXISTS (SELECT 1 FROM a.s u WHERE u.v > 3)",
     "exists, uncorrelated": "SELECT r.k FROM a.r r WHERE EXISTS (SELECT 1 FROM a.s s WHERE s.v > 3)",
     "in": "SELECT r.k FROM a.r r WHERE r.v IN (SELECT s.v FROM a.s s WHERE s.k > 0)",
     "not in": "SELECT r.k, r.v FROM a.r r WHERE r.v NOT IN (SELECT s.v FROM a.s s WHERE s.k > 1)",
