@@ -1,4 +1,4 @@
-"""Spark behind three verbs: `analyse` a view, `evaluate` a unit in one job or none, `build` an extent without collecting it.
+"""Spark behind three verbs: `analyse` a view, `evaluate` a unit in one job at most, `build` an extent uncollected.
 
 Always true here: values enter and leave as canonical text in Arrow tables, a value that Spark cannot hold exactly
 raises instead of being rounded, and no row becomes a Python object.
