@@ -276,21 +276,27 @@ def joined(
 
 
 def render_combined(
-    evaluations: Mapping[int, tuple[Evaluation, Sequence[str]]], source: str, width: int, *, tagged: bool
+    evaluations: Mapping[int, tuple[Evaluation, Sequence[str]]],
+    source: str,
+    width: int,
+    *,
+    tagged: bool,
+    place: str = "f",
 ) -> str:
     """The same for several evaluations at once, over combinations that are made and counted already: w, the number of
     the evaluation that a row is of, c1 … up to `width`, n and, if `tagged`, t. With each come the types of its items.
+    `place` is what w is if not that number.
 
     `source` delivers f, that number, the columns, n and maybe t. One query that tells rows apart is planned in a
     fraction of the time that a union takes. A branch is evaluated for its own rows only, so none fails on another's.
     """
-    outputs = ["f AS w"]
-    for place in range(width):
+    outputs = [f"{place} AS w"]
+    for item in range(width):
         texts = {
-            number: _encoded(one.block, place, types[place]) if place < len(one.block.items) else "CAST(NULL AS STRING)"
+            number: _encoded(one.block, item, types[item]) if item < len(one.block.items) else "CAST(NULL AS STRING)"
             for number, (one, types) in evaluations.items()
         }
-        outputs.append(f"{_of_its_own(texts)} AS c{place + 1}")
+        outputs.append(f"{_of_its_own(texts)} AS c{item + 1}")
     outputs.append("n")
     if tagged:
         tags = {number: "CAST(t AS INT)" if one.tagged else "1" for number, (one, _) in evaluations.items()}

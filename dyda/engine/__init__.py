@@ -1,4 +1,4 @@
-"""Spark behind three verbs: `analyse` a view, `evaluate` a unit in one job, `build` an extent without collecting it.
+"""Spark behind three verbs: `analyse` a view, `evaluate` a unit in one job at most, `build` an extent uncollected.
 
 Always true here: values enter and leave as canonical text in Arrow tables, a value that Spark cannot hold exactly
 raises instead of being rounded, and no row becomes a Python object.
@@ -23,6 +23,7 @@ record batches and returns how many rows. The last two run inside Spark tasks, o
     typed_columns  canonical text to typed Arrow columns: exactly, or not at all
     local_join     joins of rows in memory, done by Arrow before Spark is asked
     frames         rows on Spark
+    prepared       a few rows, evaluated by a plan that is kept
     task_errors    errors that travel back from Spark's tasks
 """
 

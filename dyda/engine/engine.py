@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from dyda.engine.analysis import OutputType, analyse_blocks, refuse_untyped
 from dyda.engine.frames import Reader, pooled, separate
 from dyda.engine.local_join import combinations
+from dyda.engine.prepared import Prepared, Question
 from dyda.engine.session import Sessions, SparkSettingsLike
 from dyda.engine.task_errors import MARK, encoded, raise_again
 from dyda.errors import EngineFailed, EvaluationFailed
@@ -60,6 +61,7 @@ class Engine:
     def __init__(self, settings: SparkSettingsLike, log: Path | None = None) -> None:
         self._settings = settings
         self._sessions = Sessions(settings, log)
+        self.prepared = Prepared()
         self._outputs: dict[tuple[JoinBlock, ...], list[OutputType]] = {}
         self._numbers = itertools.count()
         self._remembering = threading.Lock()
@@ -191,11 +193,25 @@ class Engine:
         """Evaluates the questions and puts the results into their places."""
         first = next(iter(asked.values()))[0]
         with self._counted_jobs(first.view):
-            found = self._collect(list(asked.values()), reader, phase)
-        for index, (place, (evaluation, _)) in enumerate(asked.items()):
-            mine = found if len(asked) == 1 else found.filter(pc.equal(found.column("w"), index))
-            results[place] = _consolidated(evaluation, mine)
+            found = self._at_once(asked)
+            phase("execute")
+            left = {place: question for place, question in asked.items() if place not in found}
+            if left:
+                together = self._collect(list(left.values()), reader, phase)
+                numbers = together.column("w")
+                found |= {place: together.filter(pc.equal(numbers, number)) for number, place in enumerate(left)}
+        for place, (evaluation, _) in asked.items():
+            results[place] = _consolidated(evaluation, found[place])
         phase("to arrow")
+
+    def _at_once(self, asked: Mapping[int, _Question]) -> dict[int, pa.Table]:
+        """What needs no job: few rows, evaluated by a plan that is kept."""
+        questions = {
+            place: Question(evaluation, self._spark_types(evaluation), table)
+            for place, (evaluation, table) in asked.items()
+            if table is not None
+        }
+        return self.prepared.answers(self._sessions.prepared, questions) if questions else {}
 
     def _answer_sum(
         self, asked: Mapping[int, _Question], results: list[pa.Table], reader: Reader | None, phase: Phase

@@ -25,7 +25,7 @@ from dyda.engine.typed_columns import arrow_type, typed_table
 from vm.evaluation import Frame
 from vm.join_block import FrameColumn
 
-__all__ = ["Reader", "pooled", "separate"]
+__all__ = ["Reader", "pooled", "separate", "spark_type"]
 
 Reader = Callable[[Any], pa.Table]
 """reader(partition): the texts of one scan partition; runs inside Spark tasks."""
@@ -74,7 +74,7 @@ def pooled(
     pool = {place: group.kinds[column] for group in groups for column, place in group.places.items()}
     schema = StructType().add("f", "integer", False)
     for position, kind in enumerate(pool.values()):
-        schema.add(f"p{position}", _spark_type(kind), True)
+        schema.add(f"p{position}", spark_type(kind), True)
     rows = [
         _pool_rows(number, tables[number], group.places, pool, schema.names)
         for group in groups
@@ -109,7 +109,7 @@ def separate(session: SparkSession, name: str, frame: Frame, reader: Reader | No
     columns = [column.name for column in occurrence.frame]
     schema = StructType()
     for column in occurrence.frame:
-        schema.add(column.name, _spark_type(column.spark_type), True)
+        schema.add(column.name, spark_type(column.spark_type), True)
     queries = []
     if frame.partitions:
         if reader is None:
@@ -136,8 +136,9 @@ def _counts(frame: Frame) -> list[pa.ChunkedArray]:
     return [frame.table.column(width - 2), frame.table.column(width - 1)]
 
 
-def _spark_type(spark_type: str | None) -> Any:
-    kind = (spark_type or "STRING").upper()
+def spark_type(name: str | None) -> Any:
+    """Spark's own object for a type; texts have none."""
+    kind = (name or "STRING").upper()
     return _parse_datatype_json_value(_JSON_TYPES.get(kind, kind.lower()))
 
 

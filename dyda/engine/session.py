@@ -94,6 +94,12 @@ SMALL = {
     "spark.sql.optimizer.excludedRules": "",
 }
 
+PREPARED = {
+    **SMALL,
+    # All rows become part of the plan.
+    "spark.sql.execution.arrow.localRelationThreshold": "64MB",
+}
+
 BULK = {
     **SHIPPED,
     # The optimizer would evaluate rows that are at hand itself, one by one: quick for a few, slow for many.
@@ -194,6 +200,10 @@ class Sessions:
     @property
     def small(self) -> SparkSession:
         return self._beside("small", SMALL)
+
+    @property
+    def prepared(self) -> SparkSession:
+        return self._beside("prepared", PREPARED)
 
     @property
     def large(self) -> SparkSession:

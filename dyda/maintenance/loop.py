@@ -72,6 +72,7 @@ class Maintainer:
         self.writer = writer
         self.log = log
         writer.log = self._say
+        opened.engine.prepared.say = self._say
         self.obstacle: DydaError | None = None
         """Why the last cycle was blocked."""
         self.waiting = ALL_WAIT
