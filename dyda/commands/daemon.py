@@ -10,20 +10,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dyda.commands.daemon_standby import PATIENCE, wait_for_turn
 from dyda.commands.open_transactions import Reminders
-from dyda.commands.requests import Requests
 from dyda.embedded import EmbeddedServer
-from dyda.engine import Engine
 from dyda.errors import DydaError, Fenced, ProjectBusy, WarehouseUnreachable
-from dyda.maintenance import Maintainer, Outcome
 from dyda.open_project import OpenProject
 from dyda.passwords import hidden
 from dyda.project import Project
 from dyda.settings import EMBEDDED, SparkSettings
-from dyda.warehouse import Writer
+
+if TYPE_CHECKING:
+    from dyda.engine import Engine
+    from dyda.maintenance.cycle import Outcome
+    from dyda.maintenance.loop import Maintainer
+    from dyda.warehouse.writer import Writer
 
 __all__ = ["run_daemon", "stop"]
 
@@ -94,6 +96,8 @@ class _Spark:
 
     def engine(self, folder: Path) -> Engine:
         """With the current settings of dyda.toml."""
+        from dyda.engine import Engine
+
         settings = Project.load(folder).settings.spark
         if self._engine is None or settings != self._settings:
             self.close()
@@ -114,6 +118,8 @@ def _serve(
     log: Callable[[str], None],
     stopping: threading.Event,
 ) -> int:
+    from dyda.maintenance.loop import Maintainer
+
     maintainer = Maintainer(opened, writer, log, stopping.is_set)
     with contextlib.closing(maintainer):
         return _maintain(folder, maintainer, until_idle, log, stopping)
@@ -122,6 +128,9 @@ def _serve(
 def _maintain(
     folder: Path, maintainer: Maintainer, until_idle: bool, log: Callable[[str], None], stopping: threading.Event
 ) -> int:
+    from dyda.commands.requests import Requests
+    from dyda.maintenance.cycle import Outcome
+
     opened = maintainer.opened
     settings = opened.project.settings.maintenance
     log(f"maintaining {len(maintainer.known.views)} views, consistency {settings.consistency}")
@@ -156,6 +165,8 @@ def _maintain(
 
 def _note_obstacle(maintainer: Maintainer, outcome: Outcome, log: Callable[[str], None]) -> None:
     """`status` shows the obstacle. A warehouse with a full disk may not even take that."""
+    from dyda.maintenance.cycle import Outcome
+
     error = maintainer.obstacle if outcome is Outcome.BLOCKED else None
     what = None if error is None else f"{error.what} ({maintainer.waiting})"
     try:

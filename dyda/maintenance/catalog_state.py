@@ -23,7 +23,8 @@ from dyda.model.sql.parse import Resolve, parse_view
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.project import Project
-from dyda.warehouse import EarlierCatalog, KnowledgeRecord, RelationRecord, SourceRecord, ViewRecord, Writer
+from dyda.warehouse import EarlierCatalog, KnowledgeRecord, RelationRecord, SourceRecord, ViewRecord
+from dyda.warehouse.writer import Writer
 from dyda.wording import sentence
 from vm import JoinBlock, Program, fingerprint
 from vs import Defaults

@@ -49,7 +49,8 @@ from dyda.model.cause import Behind, Cause
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
-from dyda.warehouse import ViewRecord, Writer, is_hidden
+from dyda.warehouse import ViewRecord, is_hidden
+from dyda.warehouse.writer import Writer
 
 __all__ = ["Maintainer"]
 

@@ -1,7 +1,8 @@
 """The warehouse: reading the catalog, and taking the lock to write.
 
 Reading goes through SQLAlchemy in short transactions of their own; writing through a `Writer` (see writer.py), except
-for requests, which any command may submit to the process that holds the lock.
+for requests, which any command may submit to the process that holds the lock. Most commands only read: what writes and
+compares rows is imported by the methods that need it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 import psycopg2
 import sqlalchemy
@@ -37,14 +38,14 @@ from dyda.warehouse.connection import (
     translated,
     without_password,
 )
-from dyda.warehouse.extents.extent import check_types
-from dyda.warehouse.extents.lockless_staging import Stagings, own_stagings
-from dyda.warehouse.extents.prepared_tables import collect_prepared
-from dyda.warehouse.extents.set_comparison import SetComparison, compare_sets
-from dyda.warehouse.extents.staging import Staging, collect_garbage
-from dyda.warehouse.extents.verification_snapshot import FrozenWarehouse, frozen
 from dyda.warehouse.standby import Turn, waiting_turn
-from dyda.warehouse.writer import Writer
+
+if TYPE_CHECKING:
+    from dyda.warehouse.extents.lockless_staging import Stagings
+    from dyda.warehouse.extents.set_comparison import SetComparison
+    from dyda.warehouse.extents.staging import Staging
+    from dyda.warehouse.extents.verification_snapshot import FrozenWarehouse
+    from dyda.warehouse.writer import Writer
 
 __all__ = ["Warehouse"]
 
@@ -110,6 +111,8 @@ class Warehouse:
 
     def check_types(self, view: str, types: Sequence[str]) -> None:
         """Refuses types that this warehouse cannot hold, before anything is built."""
+        from dyda.warehouse.extents.extent import check_types
+
         with self._translated(), self._engine.connect() as connection:
             check_types(cast(Cursor, connection.connection.cursor()), view, types)
 
@@ -136,6 +139,10 @@ class Warehouse:
 
     def lock(self, wait: float = 0, role: str = "command") -> Writer:
         """The project's lock, or ProjectBusy after `wait` seconds. `role` says who holds it: daemon, apply, …"""
+        from dyda.warehouse.extents.prepared_tables import collect_prepared
+        from dyda.warehouse.extents.staging import collect_garbage
+        from dyda.warehouse.writer import Writer
+
         connection = connect(self.url, f"dyda {role}"[:63])
         try:
             with translated(self.url):
@@ -231,6 +238,8 @@ class Warehouse:
 
     def stagings(self) -> AbstractContextManager[Stagings]:
         """Staging tables for a process without the lock; dropped at the end of the block."""
+        from dyda.warehouse.extents.lockless_staging import own_stagings
+
         return own_stagings(self.url)
 
     @contextmanager
@@ -243,11 +252,15 @@ class Warehouse:
         self, left: Staging, right: Staging, sides: tuple[bool, bool] = (True, True), samples: int = 10
     ) -> SetComparison:
         """How the rows of two staging tables differ as sets."""
+        from dyda.warehouse.extents.set_comparison import compare_sets
+
         with session(self.url, "dyda check") as connection, connection.cursor() as cursor:
             return compare_sets(cursor, left, right, sides=sides, samples=samples)
 
     def frozen(self) -> AbstractContextManager[FrozenWarehouse]:
         """Catalog and extents as they are now, for the length of the block."""
+        from dyda.warehouse.extents.verification_snapshot import frozen
+
         return frozen(self.url)
 
     # --- requests

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import functools
 from importlib import resources
+from importlib.resources.abc import Traversable
 
-import alembic.command
-import alembic.config
-import alembic.script
-import alembic.util
 from psycopg2 import sql
 from sqlalchemy import Connection, Engine, text
 
@@ -16,7 +13,7 @@ from dyda.errors import DydaError
 from dyda.warehouse.catalog.tables import SCHEMA, VERSION_TABLE, metadata
 from dyda.warehouse.connection import ADVISORY_CLASS, UPGRADE_LOCK
 
-__all__ = ["upgrade"]
+__all__ = ["newest", "upgrade"]
 
 
 def upgrade(engine: Engine, readers: str) -> None:
@@ -44,15 +41,7 @@ def upgrade(engine: Engine, readers: str) -> None:
             _create_schema(connection, schema)
         if _is_current(connection):
             return
-        configuration = _configuration()
-        configuration.attributes["connection"] = connection
-        try:
-            alembic.command.upgrade(configuration, "head")
-        except alembic.util.CommandError as error:
-            raise DydaError(
-                f"the catalog in the warehouse cannot be upgraded: {error}",
-                "A newer version of DyDa has probably written it: use that one.",
-            ) from None
+        _migrate(connection)
 
 
 _OWNER = """
@@ -95,24 +84,42 @@ def _refuse_blind(connection: Connection, role: str) -> None:
     raise DydaError(f"role {role} may not read DyDa's catalog in the warehouse", "\n".join(statements))
 
 
-def _configuration() -> alembic.config.Config:
+def _migrate(connection: Connection) -> None:
+    """Alembic is imported only here: that takes longer than most commands."""
+    import alembic.command
+    import alembic.config
+    import alembic.util
+
     configuration = alembic.config.Config()
-    configuration.set_main_option("script_location", str(resources.files("dyda.warehouse.catalog") / "migrations"))
-    return configuration
+    configuration.set_main_option("script_location", str(_migrations()))
+    configuration.attributes["connection"] = connection
+    try:
+        alembic.command.upgrade(configuration, "head")
+    except alembic.util.CommandError as error:
+        raise DydaError(
+            f"the catalog in the warehouse cannot be upgraded: {error}",
+            "A newer version of DyDa has probably written it: use that one.",
+        ) from None
+
+
+def _migrations() -> Traversable:
+    return resources.files("dyda.warehouse.catalog") / "migrations"
 
 
 @functools.cache
-def _newest() -> str | None:
-    return alembic.script.ScriptDirectory.from_config(_configuration()).get_current_head()
+def newest() -> str:
+    """The last migration. Its file's name begins with its number, so Alembic need not be asked."""
+    files = (_migrations() / "versions").iterdir()
+    return max(file.name.partition("_")[0] for file in files if file.name[:1].isdigit())
 
 
 def _is_current(connection: Connection) -> bool:
-    """Every command asks this, and Alembic takes longer to answer than most commands take altogether."""
+    """Every command asks this."""
     table = f"{SCHEMA}.{VERSION_TABLE}"
     if connection.execute(text("SELECT to_regclass(:table) IS NULL"), {"table": table}).scalar_one():
         return False
     found = connection.execute(text(f"SELECT array_agg(version_num) FROM {table}")).scalar_one()
-    return bool(found == [_newest()])
+    return bool(found == [newest()])
 
 
 def _create_schema(connection: Connection, schema: str) -> None:
