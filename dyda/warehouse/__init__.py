@@ -13,6 +13,7 @@ project's lock and whose fence is the current one. Readers never see two views i
     view_installer  one view's part of it
     hidden_views    views that lanes have built and no reader sees yet
     hidden_names    what those are called
+    reading         sessions for short questions
     standby         a daemon that waits for the project's lock
     connection      one way to connect, one set of pinned settings
     catalog/        DyDa's own tables: records, queries, migrations
