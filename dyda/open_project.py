@@ -43,7 +43,7 @@ class OpenProject:
         if self._own is None:
             from dyda.engine import Engine
 
-            self._own = Engine(self.project.settings.spark)
+            self._own = Engine(self.project.settings.spark, archives=self.project.archives)
         return self._own
 
     def close(self) -> None:

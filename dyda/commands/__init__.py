@@ -15,6 +15,7 @@ parser, maintenance) is imported by the functions that do it.
     knowledge_check    its constraints tested against the live data
     daemon             daemon, stop
     daemon_standby     a daemon that stands by while another one works
+    daemon_warm_up     what a daemon does before its first message
     handover           work done by this process, or by the daemon that holds the lock
     requests           requests of other commands to the daemon
     queue              the queue, and the order in which it will be processed

@@ -51,7 +51,7 @@ def run_daemon(folder: Path, until_idle: bool, log: Callable[[str], None]) -> in
 
 
 def _run(folder: Path, until_idle: bool, log: Callable[[str], None], stopping: StopSignal) -> int:
-    with contextlib.closing(_Spark()) as spark:
+    with contextlib.closing(_Spark(log)) as spark:
         seen_at = time.monotonic()
         outage = Reminders(log)
         while not stopping.is_set():
@@ -90,7 +90,8 @@ def _say_back(outage: Reminders, seen_at: float, log: Callable[[str], None]) -> 
 class _Spark:
     """The daemon's Spark. It starts on first use and survives outages of the warehouse; a standby needs none."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
         self._engine: Engine | None = None
         self._settings: SparkSettings | None = None
 
@@ -98,10 +99,11 @@ class _Spark:
         """With the current settings of dyda.toml."""
         from dyda.engine import Engine
 
-        settings = Project.load(folder).settings.spark
+        project = Project.load(folder)
+        settings = project.settings.spark
         if self._engine is None or settings != self._settings:
             self.close()
-            self._engine, self._settings = Engine(settings), settings
+            self._engine, self._settings = Engine(settings, archives=project.archives, say=self._log), settings
         return self._engine
 
     def close(self) -> None:
@@ -121,7 +123,12 @@ def _serve(
     from dyda.maintenance.loop import Maintainer
 
     maintainer = Maintainer(opened, writer, log, stopping.is_set)
-    with contextlib.closing(maintainer):
+    with contextlib.closing(maintainer), contextlib.ExitStack() as stack:
+        views = list(maintainer.known.views.values())
+        if views and not until_idle and not opened.engine.asked:
+            from dyda.commands.daemon_warm_up import WarmUp
+
+            stack.enter_context(contextlib.closing(WarmUp(opened.engine, views, opened.project.archives, log)))
         return _maintain(folder, maintainer, until_idle, log, stopping)
 
 
