@@ -36,6 +36,7 @@ class WarmUp:
         self._archives = archives
         self._log = log
         self._asked = engine.asked
+        self._started = threading.Event()
         self._closed = threading.Event()
         self._archiving: Archiving | None = None
         self._guard = threading.Lock()
@@ -46,7 +47,9 @@ class WarmUp:
     def close(self) -> None:
         """Nothing of it runs any more, unless Spark is starting: `Engine.stop` sees to that."""
         self._closed.set()
-        self._engine.cancel(self._thread.name)
+        if self._started.is_set():
+            self._engine.cancel(self._thread.name)
+            self._thread.join()
         with self._guard:
             if self._archiving is not None:
                 self._archiving.close()
@@ -55,11 +58,11 @@ class WarmUp:
         began = time.monotonic()
         try:
             self._engine.start()
-            self._engine.beside(self._thread.name)
+            self._started.set()
             rehearsed = self._rehearse()
-        except DydaError as error:
+        except Exception as error:  # a unit that needs Spark will say what to do; until then nothing is lost
             if not self._closed.is_set():
-                self._log(f"not warmed up: {error.in_one_line}")  # a unit will say so, too, and what to do
+                self._log(f"not ready yet: {error.in_one_line if isinstance(error, DydaError) else error}")
             return
         if self._closed.is_set():
             return
@@ -76,5 +79,6 @@ class WarmUp:
             for block in view.program.blocks:
                 if self._closed.is_set() or self._engine.asked != self._asked:
                     return False
+                self._engine.beside(self._thread.name)
                 self._engine.rehearse(block)
         return True

@@ -24,6 +24,13 @@ with Engine(Settings(), archives=Path(sys.argv[1])) as engine:
     print(list(runtime.getInputArguments()))
 """
 
+MAKE = """
+import sys
+from pathlib import Path
+from dyda.engine.class_archive import make_archive
+make_archive(Path(sys.argv[1]))
+"""
+
 
 def _started(folder: Path) -> str:
     """What a process says that starts Spark with the archives in this folder alone."""
@@ -72,7 +79,7 @@ def test_one_is_made_read_and_replaces_the_others(tmp_path: Path, monkeypatch: p
     target = archive_file(tmp_path)
     for name in ("spark-classes-0123456789abcdef.jsa", f"{target.stem}.fresh"):
         (tmp_path / name).write_bytes(b"x")
-    subprocess.run([sys.executable, "-m", "dyda.engine.class_archive", str(target)], check=True)
+    subprocess.run([sys.executable, "-c", MAKE, str(target)], check=True)
     assert [file.name for file in tmp_path.iterdir()] == [target.name]
     assert target.stat().st_size > 2**20
     assert target.stat().st_mode & 0o777 == 0o600
