@@ -154,15 +154,15 @@ def _daemon(town: Town, folder: Path) -> contextlib.AbstractContextManager[Calla
 def _child(arguments: Sequence[str], log: Path) -> Iterator[Callable[[], str]]:
     """A process whose output can be read; ended at the end."""
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_SUBMIT_OPTS"}
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=output, stderr=output, env=environment
-        )
-    try:
-        yield lambda: log.read_text(errors="replace")
-    finally:
-        process.terminate()
-        process.wait()
+    command = [sys.executable, *arguments]
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=environment) as process,
+    ):
+        try:
+            yield lambda: log.read_text(errors="replace")
+        finally:
+            process.terminate()
 
 
 def _until(true: Callable[[], bool]) -> None:
