@@ -21,6 +21,7 @@ BENCHMARKS = {
     "growth": "the same batch while the relations, the view, the number of views, the queue or the join grows",
     "freshness": "from a source's commit to a reader who sees it, with and without schema changes",
     "lanes": "freshness of the other views while a large one is rebuilt beside them",
+    "start": "what commands cost before they say anything, and a daemon's first unit",
     "reading": "reading views beside plain tables with the same rows and indexes; their size and WAL",
     "waiting": "freshness of other views while a message waits for approval, compared with none",
     "adaptation": "each kind of adaptation compared with rebuilding the view",

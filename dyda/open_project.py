@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dyda.embedded import EmbeddedServer
-from dyda.engine import Engine
 from dyda.errors import UnknownRelation
 from dyda.identity import refuse_another_project
 from dyda.model.relation import Relation, RelationName
@@ -17,17 +16,40 @@ from dyda.settings import EMBEDDED
 from dyda.sources import PostgresSource, SourceSettings
 from dyda.warehouse import Warehouse
 
+if TYPE_CHECKING:
+    from dyda.engine import Engine
+
 __all__ = ["OpenProject", "open_sources", "server_url"]
 
 
-@dataclass
 class OpenProject:
     """Used by all commands and the daemon. Sources connect and Spark starts when first needed."""
 
-    project: Project
-    warehouse: Warehouse
-    sources: dict[str, PostgresSource]
-    engine: Engine
+    def __init__(
+        self, project: Project, warehouse: Warehouse, sources: dict[str, PostgresSource], engine: Engine | None = None
+    ) -> None:
+        """`engine`: one that somebody else stops."""
+        self.project = project
+        self.warehouse = warehouse
+        self.sources = sources
+        self._lent = engine
+        self._own: Engine | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """Spark's modules take longer to import than most commands take: they are imported when they are needed."""
+        if self._lent is not None:
+            return self._lent
+        if self._own is None:
+            from dyda.engine import Engine
+
+            self._own = Engine(self.project.settings.spark, archives=self.project.archives)
+        return self._own
+
+    def close(self) -> None:
+        """Stops the engine, unless it was lent."""
+        if self._own is not None:
+            self._own.stop()
 
     @classmethod
     @contextmanager
@@ -43,10 +65,7 @@ class OpenProject:
             warehouse.upgrade()
             refuse_another_project(project, warehouse)
             sources = stack.enter_context(open_sources(project, str(warehouse.project_id)))
-            if engine is None:
-                engine = Engine(settings.spark)
-                stack.callback(engine.stop)
-            yield cls(project, warehouse, sources, engine)
+            yield stack.enter_context(closing(cls(project, warehouse, sources, engine)))
 
     def source(self, name: str) -> PostgresSource:
         return self.sources[self.project.source(name).name]

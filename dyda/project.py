@@ -88,6 +88,11 @@ class Project:
         """knowledge.toml as a document; empty if there is none."""
         return read_toml(self.knowledge_file or "", "knowledge.toml")
 
+    @property
+    def archives(self) -> Path:
+        """Where Java may keep Spark's classes."""
+        return self.folder / ".dyda" / "spark"
+
     def server_folder(self, name: str) -> Path:
         """Where the embedded server `name` (`warehouse`, or a source's name) keeps its data."""
         return self.folder / ".dyda" / "pg" / name

@@ -16,7 +16,8 @@ import psycopg2
 
 from dyda import commands
 from dyda.engine import Engine
-from dyda.maintenance import Maintainer, Outcome
+from dyda.maintenance.cycle import Outcome
+from dyda.maintenance.loop import Maintainer
 from dyda.open_project import OpenProject
 from tests.recompute_oracle import Judge, all_printed, printed
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
 
 from benchmarks.harness.measuring import Stopwatch
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from tests.town import Town
 
 __all__ = ["Follower"]

@@ -11,6 +11,7 @@ Always true here: the profile `tiny` runs every benchmark to its last line and m
     growth         one batch while one thing around it grows
     chains         its relations in a chain
     freshness      from a source's commit to a reader who sees it
+    start          commands and daemons until they say or do something
     reading        views beside plain tables: queries, size, WAL
     lanes          freshness of the other views while a large one is rebuilt
     waiting        freshness of other views while a message waits for approval

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.harness.measuring import Stopwatch, shown
 from benchmarks.harness.servers import servers, spark
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from dyda.warehouse import UnitRecord
 from tests.town import Town
 

@@ -27,7 +27,8 @@ from benchmarks.report.report import Bar, Plot, Report
 from dyda.model.layout import Layout
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
-from dyda.warehouse import Installation, ViewChange, ViewColumn, ViewVersion, Warehouse, Writer
+from dyda.warehouse import Installation, ViewChange, ViewColumn, ViewVersion, Warehouse
+from dyda.warehouse.writer import Writer
 from tests.older_extents import make_older
 
 __all__ = ["run"]

@@ -20,7 +20,7 @@ from benchmarks.harness.servers import Server
 from benchmarks.scenarios.mixture import Event, Landscape, Writer
 from benchmarks.scenarios.relations import SOURCES, VIEW, created
 from dyda.engine import Engine
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from dyda.maintenance.next_unit import Planner
 from dyda.maintenance.observe.poll import Poll
 from dyda.warehouse import UnitRecord

@@ -1,7 +1,8 @@
 """The commands as functions: this is the API, and `dyda.cli` is a thin layer over it.
 
 Every function takes the project's folder, does its work and returns plain data that `json.dumps` accepts. Questions
-and progress go through callbacks.
+and progress go through callbacks. To import a command costs little: what it takes to do the work (Spark, Arrow, the
+parser, maintenance) is imported by the functions that do it.
 
     project            init, sources check, sources detach
     apply              make the warehouse match views/ and knowledge.toml
@@ -14,8 +15,10 @@ and progress go through callbacks.
     knowledge_check    its constraints tested against the live data
     daemon             daemon, stop
     daemon_standby     a daemon that stands by while another one works
+    daemon_warm_up     what a daemon does before its first message
     handover           work done by this process, or by the daemon that holds the lock
     requests           requests of other commands to the daemon
+    queue              the queue, and the order in which it will be processed
     status             sources, views, everything at a glance
     views              explain, verify, resync
     verify             one view recomputed and compared
@@ -27,6 +30,7 @@ and progress go through callbacks.
     demo/              the travel example
 """
 
+import dyda.commands.views  # noqa: F401 - imported later, the module would take the place of the function `views`
 from dyda.commands.apply import ApplyPlan, apply, plan_apply
 from dyda.commands.daemon import run_daemon, stop
 from dyda.commands.history import views_diff, views_history

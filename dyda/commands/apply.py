@@ -6,26 +6,26 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dyda.commands.broken_views import recover
-from dyda.commands.file_check import CheckedFiles, check_files
 from dyda.commands.handover import attach, bring_about, hand_over, release
 from dyda.commands.knowledge import CHANGED, plan_knowledge
 from dyda.commands.open_transactions import Patience, Progress, given_up
 from dyda.commands.status import told
-from dyda.commands.view_files import readers_of
-from dyda.engine import Engine
 from dyda.errors import CaptureBlocked, DydaError, MissingRights, SourceBusy, SourceUnreachable
 from dyda.identity import claim
-from dyda.maintenance import BuildRequest, Maintainer
-from dyda.maintenance.catalog_state import CatalogState, load
 from dyda.model.algebra.nodes import scans
 from dyda.model.cause import BuildReason, ToBeBuilt
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.project import Project
 from dyda.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from dyda.commands.file_check import CheckedFiles
+    from dyda.engine import Engine
+    from dyda.maintenance.catalog_state import CatalogState
+    from dyda.maintenance.loop import Maintainer
 
 __all__ = ["ApplyPlan", "apply", "execute_apply", "execute_check", "plan_apply"]
 
@@ -73,6 +73,9 @@ def apply(
 
     `timeout`: seconds to wait for transactions that keep capture from being attached; None: until they end.
     """
+    from dyda.maintenance.catalog_state import load
+    from dyda.maintenance.loop import Maintainer
+
     with OpenProject.open(folder, engine) as opened:
         plan = _plan(opened, opened.project)
         if plan.reads and hand_over(opened, "check", {}, progress) is None:
@@ -118,6 +121,9 @@ def _undone(plan: ApplyPlan) -> str:
 def _carry_out(
     maintainer: Maintainer, project: Project, plan: ApplyPlan, progress: Progress, patience: Patience
 ) -> dict[str, Any]:
+    from dyda.commands.broken_views import recover
+    from dyda.maintenance.catalog_state import BuildRequest
+
     opened = maintainer.opened
     reasons = dict.fromkeys(plan.create, BuildReason.CREATED) | dict.fromkeys(plan.change, BuildReason.FILE_CHANGED)
     files = _check(opened, project, plan, maintainer.known)
@@ -158,6 +164,8 @@ def execute_check(maintainer: Maintainer, project: Project) -> dict[str, Any]:
 
 
 def _check(opened: OpenProject, project: Project, plan: ApplyPlan, known: CatalogState) -> CheckedFiles:
+    from dyda.commands.file_check import check_files
+
     return check_files(opened, project, known, [*plan.create, *plan.change], plan.knowledge)
 
 
@@ -196,6 +204,8 @@ def _announced(maintainer: Maintainer, names: Iterable[str]) -> Iterator[None]:
 
 
 def _plan(opened: OpenProject, project: Project) -> ApplyPlan:
+    from dyda.commands.view_files import readers_of
+
     records = {record.name: record for record in opened.warehouse.views()}
     plan: dict[str, list[str]] = {name: [] for name in VIEWS}
     files = project.view_files

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dyda.errors import DydaError, SourceUnreachable, UnsupportedSql
-from dyda.maintenance import BuildRequest, Maintainer
-from dyda.maintenance.catalog_state import CatalogState, last_definition
+from dyda.maintenance.catalog_state import BuildRequest, CatalogState, last_definition
+from dyda.maintenance.loop import Maintainer
 from dyda.maintenance.observe.round import Round
 from dyda.maintenance.observe.tables import look_at
 from dyda.maintenance.plan.relations_after import RelationsAfter

@@ -10,20 +10,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dyda.commands.daemon_standby import PATIENCE, wait_for_turn
 from dyda.commands.open_transactions import Reminders
-from dyda.commands.requests import Requests
 from dyda.embedded import EmbeddedServer
-from dyda.engine import Engine
 from dyda.errors import DydaError, Fenced, ProjectBusy, WarehouseUnreachable
-from dyda.maintenance import Maintainer, Outcome
 from dyda.open_project import OpenProject
 from dyda.passwords import hidden
 from dyda.project import Project
 from dyda.settings import EMBEDDED, SparkSettings
-from dyda.warehouse import Writer
+
+if TYPE_CHECKING:
+    from dyda.engine import Engine
+    from dyda.maintenance.cycle import Outcome
+    from dyda.maintenance.loop import Maintainer
+    from dyda.warehouse.writer import Writer
 
 __all__ = ["run_daemon", "stop"]
 
@@ -49,7 +51,7 @@ def run_daemon(folder: Path, until_idle: bool, log: Callable[[str], None]) -> in
 
 
 def _run(folder: Path, until_idle: bool, log: Callable[[str], None], stopping: StopSignal) -> int:
-    with contextlib.closing(_Spark()) as spark:
+    with contextlib.closing(_Spark(log)) as spark:
         seen_at = time.monotonic()
         outage = Reminders(log)
         while not stopping.is_set():
@@ -88,16 +90,20 @@ def _say_back(outage: Reminders, seen_at: float, log: Callable[[str], None]) -> 
 class _Spark:
     """The daemon's Spark. It starts on first use and survives outages of the warehouse; a standby needs none."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
         self._engine: Engine | None = None
         self._settings: SparkSettings | None = None
 
     def engine(self, folder: Path) -> Engine:
         """With the current settings of dyda.toml."""
-        settings = Project.load(folder).settings.spark
+        from dyda.engine import Engine
+
+        project = Project.load(folder)
+        settings = project.settings.spark
         if self._engine is None or settings != self._settings:
             self.close()
-            self._engine, self._settings = Engine(settings), settings
+            self._engine, self._settings = Engine(settings, archives=project.archives, say=self._log), settings
         return self._engine
 
     def close(self) -> None:
@@ -114,14 +120,24 @@ def _serve(
     log: Callable[[str], None],
     stopping: threading.Event,
 ) -> int:
+    from dyda.maintenance.loop import Maintainer
+
     maintainer = Maintainer(opened, writer, log, stopping.is_set)
-    with contextlib.closing(maintainer):
+    with contextlib.closing(maintainer), contextlib.ExitStack() as stack:
+        views = list(maintainer.known.views.values())
+        if views and not until_idle and not opened.engine.asked:
+            from dyda.commands.daemon_warm_up import WarmUp
+
+            stack.enter_context(contextlib.closing(WarmUp(opened.engine, views, opened.project.archives, log)))
         return _maintain(folder, maintainer, until_idle, log, stopping)
 
 
 def _maintain(
     folder: Path, maintainer: Maintainer, until_idle: bool, log: Callable[[str], None], stopping: threading.Event
 ) -> int:
+    from dyda.commands.requests import Requests
+    from dyda.maintenance.cycle import Outcome
+
     opened = maintainer.opened
     settings = opened.project.settings.maintenance
     log(f"maintaining {len(maintainer.known.views)} views, consistency {settings.consistency}")
@@ -156,6 +172,8 @@ def _maintain(
 
 def _note_obstacle(maintainer: Maintainer, outcome: Outcome, log: Callable[[str], None]) -> None:
     """`status` shows the obstacle. A warehouse with a full disk may not even take that."""
+    from dyda.maintenance.cycle import Outcome
+
     error = maintainer.obstacle if outcome is Outcome.BLOCKED else None
     what = None if error is None else f"{error.what} ({maintainer.waiting})"
     try:

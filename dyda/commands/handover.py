@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dyda.commands.open_transactions import Patience, Progress
 from dyda.errors import DydaError, SourceNotAvailable
-from dyda.maintenance import BuildRequest, Maintainer, Outcome
-from dyda.model.knowledge.file import referenced_relations
 from dyda.model.relation import Relation, RelationName
 from dyda.open_project import OpenProject
 from dyda.project import Project
 from dyda.warehouse import Installation, RelationState
+
+if TYPE_CHECKING:
+    from dyda.maintenance.catalog_state import BuildRequest
+    from dyda.maintenance.loop import Maintainer
 
 __all__ = ["Progress", "attach", "bring_about", "hand_over", "named_relations", "release"]
 
@@ -83,6 +85,8 @@ def release(maintainer: Maintainer) -> None:
 
 def named_relations(project: Project, document: Mapping[str, Any]) -> set[RelationName]:
     """The relations that knowledge names, at sources that the project has."""
+    from dyda.model.knowledge.file import referenced_relations
+
     names = referenced_relations(document)
     return {project.relation_name(*name) for name in names if name[0] in project.settings.sources}
 
@@ -92,6 +96,8 @@ def bring_about(
 ) -> None:
     """Build the targets; a schema change meanwhile voids the attempt, and it is repeated. `begun`: a lane has begun
     with them, and may have shown them already."""
+    from dyda.maintenance.cycle import Outcome
+
     left = {target.name: target for target in targets}
     if not begun:
         maintainer.built -= left.keys()

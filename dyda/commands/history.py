@@ -8,9 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import sqlglot
-from sqlglot import exp
-
 from dyda.commands.status import time_text
 from dyda.errors import DydaError
 from dyda.model.layout import LayoutChange, LayoutEvent
@@ -88,6 +85,9 @@ def _diff(old: VersionRecord, new: VersionRecord) -> list[str]:
 
 def _formatted(text: str) -> Sequence[str]:
     """A file is formatted by its author and a rewriting by a program: only other differences are to show."""
+    import sqlglot
+    from sqlglot import exp
+
     try:
         tree = sqlglot.parse_one(text, dialect="spark")
     except sqlglot.errors.SqlglotError:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dyda.commands.migrations import Migration, read_migrations
-from dyda.engine import Engine
 from dyda.errors import ConfigurationError, DydaError
-from dyda.maintenance.catalog_state import load
-from dyda.maintenance.plan.impact import impact_of_changes
 from dyda.model.ddl.schemas import Schemas
 from dyda.model.relation import RelationName
 from dyda.open_project import OpenProject
+
+if TYPE_CHECKING:
+    from dyda.engine import Engine
 
 __all__ = ["impact"]
 
@@ -25,6 +25,9 @@ def impact(
 
     `source` is the source of tables whose names do not say it. Spark starts only if types have to be checked.
     """
+    from dyda.maintenance.catalog_state import load
+    from dyda.maintenance.plan.impact import impact_of_changes
+
     # PostgreSQL's grammar takes a moment to load, and no other command needs it.
     from dyda.model.ddl.statements import apply_ddl
 

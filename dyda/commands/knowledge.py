@@ -6,20 +6,21 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dyda.commands.handover import named_relations
 from dyda.commands.knowledge_check import examine
-from dyda.engine import Engine
 from dyda.errors import ConfigurationError, UnknownRelation
-from dyda.maintenance.catalog_state import CatalogState, load
 from dyda.model.knowledge.constraints import Constraint
-from dyda.model.knowledge.document import document_of, read_document, retirement, single_entries
-from dyda.model.knowledge.file import parse_knowledge, render_knowledge
 from dyda.model.relation import Relation, RelationName
 from dyda.open_project import OpenProject
 from dyda.project import Project
-from dyda.warehouse import Installation, Writer
+from dyda.warehouse import Installation
+
+if TYPE_CHECKING:
+    from dyda.engine import Engine
+    from dyda.maintenance.catalog_state import CatalogState
+    from dyda.warehouse.writer import Writer
 
 __all__ = ["CHANGED", "KnowledgeToApply", "knowledge", "knowledge_check", "knowledge_to_apply", "plan_knowledge"]
 
@@ -31,6 +32,9 @@ CHANGED = ("create", "change", "drop", "recover")
 
 def knowledge(folder: Path) -> list[dict[str, Any]]:
     """The constraints that were applied: active, unread (they cannot be understood now) and retired ones."""
+    from dyda.maintenance.catalog_state import load
+    from dyda.model.knowledge.document import single_entries
+
     with OpenProject.open(folder) as opened:
         known = load(opened)
         listed = []
@@ -42,6 +46,9 @@ def knowledge(folder: Path) -> list[dict[str, Any]]:
 
 def knowledge_check(folder: Path, engine: Engine | None = None) -> list[dict[str, Any]]:
     """Test each constraint against the live data: as in the file if it is not applied yet, else as it has evolved."""
+    from dyda.maintenance.catalog_state import load
+    from dyda.model.knowledge.file import parse_knowledge
+
     with OpenProject.open(folder, engine) as opened:
         record, text = opened.warehouse.knowledge(), opened.project.knowledge_file
         if text is not None and text != record.file_text:
@@ -61,6 +68,8 @@ def _listed(document: Mapping[str, Any], state: str, reason: str | None) -> dict
 
 
 def _described(constraint: Constraint) -> dict[str, Any]:
+    from dyda.model.knowledge.document import retirement
+
     listed = _listed(retirement(constraint, ""), "active", None)
     return {"kind": listed["kind"], "constraint": listed["constraint"]}
 
@@ -110,6 +119,8 @@ def knowledge_to_apply(
 
     Captured relations are taken as the catalog knows them: the knowledge evolves with the pending messages.
     """
+    from dyda.model.knowledge.file import parse_knowledge, render_knowledge
+
     if plan not in CHANGED:
         return None
     if plan == "recover":
@@ -143,6 +154,8 @@ def _resolver(
 
 def _recovered(opened: OpenProject, known: CatalogState) -> KnowledgeToApply:
     """Capture for the knowledge as it has evolved; entries that cannot be understood any more are retired."""
+    from dyda.model.knowledge.document import document_of, read_document
+
     found: dict[RelationName, Relation] = {}
     knowledge, unread = read_document(known.knowledge_record.document, _resolver(opened, found))
     retired = tuple({**entry.document, "reason": entry.reason} for entry in unread)
@@ -153,6 +166,8 @@ def _recovered(opened: OpenProject, known: CatalogState) -> KnowledgeToApply:
 
 def _blame_the_queue(opened: OpenProject, document: dict[str, Any]) -> None:
     """A special error if the file matches the sources as they are now: the catalog has not caught up."""
+    from dyda.model.knowledge.file import parse_knowledge
+
     try:
         parse_knowledge(document, _resolver(opened))
     except ConfigurationError:

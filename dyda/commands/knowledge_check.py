@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from dyda.errors import BrokenUnit, DydaError
-from dyda.maintenance.execute.task_failures import scanning
 from dyda.model.algebra.nodes import ColumnRef
 from dyda.model.knowledge.constraints import (
     Constraint,
@@ -27,14 +26,13 @@ from dyda.model.knowledge.constraints import (
     Projection,
 )
 from dyda.model.relation import Relation, RelationName
-from dyda.model.sql.parse import parse_view
 from dyda.model.types import PgType
 from dyda.open_project import OpenProject
-from dyda.sources import SourceSnapshot
 from dyda.sources.catalog import is_uncaptured
-from dyda.sources.reading.copy import read_partition
-from dyda.warehouse import Staging
-from vm import build_evaluation
+
+if TYPE_CHECKING:
+    from dyda.sources.reading.snapshot import SourceSnapshot
+    from dyda.warehouse.extents.staging import Staging
 
 __all__ = ["Finding", "examine"]
 
@@ -189,6 +187,11 @@ class _Test:
 
     def _staged(self, values: Sequence[str], names: Sequence[RelationName], conditions: Sequence[str]) -> Staging:
         """The rows of a query, written by Spark's tasks."""
+        from dyda.maintenance.execute.task_failures import scanning
+        from dyda.model.sql.parse import parse_view
+        from dyda.sources.reading.copy import read_partition
+        from vm import build_evaluation
+
         items = ", ".join(f"{value} AS c{number}" for number, value in enumerate(values, 1))
         tables = " CROSS JOIN ".join(f"{_table(name)} {self._alias(name)}" for name in names)
         where = " AND ".join(f"({condition})" for condition in conditions)

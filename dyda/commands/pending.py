@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from dyda.commands.status import time_text, told
-from dyda.engine import Engine
 from dyda.errors import DydaError
-from dyda.maintenance.catalog_state import CatalogState, MaintainedView, load
-from dyda.maintenance.plan.impact import impact_of_messages, impact_of_unit
-from dyda.maintenance.schedules import Schedules, Turn
-from dyda.maintenance.view_reads import HOLDING, schedule_of, view_reads
-from dyda.maintenance.waiting import Stops, stops_of, who_waits_for
-from dyda.model.bag import COUNT
-from dyda.model.cause import Quarantined
-from dyda.model.message import Change, DataUpdate, SchemaChange, Truncation
+from dyda.model.message import HOLDING, Change, DataUpdate, MessageState, SchemaChange, Truncation
 from dyda.model.relation import RelationName
 from dyda.open_project import OpenProject
 from dyda.warehouse import MessageRecord, cause_to_json
 from dyda.wording import message_sentence
-from scheduler import Consistency, Detection, MessageState, Queued, Schedule, Unit, ViewReads
-from scheduler.graph import Drawing, dot, text
 
-__all__ = ["Queue", "pending", "pending_graph", "pending_picture", "pending_plan", "pending_show"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dyda.commands.queue import Queue
+    from dyda.engine import Engine
+    from scheduler import Unit
+
+__all__ = ["pending", "pending_graph", "pending_picture", "pending_plan", "pending_show"]
 
 SHOWN_ROWS = 100
 SHOWN_CHARACTERS = 1000
@@ -42,110 +33,21 @@ DRAWN = 200
 OPTIMISTIC = "detection is optimistic: the daemon follows arrival order until a unit breaks, then this order"
 
 
-@dataclass(frozen=True)
-class Queue:
-    """The catalog's queue and its legal order, whatever `detection` says.
-
-    `schedule` is that of all views together, for the dependency graph; units are those of the views that can move.
-    """
-
-    known: CatalogState
-    records: tuple[MessageRecord, ...]
-    schedule: Schedule
-    consistency: Consistency
-    batch_rows: int
-
-    @classmethod
-    def of(cls, opened: OpenProject) -> Queue:
-        known, settings = load(opened), opened.project.settings.maintenance
-        stored = opened.warehouse.messages()
-        records = tuple(replace(record, message=known.named_now(record.message)) for record in stored)
-        schedule = schedule_of(records, known)
-        return cls(known, records, schedule, Consistency(settings.consistency), settings.batch_rows)
-
-    @cached_property
-    def turns(self) -> tuple[Turn, ...]:
-        return tuple(self._schedules().turns(self.consistency, self.batch_rows))
-
-    @cached_property
-    def units(self) -> tuple[Unit, ...]:
-        """Unit 1 is the one that is processed next."""
-        return tuple(turn.unit for turn in self.turns)
-
-    def _schedules(self) -> Schedules:
-        known = self.known
-        queue = [Queued(record.id, record.message) for record in self.records if record.id in self.schedule]
-        states = {record.id: record.state for record in self.records}
-        schedules = Schedules(Detection.PESSIMISTIC)
-
-        def reads(view: MaintainedView) -> ViewReads:
-            return view_reads(view, known.known_to(view.record.earlier))
-
-        schedules.refresh(queue, list(known.views.values()), self._stops, states, reads)
-        return schedules
-
-    @cached_property
-    def _stops(self) -> Stops:
-        held = {record.id: record.cause for record in self.records if record.state in HOLDING}
-        queue = (Queued(record.id, record.message) for record in self.records)
-        return stops_of(held, queue, list(self.known.views.values()))
-
-    @cached_property
-    def waiting(self) -> dict[int, str]:
-        """By message, why some view that lacks it cannot process it now."""
-        found = (waiting for group in self._schedules().groups for waiting in group.schedule.waiting())
-        return {waiting.number: waiting.reason for waiting in found}
-
-    @cached_property
-    def views(self) -> dict[int, list[str]]:
-        """By message, the views that cannot go beyond it now: those that it stops, and those held because of it."""
-        found = who_waits_for(self._stops)
-        for name, record in self.known.held.items():
-            for number in record.cause.messages if isinstance(record.cause, Quarantined) else ():
-                found.setdefault(number, []).append(name)
-        return {number: sorted(names) for number, names in found.items()}
-
-    @cached_property
-    def drawing(self) -> Drawing:
-        return self.schedule.drawing()
-
-    @cached_property
-    def unit_of(self) -> dict[int, int]:
-        return {number: index for index, unit in enumerate(self.units, 1) for number in unit.numbers}
-
-    @cached_property
-    def depends_on(self) -> dict[int, list[int]]:
-        """By message, those that it directly waits for."""
-        befores: dict[int, set[int]] = {}
-        for edge in self.drawing.edges:
-            befores.setdefault(edge.after, set()).add(edge.before)
-        return {number: sorted(before) for number, before in befores.items()}
-
-    def as_dict(self, record: MessageRecord) -> dict[str, Any]:
-        return {
-            "id": record.id,
-            "source": record.source,
-            "kind": record.kind,
-            "relations": sorted(map(str, record.relations)),
-            "rows": record.rows,
-            "state": record.state,
-            **told(record.cause),
-            "received_at": time_text(record.received_at),
-            "depends_on": self.depends_on.get(record.id, []),
-            "unit": self.unit_of.get(record.id),
-            "views": self.views.get(record.id, []),
-        }
-
-
 def pending(folder: Path) -> list[dict[str, Any]]:
     """The queue, in arrival order."""
     with OpenProject.open(folder) as opened:
+        if not opened.warehouse.messages(limit=1):
+            return []  # nothing to put in order, which takes longer than anything else here
+        from dyda.commands.queue import Queue
+
         queue = Queue.of(opened)
         return [queue.as_dict(record) for record in queue.records]
 
 
 def pending_show(folder: Path, message: int, engine: Engine | None = None) -> dict[str, Any]:
     """One message with the rows it changes (the first hundred), if the source's log can be read now."""
+    from dyda.commands.queue import Queue
+
     with OpenProject.open(folder, engine) as opened:
         queue = Queue.of(opened)
         record = next((record for record in queue.records if record.id == message), None)
@@ -169,6 +71,8 @@ def pending_show(folder: Path, message: int, engine: Engine | None = None) -> di
 def pending_plan(folder: Path, engine: Engine | None = None) -> dict[str, Any]:
     """The order in which the queue will be processed, what is merged, what waits, and the reason for each; and how the
     views follow the next unit."""
+    from dyda.commands.queue import Queue
+
     with OpenProject.open(folder, engine) as opened:
         queue = Queue.of(opened)
         optimistic = opened.project.settings.maintenance.detection == "optimistic"
@@ -191,6 +95,8 @@ def pending_plan(folder: Path, engine: Engine | None = None) -> dict[str, Any]:
 
 def pending_graph(folder: Path) -> dict[str, Any]:
     """The dependency graph: messages, the edges between them with their reasons, and which are merged."""
+    from dyda.commands.queue import Queue
+
     with OpenProject.open(folder) as opened:
         queue = Queue.of(opened)
         return {
@@ -205,6 +111,9 @@ def pending_graph(folder: Path) -> dict[str, Any]:
 
 def pending_picture(folder: Path, format: str = "svg", limit: int | None = DRAWN) -> bytes:
     """The same graph as text, dot, svg or png. `limit`: the most messages in an svg or png."""
+    from dyda.commands.queue import Queue
+    from scheduler.graph import dot, text
+
     with OpenProject.open(folder) as opened:
         queue = Queue.of(opened)
         if format == "text":
@@ -220,6 +129,8 @@ def pending_picture(folder: Path, format: str = "svg", limit: int | None = DRAWN
 
 def _plan(opened: OpenProject, queue: Queue, record: MessageRecord) -> list[dict[str, Any]] | None:
     """What each affected view would become; None for a message that changes no schema."""
+    from dyda.maintenance.plan.impact import impact_of_messages
+
     if not record.message.schema_changes:
         return None
     messages = [(r.id, r.message) for r in queue.records if r.id <= record.id and r.state != MessageState.SKIPPED]
@@ -228,6 +139,9 @@ def _plan(opened: OpenProject, queue: Queue, record: MessageRecord) -> list[dict
 
 def _views(opened: OpenProject, queue: Queue, unit: Unit) -> list[dict[str, Any]]:
     """The plan of each view that the next unit changes."""
+    from dyda.maintenance.plan.impact import impact_of_unit
+    from scheduler import Queued
+
     waiting = [Queued(record.id, record.message) for record in queue.records if record.id in queue.schedule]
     turn = queue.turns[0]
     known = queue.known.known_to(turn.groups[0].earlier)
@@ -272,6 +186,10 @@ def _rows(opened: OpenProject, record: MessageRecord) -> list[dict[str, Any]]:
 
 
 def _samples(relation: RelationName, columns: list[str], table: pa.Table, xid: int) -> list[dict[str, Any]]:
+    import pyarrow.compute as pc
+
+    from dyda.model.bag import COUNT
+
     mine = table.filter(pc.equal(table.column("#xid"), xid)).slice(0, SHOWN_ROWS + 1)
     values = [mine.column(index).to_pylist() for index in range(len(columns))]
     counts = mine.column(COUNT).to_pylist()

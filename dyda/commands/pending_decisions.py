@@ -9,25 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dyda.commands.handover import hand_over
 from dyda.commands.open_transactions import Progress
 from dyda.commands.status import told
 from dyda.errors import DydaError
-from dyda.maintenance import Maintainer
-from dyda.maintenance.install.acknowledge import everywhere
-from dyda.maintenance.install.installation import positions_after
-from dyda.maintenance.plan.impact import impact_of_messages
-from dyda.maintenance.view_reads import view_reads
-from dyda.maintenance.waiting import stops_of
 from dyda.model.cause import HeldByOperator, MessageSkipped, Quarantined, Rejected, Skipped, Uncomputable, WaitsWith
 from dyda.model.message import MessageState
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import Installation, MessageRecord, ViewChange, ViewRecord
-from scheduler import Footprints, Queued
-from scheduler.footprint import shape_of
+
+if TYPE_CHECKING:
+    from dyda.maintenance.loop import Maintainer
 
 __all__ = [
     "DECISIONS",
@@ -40,7 +35,7 @@ __all__ = [
 ]
 
 Answer = dict[str, Any]
-Decision = Callable[[Maintainer, Mapping[str, Any]], Answer]
+Decision = Callable[["Maintainer", Mapping[str, Any]], Answer]
 
 OTHERS_END = 10.0
 """Seconds to wait until another command, such as `apply`, releases the lock."""
@@ -81,6 +76,8 @@ def pending_skip(folder: Path, message: int, reason: str) -> Answer:
 
 
 def _decide(folder: Path, verb: str, arguments: Mapping[str, Any], progress: Progress = lambda *news: None) -> Answer:
+    from dyda.maintenance.loop import Maintainer
+
     with OpenProject.open(folder) as opened:
         answer = hand_over(opened, verb, arguments, progress)
         if answer is not None:
@@ -90,6 +87,9 @@ def _decide(folder: Path, verb: str, arguments: Mapping[str, Any], progress: Pro
 
 
 def _hold(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
+    from dyda.maintenance.waiting import stops_of
+    from scheduler import Queued
+
     record = _message(maintainer, arguments, "held", MessageState.WAITING, MessageState.RUNNING, MessageState.HELD)
     cause = HeldByOperator(record.id)
     maintainer.writer.mark_messages([record.id], MessageState.HELD, cause)
@@ -116,6 +116,9 @@ def _approve(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
 
 
 def _reject(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
+    from dyda.maintenance.install.acknowledge import everywhere
+    from dyda.maintenance.install.installation import positions_after
+
     record = _message(maintainer, arguments, "rejected", MessageState.APPROVAL)
     views = _endangered(maintainer, record)
     if not views:
@@ -137,6 +140,8 @@ def _reject(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
 
 def _endangered(maintainer: Maintainer, record: MessageRecord) -> list[str]:
     """The views that the message would rewrite or break."""
+    from dyda.maintenance.plan.impact import impact_of_messages
+
     records = maintainer.opened.warehouse.messages()
     queue = [
         (other.id, maintainer.known.named_now(other.message))
@@ -216,6 +221,10 @@ def _given(reason: str) -> str:
 
 def _touched(maintainer: Maintainer, record: MessageRecord) -> list[str]:
     """The views that would have processed the message: it concerns them and is not in their extents yet."""
+    from dyda.maintenance.view_reads import view_reads
+    from scheduler import Footprints
+    from scheduler.footprint import shape_of
+
     known, warehouse = maintainer.known, maintainer.opened.warehouse
     pending = [change for other in warehouse.messages() for change in other.message.changes]
     footprints = Footprints([view_reads(view) for view in known.views.values()], pending)

@@ -9,9 +9,7 @@ from typing import Any
 
 from dyda.commands.handover import named_relations
 from dyda.errors import DydaError
-from dyda.maintenance import Maintainer
 from dyda.model.cause import Detached
-from dyda.model.sql.parse import referenced_tables
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject, open_sources
 from dyda.project import Project
@@ -34,6 +32,8 @@ def sources_check(folder: Path) -> list[dict[str, Any]]:
 
     Without the warehouse, only the owner of a source's capture cannot be checked.
     """
+    from dyda.model.sql.parse import referenced_tables
+
     project = Project.load(folder)
     owner, answers = _owner(folder)
     tables: dict[str, set[tuple[str, str]]] = {name: set() for name in project.settings.sources}
@@ -74,6 +74,8 @@ def _finding(error: DydaError) -> dict[str, Any]:
 
 def sources_detach(folder: Path, name: str) -> dict[str, Any]:
     """Remove everything DyDa installed at a source. Its views break with reason "detached" and keep their rows."""
+    from dyda.maintenance.loop import Maintainer
+
     with OpenProject.open(folder) as opened:
         source = opened.source(name)
         with opened.warehouse.lock(role="detach") as writer:

@@ -20,7 +20,7 @@ from dyda.commands.open_transactions import Patience, Progress, Reminders
 from dyda.commands.pending_decisions import DECISIONS
 from dyda.commands.views import begin_resync, execute_resync
 from dyda.errors import CaptureBlocked, DydaError
-from dyda.maintenance import Maintainer
+from dyda.maintenance.loop import Maintainer
 from dyda.passwords import hidden
 from dyda.project import Project
 from dyda.warehouse import RequestRecord

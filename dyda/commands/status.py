@@ -10,19 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from dyda.errors import DydaError
-from dyda.maintenance.catalog_state import load
-from dyda.maintenance.view_reads import HOLDING
-from dyda.maintenance.waiting import stops_of
 from dyda.model.cause import Cause, WaitsBehind
 from dyda.model.layout import Layout
+from dyda.model.message import HOLDING
 from dyda.model.preferences import Preference
 from dyda.model.view_state import ShownState, ViewState
 from dyda.open_project import OpenProject
 from dyda.settings import without_password
 from dyda.warehouse import IndexRecord, RequestRecord, SourceRecord, UnitRecord, ViewRecord, cause_to_json
 from dyda.wording import sentence
-from scheduler import Queued
-from vs import effective_preferences
 
 __all__ = ["sources", "status", "time_text", "told", "views", "views_show"]
 
@@ -133,6 +129,9 @@ def _origin(layout: Layout, index: IndexRecord) -> str:
 
 def _preferences(opened: OpenProject, name: str) -> dict[str, Any] | None:
     """What may happen to each component, and contradictions in the file. None for a broken view."""
+    from dyda.maintenance.catalog_state import load
+    from vs import effective_preferences
+
     known = load(opened)
     view = known.views.get(name)
     if view is None:
@@ -216,6 +215,10 @@ def _behind(opened: OpenProject) -> dict[str, Cause]:
     records = opened.warehouse.messages(states=HOLDING)
     if not records:
         return {}
+    from dyda.maintenance.catalog_state import load
+    from dyda.maintenance.waiting import stops_of
+    from scheduler import Queued
+
     held = {record.id: record.cause for record in records}
     known = load(opened)
     queue = [Queued(record.id, known.named_now(record.message)) for record in opened.warehouse.messages()]

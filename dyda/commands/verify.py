@@ -10,19 +10,19 @@ moved past the snapshots meanwhile, new ones are taken.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dyda.errors import DydaError
-from dyda.maintenance.catalog_state import CatalogState, MaintainedView, load
-from dyda.maintenance.execute.deltas import Refresh
-from dyda.maintenance.observe.poll import Poll
 from dyda.model.cause import BuildReason, ToBeBuilt
 from dyda.model.position import Position
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
-from dyda.warehouse import FrozenWarehouse
 from dyda.wording import sentence
-from scheduler import Queued
+
+if TYPE_CHECKING:
+    from dyda.maintenance.catalog_state import CatalogState, MaintainedView
+    from dyda.maintenance.observe.poll import Poll
+    from dyda.warehouse.extents.verification_snapshot import FrozenWarehouse
 
 __all__ = ["verify_view"]
 
@@ -31,6 +31,8 @@ ATTEMPTS = 10
 
 def verify_view(opened: OpenProject, name: str) -> dict[str, Any]:
     """`equal`, `different` (with the differing rows), `unverifiable` (with the reason) or `skipped`."""
+    from dyda.maintenance.catalog_state import load
+
     answer: dict[str, Any] = {
         "name": name,
         "result": "skipped",
@@ -62,6 +64,8 @@ def verify_view(opened: OpenProject, name: str) -> dict[str, Any]:
 
 def _verify_once(opened: OpenProject, known: CatalogState, view: MaintainedView) -> dict[str, Any] | None:
     """None if the view has moved past the snapshots or was redefined: try again."""
+    from dyda.maintenance.observe.poll import Poll
+
     with ExitStack() as stack:
         poll = Poll()
         for source in sorted(view.positions):
@@ -84,6 +88,8 @@ def _verify_once(opened: OpenProject, known: CatalogState, view: MaintainedView)
 
 def _read_queue(poll: Poll, known: CatalogState, view: MaintainedView, positions: dict[str, Position]) -> str | None:
     """Fill the poll's queue with what the view does not have; the reason if that cannot be subtracted exactly."""
+    from scheduler import Queued
+
     for source, snapshot in poll.snapshots.items():
         poll.after[source] = positions[source]
         for message in snapshot.messages(positions[source]):
@@ -105,6 +111,8 @@ def _compare(
     opened: OpenProject, view: MaintainedView, poll: Poll, frozen: FrozenWarehouse, positions: dict[str, Position]
 ) -> dict[str, Any]:
     """Build the view at the frozen positions and compare it with the frozen extent."""
+    from dyda.maintenance.execute.deltas import Refresh
+
     refresh = Refresh(opened, poll)
     refresh.read_images(view.program.blocks)
     with opened.warehouse.stagings() as stagings:

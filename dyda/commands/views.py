@@ -5,28 +5,31 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dyda.commands.handover import attach, bring_about, hand_over
 from dyda.commands.open_transactions import Patience, Progress, given_up
 from dyda.commands.status import told
 from dyda.commands.verify import verify_view
-from dyda.engine import Engine
 from dyda.errors import DydaError, NotComputable, RelationRefused, UnknownColumn, UnknownRelation, UnsupportedSql
-from dyda.maintenance import BuildRequest, Maintainer
-from dyda.maintenance.catalog_state import load
 from dyda.model.algebra.nodes import scans
 from dyda.model.cause import BuildReason, ToBeBuilt
-from dyda.model.sql.parse import parse_view
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
-from vm import explain_program
+
+if TYPE_CHECKING:
+    from dyda.engine import Engine
+    from dyda.maintenance.catalog_state import BuildRequest
+    from dyda.maintenance.loop import Maintainer
 
 __all__ = ["begin_resync", "execute_resync", "verify", "views_explain", "views_resync"]
 
 
 def views_explain(folder: Path, name: str) -> dict[str, Any]:
     """How each operator of the view is maintained, and how many source queries an update costs."""
+    from dyda.maintenance.catalog_state import load
+    from vm import explain_program
+
     with OpenProject.open(folder) as opened:
         record = opened.warehouse.view(name)
         view = load(opened).views.get(name)
@@ -49,6 +52,8 @@ def views_resync(
     timeout: float | None = None,
 ) -> dict[str, Any]:
     """Rebuild the view from its sources; readers keep the old rows until the new ones are complete."""
+    from dyda.maintenance.loop import Maintainer
+
     with OpenProject.open(folder, engine) as opened:
         opened.warehouse.view(name)
         answer = hand_over(opened, "resync", {"name": name, "timeout": timeout}, progress)
@@ -83,6 +88,9 @@ def begin_resync(maintainer: Maintainer, name: str, progress: Progress, patience
 
 
 def _target(maintainer: Maintainer, name: str, progress: Progress, patience: Patience) -> BuildRequest:
+    from dyda.maintenance.catalog_state import BuildRequest
+    from dyda.model.sql.parse import parse_view
+
     opened = maintainer.opened
     record = opened.warehouse.view(name)
     sql = record.sql or ""

@@ -18,6 +18,7 @@ record batches and returns how many rows. The last two run inside Spark tasks, o
     engine         analyse, evaluate, build
     session        the Spark sessions: small-job settings for units, others for builds
     java           finding a Java for Spark
+    class_archive  Spark's classes, kept by Java from one start to the next
     analysis       Spark's own analysis of a view, over empty frames
     refusals       Spark's refusals in the author's names, with what to write instead
     typed_columns  canonical text to typed Arrow columns: exactly, or not at all

@@ -21,16 +21,16 @@ from pyspark.sql import SparkSession
 
 from dyda.engine.analysis import OutputType, analyse_blocks, refuse_untyped
 from dyda.engine.frames import Reader, pooled, separate
-from dyda.engine.local_join import combinations
+from dyda.engine.local_join import combinations, one_of_nulls
 from dyda.engine.prepared import Prepared, Question
 from dyda.engine.session import Sessions, SparkSettingsLike
 from dyda.engine.task_errors import MARK, encoded, raise_again
-from dyda.errors import EngineFailed, EvaluationFailed
+from dyda.errors import DydaError, EngineFailed, EvaluationFailed
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.bag import COUNT, Bag
 from vm.careful import helps, render_sum
 from vm.compile import compile_view
-from vm.evaluation import Evaluation, Frame, render, render_combined
+from vm.evaluation import Evaluation, Frame, build_evaluation, render, render_combined
 from vm.join_block import JoinBlock, flatten
 from vm.program import Program
 
@@ -58,15 +58,24 @@ REMEMBERED = 1000
 class Engine:
     """Spark behind three verbs. Starts on first use."""
 
-    def __init__(self, settings: SparkSettingsLike, log: Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: SparkSettingsLike,
+        log: Path | None = None,
+        archives: Path | None = None,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """`archives`: where Java may find Spark's classes; `say` is told of Spark's start, which takes seconds."""
         self._settings = settings
-        self._sessions = Sessions(settings, log)
-        self.prepared = Prepared()
+        self._sessions = Sessions(settings, log, archives, say)
+        self.prepared = Prepared(say)
         self._outputs: dict[tuple[JoinBlock, ...], list[OutputType]] = {}
         self._numbers = itertools.count()
         self._remembering = threading.Lock()
         self._careful: set[Hashable] = set()
         """Sums that failed on rows which their terms cancel out: they would fail again."""
+        self.asked = 0
+        """How often units, builds and checks have asked for rows."""
         self.jobs = 0
 
     def start(self) -> None:
@@ -157,6 +166,15 @@ class Engine:
         """
         return self._answers(evaluations, _questions(evaluations), reader, phase)
 
+    def rehearse(self, block: JoinBlock) -> None:
+        """Asks Spark what a unit of a few rows of this block asks, over one combination of NULLs: what is loaded and
+        planned for the first time takes seconds."""
+        evaluation = build_evaluation(block, {one.alias: Bag.empty(list(one.columns)) for one in block.occurrences})
+        with contextlib.suppress(DydaError, PySparkException, Py4JError, OSError, EOFError, pa.ArrowException):
+            question = (evaluation, one_of_nulls(evaluation))
+            if not self._at_once({0: question}):
+                self._collect([question], None, lambda name: None)
+
     def _answers(
         self, evaluations: Sequence[Evaluation], asked: Mapping[int, _Question], reader: Reader | None, phase: Phase
     ) -> list[pa.Table]:
@@ -239,6 +257,7 @@ class Engine:
     @contextlib.contextmanager
     def _counted_jobs(self, view: str) -> Iterator[None]:
         """Counts Spark's jobs and translates its errors; `view` is the one to blame if a row is."""
+        self.asked += 1
         before = self._sessions.jobs_so_far()
         try:
             yield

@@ -17,11 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dyda.engine.typed_columns import typed_table
+from dyda.engine.typed_columns import arrow_type, typed_table
 from dyda.model.algebra.nodes import ColumnRef
 from vm.evaluation import Evaluation, frame_columns, join_order
 
-__all__ = ["combinations"]
+__all__ = ["combinations", "one_of_nulls"]
 
 Keys = npt.NDArray[np.int64]
 
@@ -63,15 +63,27 @@ def combinations(evaluation: Evaluation) -> pa.Table | None:
         return None
     kept, counts = numbers
     picked = {alias: rows.filter(kept) for alias, rows in picked.items()}
-    read = {
-        name: occurrence.alias
-        for occurrence in evaluation.block.occurrences
-        for name in frame_columns(evaluation, {occurrence.alias}, evaluation.block.conjuncts)
-    }
+    read = _read(evaluation)
     if sum(_bytes(typed[alias].column(name), picked[alias]) for name, alias in read.items()) > LARGEST:
         return None
     columns = {name: typed[alias].column(name).take(picked[alias]) for name, alias in read.items()}
     return pa.table(columns | {name: numbers.filter(kept) for name, numbers in counts.items()})
+
+
+def one_of_nulls(evaluation: Evaluation) -> pa.Table:
+    """One combination whose values are all NULL, of an evaluation without tags."""
+    types = {column.name: column.spark_type for one in evaluation.block.occurrences for column in one.frame}
+    columns = {name: pa.nulls(1, arrow_type(types[name])) for name in _read(evaluation)}
+    return pa.table(columns | {"n": pa.array([1], pa.int64())})
+
+
+def _read(evaluation: Evaluation) -> dict[str, str]:
+    """The columns that the select list and the conditions read, each with its occurrence."""
+    return {
+        name: occurrence.alias
+        for occurrence in evaluation.block.occurrences
+        for name in frame_columns(evaluation, {occurrence.alias}, evaluation.block.conjuncts)
+    }
 
 
 def _bytes(values: pa.ChunkedArray, rows: pa.Array) -> int:

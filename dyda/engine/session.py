@@ -13,7 +13,8 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -24,8 +25,9 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from dyda.engine.class_archive import OPTIONS_OF_JAVA, archive_file, reading_options
 from dyda.engine.java import find_java_home
-from dyda.errors import ConfigurationError
+from dyda.errors import ConfigurationError, EngineFailed
 
 __all__ = ["Sessions", "SparkSettingsLike"]
 
@@ -172,13 +174,26 @@ class SparkSettingsLike(Protocol):
 class Sessions:
     """Starts Spark on first use. The JVM ends with this process, however that ends."""
 
-    def __init__(self, settings: SparkSettingsLike, log: Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: SparkSettingsLike,
+        log: Path | None = None,
+        archives: Path | None = None,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """`archives`: the folder where Java may find Spark's classes (`class_archive`); `say` is told of the start."""
         self._settings = settings
         self._log = log
+        self._archives = archives
+        self._say = say
         self._bulk: SparkSession | None = None
         self._others: dict[str, SparkSession] = {}
         self._scheduler: Any = None
         self._lock = threading.Lock()
+        self._start_guard = threading.Lock()
+        self._starting = False
+        self._unwanted = False
+        """Whether it was stopped while it started."""
 
     @property
     def alive(self) -> bool:
@@ -194,7 +209,7 @@ class Sessions:
     def bulk(self) -> SparkSession:
         with self._lock:
             if self._bulk is None:
-                self._bulk = self._start()
+                self._bulk = self._started()
             return self._bulk
 
     @property
@@ -238,30 +253,33 @@ class Sessions:
             return 0  # it is just ending: this must not hide the error that the caller has about it
 
     def stop(self) -> None:
-        """Ends the application and its JVM. A later use starts a new one."""
+        """Ends the application and its JVM. A later use starts a new one. While another thread starts it, that thread
+        ends it again: nobody waits for seconds for what he does not want."""
+        with self._start_guard:
+            self._unwanted = self._starting
+            if self._starting:
+                return
         with self._lock:
             session, self._bulk, self._others, self._scheduler = self._bulk, None, {}, None
-            if session is None:
-                return
-            gateway: Any = SparkContext._gateway
-            process = getattr(gateway, "proc", None)
-            with contextlib.suppress(Exception):
-                session.stop()
-            with contextlib.suppress(Exception):
-                gateway.shutdown()
-            # What a clean stop has done already, and a stop without a JVM to talk to could not.
-            SparkContext._active_spark_context = None
-            SparkContext._gateway = None
-            SparkContext._jvm = None
-            SparkSession._instantiatedSession = None
-            SparkSession._activeSession = None
-            if process is not None:
-                process.stdin.close()
-                with contextlib.suppress(Exception):
-                    process.wait(timeout=20)
-                if process.poll() is None:
-                    process.kill()
-                    process.wait()
+            if session is not None:
+                _end(session)
+
+    def _started(self) -> SparkSession:
+        began = time.monotonic()
+        self._say(f"Spark is starting ({self._settings.master})")
+        archive = reading_options(archive_file(self._archives)) if self._archives is not None else None
+        with self._start_guard:
+            self._starting = True
+        try:
+            session = self._start(archive)
+        finally:
+            with self._start_guard:
+                unwanted, self._unwanted, self._starting = self._unwanted, False, False
+        if unwanted:
+            _end(session)
+            raise EngineFailed("it was stopped while it started")
+        self._say(f"Spark has started, in {time.monotonic() - began:.1f} s")
+        return session
 
     def _session_settings(self) -> dict[str, str]:
         return {**REQUIRED, "spark.sql.session.timeZone": self._settings.timezone}
@@ -280,7 +298,8 @@ class Sessions:
         values[OPTIONS] = f"{quiet} {values.get(OPTIONS, '')}".rstrip()
         return values
 
-    def _start(self) -> SparkSession:
+    def _start(self, archive: str | None) -> SparkSession:
+        """`archive`: the options with which Java finds Spark's classes."""
         # pyspark logs the query context of every failed query, whatever the level; the message is in the exception.
         # Made here by its own class: a plain logger under this name makes pyspark fail while it reports a failure.
         PySparkLogger.getLogger("SQLQueryContextLogger").addFilter(lambda record: False)
@@ -295,6 +314,9 @@ class Sessions:
             environment["PYSPARK_PYTHON"] = python
         if self._settings.master.startswith("local"):
             environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+        given = os.environ.get(OPTIONS_OF_JAVA, "")
+        if archive is not None and "Archive" not in given:
+            environment[OPTIONS_OF_JAVA] = f"{given} {archive}".strip()
         with _environment(environment), self._output() as output:
             try:
                 gateway = launch_gateway(  # type: ignore[no-untyped-call]
@@ -322,6 +344,28 @@ class Sessions:
             return tempfile.TemporaryFile()
         self._log.parent.mkdir(parents=True, exist_ok=True)
         return self._log.open("a+b")
+
+
+def _end(session: SparkSession) -> None:
+    gateway: Any = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    with contextlib.suppress(Exception):
+        session.stop()
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
+    # What a clean stop has done already, and a stop without a JVM to talk to could not.
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None
+    if process is not None:
+        process.stdin.close()
+        with contextlib.suppress(Exception):
+            process.wait(timeout=20)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
 
 
 def _shown(values: Mapping[str, str]) -> dict[str, str]:

@@ -23,9 +23,3 @@ and the sources' WAL is on disk (P2); positions and extents move together or not
     execute/       rows: deltas, rebuilds, adaptation from the extent
     install/       one installation, and the acknowledgement after it
 """
-
-from dyda.maintenance.catalog_state import BuildRequest, MaintainedView
-from dyda.maintenance.cycle import Outcome
-from dyda.maintenance.loop import Maintainer
-
-__all__ = ["BuildRequest", "MaintainedView", "Maintainer", "Outcome"]

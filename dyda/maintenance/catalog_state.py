@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from dyda.engine import OutputType
 from dyda.errors import DydaError, UnknownRelation
 from dyda.maintenance.programs import known_program
 from dyda.model.algebra.nodes import ViewDefinition, scans
@@ -23,10 +23,14 @@ from dyda.model.sql.parse import Resolve, parse_view
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.project import Project
-from dyda.warehouse import EarlierCatalog, KnowledgeRecord, RelationRecord, SourceRecord, ViewRecord, Writer
+from dyda.warehouse import EarlierCatalog, KnowledgeRecord, RelationRecord, SourceRecord, ViewRecord
 from dyda.wording import sentence
 from vm import JoinBlock, Program, fingerprint
 from vs import Defaults
+
+if TYPE_CHECKING:
+    from dyda.engine import OutputType
+    from dyda.warehouse.writer import Writer
 
 __all__ = [
     "BuildPlan",

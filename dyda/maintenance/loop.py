@@ -49,7 +49,8 @@ from dyda.model.cause import Behind, Cause
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
-from dyda.warehouse import ViewRecord, Writer, is_hidden
+from dyda.warehouse import ViewRecord, is_hidden
+from dyda.warehouse.writer import Writer
 
 __all__ = ["Maintainer"]
 
@@ -72,7 +73,6 @@ class Maintainer:
         self.writer = writer
         self.log = log
         writer.log = self._say
-        opened.engine.prepared.say = self._say
         self.obstacle: DydaError | None = None
         """Why the last cycle was blocked."""
         self.waiting = ALL_WAIT

@@ -15,10 +15,11 @@ from dyda.maintenance.catalog_state import CatalogState, MaintainedView
 from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.programs import one_by_one
 from dyda.maintenance.schedules import Schedules, Turn
-from dyda.maintenance.view_reads import HOLDING, lacked, view_reads
+from dyda.maintenance.view_reads import lacked, view_reads
 from dyda.maintenance.waiting import Stops, stops_of
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.knowledge.constraints import Knowledge
+from dyda.model.message import HOLDING
 from dyda.model.relation import RelationName
 from dyda.open_project import OpenProject
 from dyda.warehouse import MessageRecord

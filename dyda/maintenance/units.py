@@ -46,7 +46,8 @@ from dyda.model.message import MessageState
 from dyda.model.relation import Relation, RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
-from dyda.warehouse import Installation, RelationState, ViewChange, Writer, is_hidden
+from dyda.warehouse import Installation, RelationState, ViewChange, is_hidden
+from dyda.warehouse.writer import Writer
 from dyda.wording import layout_sentence, sentence
 from scheduler import Queued, Unit, UnitKind
 from vs import read

@@ -7,18 +7,14 @@ from collections.abc import Callable, Iterable
 
 from dyda.maintenance.catalog_state import CatalogState, MaintainedView
 from dyda.model.algebra.nodes import scans
-from dyda.model.message import MessageState
+from dyda.model.message import HOLDING, MessageState
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.warehouse import MessageRecord
 from scheduler import Detection, Queued, Schedule, ViewReads
 from vs import candidate_relations, effective_preferences
 
-__all__ = ["HOLDING", "lacked", "schedule_of", "view_reads"]
-
-HOLDING = (MessageState.HELD, MessageState.APPROVAL)
-"""States in the catalog that hold a message until an operator decides. What quarantine holds is the views that need
-the message; other views go on."""
+__all__ = ["lacked", "schedule_of", "view_reads"]
 
 
 def view_reads(view: MaintainedView, known: CatalogState | None = None) -> ViewReads:

@@ -15,7 +15,7 @@ from dyda.model.cached import once
 from dyda.model.relation import RelationName
 from dyda.model.schema_change import RenameRelation, ReplaceRelation, Step
 
-__all__ = ["Change", "DataUpdate", "MessageState", "SchemaChange", "Truncation", "UpdateMessage"]
+__all__ = ["HOLDING", "Change", "DataUpdate", "MessageState", "SchemaChange", "Truncation", "UpdateMessage"]
 
 
 class MessageState(enum.StrEnum):
@@ -34,6 +34,11 @@ class MessageState(enum.StrEnum):
     """It cannot be processed; an operator must decide."""
     SKIPPED = "skipped"
     """An operator has removed it; the views that it concerns are rebuilt."""
+
+
+HOLDING = (MessageState.HELD, MessageState.APPROVAL)
+"""States in the catalog that hold a message until an operator decides. What quarantine holds is the views that need
+the message; other views go on."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,6 @@ impossible.
 
 from dyda.sources.capture.check import grants
 from dyda.sources.postgres import PostgresSource
-from dyda.sources.reading.copy import ScanPartition
-from dyda.sources.reading.snapshot import SourceSnapshot
 from dyda.sources.settings import Finding, SourceIdentity, SourceSettings
 
-__all__ = ["Finding", "PostgresSource", "ScanPartition", "SourceIdentity", "SourceSettings", "SourceSnapshot", "grants"]
+__all__ = ["Finding", "PostgresSource", "SourceIdentity", "SourceSettings", "grants"]

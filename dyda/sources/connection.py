@@ -7,10 +7,9 @@ import functools
 import threading
 from collections.abc import Iterable, Iterator
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg2
-import pyarrow as pa
 
 from dyda.cursor import Cursor, Values
 from dyda.errors import (
@@ -22,10 +21,13 @@ from dyda.errors import (
     SourceUnreachable,
     SourceUnreadable,
 )
-from dyda.sources.reading.copy import connect, first_line
 from dyda.sources.reading.encoding import Repertoire
+from dyda.sources.reading.session import connect, first_line
 from dyda.sources.settings import SourceSettings
 from dyda.sources.stalled_server import PatientConnection
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["FRESH", "WRITING", "Sessions", "load_sql", "translate", "value"]
 

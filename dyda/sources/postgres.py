@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from dyda import faults
 from dyda.errors import SourceBusy
@@ -15,8 +16,10 @@ from dyda.sources.capture.check import check, obstacles
 from dyda.sources.capture.state import CaptureState, read_state
 from dyda.sources.connection import FRESH, WRITING, Sessions
 from dyda.sources.log.cache import Received
-from dyda.sources.reading.snapshot import SourceSnapshot
 from dyda.sources.settings import Consumer, Finding, SourceSettings
+
+if TYPE_CHECKING:
+    from dyda.sources.reading.snapshot import SourceSnapshot
 
 __all__ = ["PostgresSource"]
 
@@ -109,6 +112,8 @@ class PostgresSource:
         is called now. `lock` keeps schema changes away from these relations until the snapshot is closed, for
         `lock_limit` seconds at most.
         """
+        from dyda.sources.reading.snapshot import SourceSnapshot
+
         snapshot = SourceSnapshot(self._sessions, self.consumer, self._received, relations, lock, lock_limit)
         try:
             self.consumer.refuse_rival(snapshot.state.project)

@@ -13,6 +13,7 @@ project's lock and whose fence is the current one. Readers never see two views i
     view_installer  one view's part of it
     hidden_views    views that lanes have built and no reader sees yet
     hidden_names    what those are called
+    reading         sessions for short questions
     standby         a daemon that waits for the project's lock
     connection      one way to connect, one set of pinned settings
     catalog/        DyDa's own tables: records, queries, migrations
@@ -40,39 +41,23 @@ from dyda.warehouse.catalog.records import (
     ViewRecord,
     ViewVersion,
 )
-from dyda.warehouse.extents.exported_snapshot import HeldExtent, HeldState, hold_extent, hold_warehouse
-from dyda.warehouse.extents.lockless_staging import Stagings
-from dyda.warehouse.extents.prepared_tables import PreparedTables
-from dyda.warehouse.extents.staging import Staging
-from dyda.warehouse.extents.verification_snapshot import FrozenWarehouse
 from dyda.warehouse.hidden_names import hidden_name, is_hidden, visible_name
 from dyda.warehouse.installation import Installation, ViewChange
-from dyda.warehouse.states.combine import Combined
-from dyda.warehouse.states.install import StateChange
 from dyda.warehouse.warehouse import Warehouse
-from dyda.warehouse.writer import Writer
 
 __all__ = [
-    "Combined",
     "DaemonRecord",
     "EarlierCatalog",
-    "FrozenWarehouse",
-    "HeldExtent",
-    "HeldState",
     "Identity",
     "IndexRecord",
     "Installation",
     "KnowledgeRecord",
     "MessageRecord",
-    "PreparedTables",
     "RelationRecord",
     "RelationState",
     "RequestRecord",
     "SourceRecord",
     "SourceState",
-    "Staging",
-    "Stagings",
-    "StateChange",
     "StateTable",
     "UnitRecord",
     "VersionRecord",
@@ -81,11 +66,8 @@ __all__ = [
     "ViewRecord",
     "ViewVersion",
     "Warehouse",
-    "Writer",
     "cause_to_json",
     "hidden_name",
-    "hold_extent",
-    "hold_warehouse",
     "is_hidden",
     "visible_name",
 ]

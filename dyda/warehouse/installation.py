@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from dyda.model.cause import Cause
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
 from dyda.warehouse.catalog.records import EarlierCatalog, RelationState, SourceState, UnitRecord, ViewVersion
-from dyda.warehouse.extents.prepared_tables import PreparedTables
-from dyda.warehouse.extents.staging import Staging
-from dyda.warehouse.states.install import StateChange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dyda.warehouse.extents.prepared_tables import PreparedTables
+    from dyda.warehouse.extents.staging import Staging
+    from dyda.warehouse.states.install import StateChange
 
 __all__ = ["Installation", "ViewChange"]
 

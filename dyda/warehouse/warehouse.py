@@ -1,7 +1,8 @@
 """The warehouse: reading the catalog, and taking the lock to write.
 
-Reading goes through SQLAlchemy in short transactions of their own; writing through a `Writer` (see writer.py), except
-for requests, which any command may submit to the process that holds the lock.
+Reading happens in short transactions of their own; writing goes through a `Writer` (see writer.py), except for
+requests, which any command may submit to the process that holds the lock. Most commands only read: what writes and
+compares rows is imported by the methods that need it.
 """
 
 from __future__ import annotations
@@ -13,19 +14,18 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg2
-import sqlalchemy
-from sqlalchemy import Connection, create_engine, insert, select, text, update
+from psycopg2.extras import Json
 
 from dyda.cursor import Connection as PostgresConnection
 from dyda.cursor import Cursor
 from dyda.errors import DydaError, ProjectBusy, RequestFailed, UnknownView, WarehouseUnreachable
 from dyda.model.cause import Cause
-from dyda.warehouse.catalog import queries, tables
+from dyda.warehouse.catalog import queries
 from dyda.warehouse.catalog.records import DaemonRecord, MessageRecord, ViewRecord
-from dyda.warehouse.catalog.upgrade import upgrade
+from dyda.warehouse.catalog.upgrade import is_ready, upgrade
 from dyda.warehouse.connection import (
     ADVISORY_CLASS,
     PROJECT_LOCK,
@@ -37,14 +37,15 @@ from dyda.warehouse.connection import (
     translated,
     without_password,
 )
-from dyda.warehouse.extents.extent import check_types
-from dyda.warehouse.extents.lockless_staging import Stagings, own_stagings
-from dyda.warehouse.extents.prepared_tables import collect_prepared
-from dyda.warehouse.extents.set_comparison import SetComparison, compare_sets
-from dyda.warehouse.extents.staging import Staging, collect_garbage
-from dyda.warehouse.extents.verification_snapshot import FrozenWarehouse, frozen
+from dyda.warehouse.reading import IdleSessions
 from dyda.warehouse.standby import Turn, waiting_turn
-from dyda.warehouse.writer import Writer
+
+if TYPE_CHECKING:
+    from dyda.warehouse.extents.lockless_staging import Stagings
+    from dyda.warehouse.extents.set_comparison import SetComparison
+    from dyda.warehouse.extents.staging import Staging
+    from dyda.warehouse.extents.verification_snapshot import FrozenWarehouse
+    from dyda.warehouse.writer import Writer
 
 __all__ = ["Warehouse"]
 
@@ -53,13 +54,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _reads(query: Callable[Concatenate[Connection, P], R]) -> Callable[Concatenate[Warehouse, P], R]:
+def _reads(query: Callable[Concatenate[Cursor, P], R]) -> Callable[Concatenate[Warehouse, P], R]:
     """A method of Warehouse that answers a query of the catalog, in a snapshot of its own."""
 
     @wraps(query)
     def method(self: Warehouse, /, *arguments: P.args, **options: P.kwargs) -> R:
-        with self._reading() as connection:
-            return query(connection, *arguments, **options)
+        with self._reading() as cursor:
+            return query(cursor, *arguments, **options)
 
     return method
 
@@ -70,10 +71,7 @@ class Warehouse:
     def __init__(self, url: str, schema: str = "public") -> None:
         self.url = url
         self.schema = schema
-        # libpq reads the URL itself: SQLAlchemy's own idea of a URL is narrower (services, several hosts, sockets).
-        self._engine = create_engine(
-            "postgresql+psycopg2://", creator=lambda: connect(url, "dyda"), pool_size=2, pool_pre_ping=True
-        )
+        self._sessions = IdleSessions(url)
 
     @classmethod
     def connect(cls, url: str, schema: str = "public") -> Warehouse:
@@ -92,50 +90,58 @@ class Warehouse:
         self.close()
 
     def close(self) -> None:
-        self._engine.dispose()
+        self._sessions.close()
 
     def upgrade(self) -> None:
         """Upgrades the catalog to this program's version; several processes may try at once."""
-        with self._reading() as connection:
-            if connection.execute(text("SELECT pg_is_in_recovery()")).scalar_one():
+        with self._reading() as cursor:
+            cursor.execute("SELECT pg_is_in_recovery()")
+            if cursor.fetchone()[0]:
                 raise read_only("its server is a standby, or still in recovery")
+            if is_ready(cursor, self.schema):
+                return
         with self._translated():
-            upgrade(self._engine, self.schema)
+            upgrade(self.url, self.schema)
 
     @cached_property
     def project_id(self) -> uuid.UUID:
-        with self._reading() as connection:
-            found: uuid.UUID = connection.execute(select(tables.project.c.id)).scalar_one()
-            return found
+        with self._reading() as cursor:
+            cursor.execute("SELECT id FROM dyda.project")
+            return uuid.UUID(cursor.fetchone()[0])
 
     def check_types(self, view: str, types: Sequence[str]) -> None:
         """Refuses types that this warehouse cannot hold, before anything is built."""
-        with self._translated(), self._engine.connect() as connection:
-            check_types(cast(Cursor, connection.connection.cursor()), view, types)
+        from dyda.warehouse.extents.extent import check_types
+
+        with self._reading() as cursor:
+            check_types(cursor, view, types)
 
     def owner(self) -> tuple[str | None, dict[str, frozenset[str]]]:
         """The project that this warehouse belongs to (None: to none yet), and its views with the sources they read."""
-        with self._reading() as connection:
-            owner = connection.execute(select(tables.project.c.owner)).scalar_one()
-            found = connection.execute(
-                text(
-                    "SELECT v.name, array_remove(array_agg(p.source), NULL) FROM dyda.view v"
-                    " LEFT JOIN dyda.position p ON p.view = v.name GROUP BY v.name"
-                )
+        with self._reading() as cursor:
+            cursor.execute("SELECT owner FROM dyda.project")
+            (owner,) = cursor.fetchone()
+            cursor.execute(
+                "SELECT v.name, array_remove(array_agg(p.source), NULL) FROM dyda.view v"
+                " LEFT JOIN dyda.position p ON p.view = v.name GROUP BY v.name"
             )
-            return owner, {name: frozenset(sources) for name, sources in found}
+            return owner, {name: frozenset(sources) for name, sources in cursor.fetchall()}
 
     def claim(self, owner: str) -> str:
         """Gives the warehouse to a project, unless it belongs to one already; returns its owner."""
-        with self._translated(), self._engine.begin() as connection:
-            table = tables.project
-            connection.execute(update(table).where(table.c.owner.is_(None)).values(owner=owner))
-            return str(connection.execute(select(table.c.owner)).scalar_one())
+        with self._writing() as cursor:
+            cursor.execute("UPDATE dyda.project SET owner = %s WHERE owner IS NULL", (owner,))
+            cursor.execute("SELECT owner FROM dyda.project")
+            return str(cursor.fetchone()[0])
 
     # --- taking the lock
 
     def lock(self, wait: float = 0, role: str = "command") -> Writer:
         """The project's lock, or ProjectBusy after `wait` seconds. `role` says who holds it: daemon, apply, …"""
+        from dyda.warehouse.extents.prepared_tables import collect_prepared
+        from dyda.warehouse.extents.staging import collect_garbage
+        from dyda.warehouse.writer import Writer
+
         connection = connect(self.url, f"dyda {role}"[:63])
         try:
             with translated(self.url):
@@ -168,24 +174,26 @@ class Warehouse:
     # --- reading
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
+    def _reading(self) -> Iterator[Cursor]:
         """One snapshot for all queries in the block."""
-        with self._translated(), self._engine.connect() as connection:
-            yield connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        with self._translated(), self._sessions.transaction() as cursor:
+            yield cursor
+
+    @contextmanager
+    def _writing(self) -> Iterator[Cursor]:
+        """One transaction."""
+        with self._translated(), self._sessions.transaction(writes=True) as cursor:
+            yield cursor
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         with translated(self.url):
             try:
                 yield
-            except sqlalchemy.exc.DBAPIError as error:
-                if isinstance(error.orig, psycopg2.errors.UndefinedTable | psycopg2.errors.InvalidSchemaName):
-                    raise WarehouseUnreachable(
-                        "the warehouse has no DyDa catalog", "Run a command that creates it, for example: dyda apply"
-                    ) from None
-                if isinstance(error.orig, psycopg2.Error):
-                    raise error.orig from None
-                raise
+            except (psycopg2.errors.UndefinedTable, psycopg2.errors.InvalidSchemaName):
+                raise WarehouseUnreachable(
+                    "the warehouse has no DyDa catalog", "Run a command that creates it, for example: dyda apply"
+                ) from None
 
     views = _reads(queries.views)
     versions = _reads(queries.versions)
@@ -204,10 +212,10 @@ class Warehouse:
     status = _reads(queries.status)
 
     def view(self, name: str) -> ViewRecord:
-        with self._reading() as connection:
-            found = queries.views(connection, name)
+        with self._reading() as cursor:
+            found = queries.views(cursor, name)
             if not found:
-                known = ", ".join(record.name for record in queries.views(connection)) or "none yet"
+                known = ", ".join(record.name for record in queries.views(cursor)) or "none yet"
                 raise UnknownView(f"there is no view {name!r}; this project has: {known}", "See: dyda views")
             return found[0]
 
@@ -219,18 +227,20 @@ class Warehouse:
 
     def unshown(self) -> dict[str, Cause]:
         """Views whose rows readers do not see, and why."""
-        with self._reading() as connection:
-            return queries.unshown(connection, self.schema)
+        with self._reading() as cursor:
+            return queries.unshown(cursor, self.schema)
 
     def lost_indexes(self) -> dict[str, tuple[Cause, ...]]:
         """By view, the keys and indexes that it has lost since its file was last applied and has not got back."""
-        with self._reading() as connection:
-            return queries.lost_indexes(connection)
+        with self._reading() as cursor:
+            return queries.lost_indexes(cursor)
 
     # --- verifying, beside a running daemon
 
     def stagings(self) -> AbstractContextManager[Stagings]:
         """Staging tables for a process without the lock; dropped at the end of the block."""
+        from dyda.warehouse.extents.lockless_staging import own_stagings
+
         return own_stagings(self.url)
 
     @contextmanager
@@ -243,22 +253,26 @@ class Warehouse:
         self, left: Staging, right: Staging, sides: tuple[bool, bool] = (True, True), samples: int = 10
     ) -> SetComparison:
         """How the rows of two staging tables differ as sets."""
+        from dyda.warehouse.extents.set_comparison import compare_sets
+
         with session(self.url, "dyda check") as connection, connection.cursor() as cursor:
             return compare_sets(cursor, left, right, sides=sides, samples=samples)
 
     def frozen(self) -> AbstractContextManager[FrozenWarehouse]:
         """Catalog and extents as they are now, for the length of the block."""
+        from dyda.warehouse.extents.verification_snapshot import frozen
+
         return frozen(self.url)
 
     # --- requests
 
     def submit(self, verb: str, arguments: Mapping[str, Any]) -> int:
         """Submits a request to the process that holds the lock; see `wait`."""
-        with self._translated(), self._engine.begin() as connection:
-            statement = (
-                insert(tables.request).values(verb=verb, arguments=dict(arguments)).returning(tables.request.c.id)
+        with self._writing() as cursor:
+            cursor.execute(
+                "INSERT INTO dyda.request (verb, arguments) VALUES (%s, %s) RETURNING id", (verb, Json(dict(arguments)))
             )
-            return int(connection.execute(statement).scalar_one())
+            return int(cursor.fetchone()[0])
 
     def wait(self, number: int, on_progress: Callable[[Any], None] = lambda progress: None) -> Any:
         """The request's result. RequestFailed: it failed, or no process is left to answer it."""
@@ -280,14 +294,13 @@ class Warehouse:
 
     def cancel(self, number: int) -> bool:
         """Takes back an unfinished request; whether it did."""
-        table = tables.request
-        with self._translated(), self._engine.begin() as connection:
-            statement = (
-                update(table)
-                .where(table.c.id == number, table.c.state.in_(("waiting", "running")))
-                .values(state="cancelled", finished_at=text("now()"))
+        with self._writing() as cursor:
+            cursor.execute(
+                "UPDATE dyda.request SET state = 'cancelled', finished_at = now()"
+                " WHERE id = %s AND state IN ('waiting', 'running')",
+                (number,),
             )
-            return connection.execute(statement).rowcount == 1
+            return cursor.rowcount == 1
 
 
 def _raise_fence(connection: PostgresConnection, role: str) -> int:

@@ -23,7 +23,7 @@ from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.relation import Relation
 from dyda.model.sql.parse import parse_view
 from dyda.sources import catalog
-from dyda.sources.reading.copy import connect
+from dyda.sources.reading.session import connect
 from tests.properties.operators import (
     COLUMNS,
     TABLES,

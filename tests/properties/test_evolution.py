@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from dyda import commands, faults
 from dyda.engine import Engine
-from dyda.maintenance import Maintainer, Outcome
+from dyda.maintenance.cycle import Outcome
+from dyda.maintenance.loop import Maintainer
 from tests.town import Town
 
 pytestmark = pytest.mark.long

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from dyda import commands, faults
 from dyda.engine import Engine
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from dyda.model.position import Position
 from tests.town import Town
 

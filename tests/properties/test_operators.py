@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from dyda import commands, faults
 from dyda.engine import Engine
-from dyda.maintenance import Maintainer, Outcome
+from dyda.maintenance.cycle import Outcome
+from dyda.maintenance.loop import Maintainer
 from tests.properties import operators
 from tests.properties.operators import COLUMNS, ROWS, TABLES, Batch, View, for_postgres
 from tests.town import Town

@@ -15,7 +15,8 @@ import psycopg2
 
 from dyda import commands
 from dyda.errors import Fenced
-from dyda.maintenance import BuildRequest, Maintainer
+from dyda.maintenance.catalog_state import BuildRequest
+from dyda.maintenance.loop import Maintainer
 from dyda.model.cause import BuildReason, ToBeBuilt
 from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK
 from tests.conftest import Server

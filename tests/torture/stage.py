@@ -11,7 +11,8 @@ import psycopg2
 
 from dyda import faults
 from dyda.engine import Engine
-from dyda.maintenance import Maintainer, Outcome
+from dyda.maintenance.cycle import Outcome
+from dyda.maintenance.loop import Maintainer
 from tests.torture.history import History, Read
 from tests.torture.readers import look
 from tests.torture.recorded_town import Recorded

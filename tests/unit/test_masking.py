@@ -8,7 +8,7 @@ import pytest
 from dyda import passwords
 from dyda.masking import masked
 from dyda.passwords import check_url, hidden
-from dyda.sources.reading.copy import first_line
+from dyda.sources.reading.session import first_line
 from dyda.warehouse.connection import without_password
 
 REFUSED = 'connection to server at "db", port 5432 failed: FATAL:  password authentication failed for user "ann"'

@@ -33,11 +33,11 @@ from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.open_project import OpenProject
 from dyda.parallel import WORKERS, in_parallel
-from dyda.sources import ScanPartition
 from dyda.sources.log.row_images import LACKS, XID
-from dyda.sources.reading.copy import read_partition
+from dyda.sources.reading.copy import ScanPartition, read_partition
 from dyda.sources.reading.scans import Scanned, few_or_partitions, read_rows
-from dyda.warehouse import Staging, hold_warehouse
+from dyda.warehouse.extents.exported_snapshot import hold_warehouse
+from dyda.warehouse.extents.staging import Staging
 from va import Truncated
 from vm import (
     TAG,

@@ -22,7 +22,10 @@ from dyda.model.message import DataUpdate
 from dyda.model.operator_state import State
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
-from dyda.warehouse import Combined, StateChange, ViewChange, Writer
+from dyda.warehouse import ViewChange
+from dyda.warehouse.states.combine import Combined
+from dyda.warehouse.states.install import StateChange
+from dyda.warehouse.writer import Writer
 from va import Emptied
 from vm import WAREHOUSE, Program, emptied
 

@@ -21,7 +21,11 @@ from dyda.model.relation import RelationName
 from dyda.model.sql.render import render_view
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
-from dyda.warehouse import Staging, Stagings, StateChange, ViewChange, ViewColumn, ViewVersion, Writer
+from dyda.warehouse import ViewChange, ViewColumn, ViewVersion
+from dyda.warehouse.extents.lockless_staging import Stagings
+from dyda.warehouse.extents.staging import Staging
+from dyda.warehouse.states.install import StateChange
+from dyda.warehouse.writer import Writer
 from va import Adaptation, Emptied, FromExtent, Reaggregate
 from vm import Program
 

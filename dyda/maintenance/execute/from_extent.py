@@ -26,7 +26,9 @@ from dyda.maintenance.plan.unit_plan import Adapt
 from dyda.model.bag import COUNT, Bag
 from dyda.model.position import Position
 from dyda.sources.reading.copy import read_partition
-from dyda.warehouse import Staging, ViewChange, hold_extent
+from dyda.warehouse import ViewChange
+from dyda.warehouse.extents.exported_snapshot import hold_extent
+from dyda.warehouse.extents.staging import Staging
 from va import EXTENT, WORTH_WHILE, FromExtent, Restored, in_new_table
 from vm import JoinBlock, Occurrence, flatten, plan_sweep
 

@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from dyda.model.bag import COUNT, Bag
 from dyda.model.operator_state import Grouped, State
 from dyda.model.relation import RelationName
-from dyda.warehouse import Combined, StateChange
+from dyda.warehouse.states.combine import Combined
+from dyda.warehouse.states.install import StateChange
 from vm import (
     TAG,
     WAREHOUSE,

@@ -12,7 +12,9 @@ from dyda.maintenance.catalog_state import BuildPlan
 from dyda.maintenance.execute.execution import Execution
 from dyda.maintenance.plan.stored_state import places
 from dyda.maintenance.plan.unit_plan import Adapt
-from dyda.warehouse import Staging, StateChange, ViewChange
+from dyda.warehouse import ViewChange
+from dyda.warehouse.extents.staging import Staging
+from dyda.warehouse.states.install import StateChange
 from va import FromExtent, Reaggregate
 
 __all__ = ["adapt_from_states"]

@@ -12,7 +12,8 @@ from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.cause import RowsInTheWay
 from dyda.model.position import Position
 from dyda.model.view_state import ViewState
-from dyda.warehouse import StateChange, ViewChange
+from dyda.warehouse import ViewChange
+from dyda.warehouse.states.install import StateChange
 from va import Recompute
 
 __all__ = ["recompute"]

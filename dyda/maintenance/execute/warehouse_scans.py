@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dyda.sources import ScanPartition
-from dyda.warehouse import HeldExtent, HeldState
+from dyda.sources.reading.copy import ScanPartition
+from dyda.warehouse.extents.exported_snapshot import HeldExtent, HeldState
 from vm import WAREHOUSE, Occurrence
 
 __all__ = ["extent_partitions", "held_partition", "state_partitions"]

@@ -21,7 +21,9 @@ from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
-from dyda.warehouse import Stagings, ViewChange, Writer, hidden_name
+from dyda.warehouse import ViewChange, hidden_name
+from dyda.warehouse.extents.lockless_staging import Stagings
+from dyda.warehouse.writer import Writer
 from va import FromExtent
 
 __all__ = ["Lane"]

@@ -25,7 +25,8 @@ from dyda.model.cause import Behind, Cause, Rejected
 from dyda.model.relation import Relation, RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
-from dyda.warehouse import Installation, Writer, hidden_name, is_hidden, visible_name
+from dyda.warehouse import Installation, hidden_name, is_hidden, visible_name
+from dyda.warehouse.writer import Writer
 from vs import Broken
 
 __all__ = ["Lanes"]

@@ -7,7 +7,8 @@ from dyda import faults
 from dyda.maintenance.catalog_state import MaintainedView
 from dyda.maintenance.lanes.worker import Worker
 from dyda.open_project import OpenProject
-from dyda.warehouse import Stagings, ViewChange
+from dyda.warehouse import ViewChange
+from dyda.warehouse.extents.lockless_staging import Stagings
 
 __all__ = ["Rewriting"]
 

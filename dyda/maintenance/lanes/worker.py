@@ -9,7 +9,8 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 
 from dyda.open_project import OpenProject
-from dyda.warehouse import Stagings, ViewChange
+from dyda.warehouse import ViewChange
+from dyda.warehouse.extents.lockless_staging import Stagings
 
 __all__ = ["Worker"]
 

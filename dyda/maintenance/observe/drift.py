@@ -15,7 +15,8 @@ from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.observe.unexplained_changes import LOST, Movement
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
-from dyda.warehouse import SourceState, Writer
+from dyda.warehouse import SourceState
+from dyda.warehouse.writer import Writer
 from dyda.wording import sentence, what_happened
 
 __all__ = ["account_for", "listen_again"]

@@ -17,7 +17,7 @@ from dyda.model.cause import Cause, Obstacle, RightsMissing
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
-from dyda.warehouse import Writer
+from dyda.warehouse.writer import Writer
 from dyda.wording import sentence
 
 __all__ = ["Barred"]

@@ -19,8 +19,8 @@ from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.open_project import OpenProject
 from dyda.parallel import in_parallel
-from dyda.sources import SourceSnapshot
-from dyda.warehouse import Writer
+from dyda.sources.reading.snapshot import SourceSnapshot
+from dyda.warehouse.writer import Writer
 from scheduler import Queued
 
 __all__ = ["Arrivals", "Poll", "poll"]

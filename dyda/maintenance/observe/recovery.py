@@ -21,7 +21,8 @@ from dyda.model.relation import Relation, RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.sources.catalog import look
-from dyda.warehouse import ViewChange, ViewRecord, Writer
+from dyda.warehouse import ViewChange, ViewRecord
+from dyda.warehouse.writer import Writer
 from vs import Broken, Rewritten, read_what_is_left
 
 __all__ = ["Recovery"]

@@ -16,8 +16,8 @@ from dyda.maintenance.observe.poll import Poll
 from dyda.model.cause import BuildReason, Cause, RelationDrift, RelationDrifted, SourceDrift, SourceDrifted, ToBeBuilt
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
-from dyda.sources import SourceSnapshot
 from dyda.sources.catalog import is_uncaptured
+from dyda.sources.reading.snapshot import SourceSnapshot
 from dyda.warehouse import SourceRecord
 
 __all__ = ["LOST", "Movement", "find_movement"]

@@ -1,8 +1,8 @@
-"""Reading text from PostgreSQL into Arrow: sessions that print values canonically, COPY, and partitions of a scan.
+"""Reading text from PostgreSQL into Arrow: COPY, and partitions of a scan.
 
-Imports nothing but psycopg2, pyarrow, the standard library and modules like it (`stalled_server`, `handshake`, `rows`,
-`masking`), so that Spark can ship it to executors that have no DyDa installed. Values are what PostgreSQL's output
-functions print under pinned settings, NULL is null; no Python loop ever sees a row.
+Imports nothing but psycopg2, pyarrow, the standard library and modules like it (`session`, `rows`), so that Spark can
+ship it to executors that have no DyDa installed. Values are what PostgreSQL's output functions print under pinned
+settings, NULL is null; no Python loop ever sees a row.
 """
 
 from __future__ import annotations
@@ -11,34 +11,15 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 import psycopg2
-import psycopg2.extensions
 import pyarrow as pa
 import pyarrow.ipc as pa_ipc
 
-from dyda import handshake
-from dyda.masking import masked
 from dyda.rows import copy_out, no_columns
-from dyda.sources.stalled_server import PatientConnection
+from dyda.sources.reading.session import connect, first_line
 
-__all__ = ["ReadFailed", "ScanPartition", "connect", "first_line", "keep_rows", "read_partition"]
-
-PINNED = {
-    "client_min_messages": "error",
-    "jit": "off",  # compiling takes longer than a lookup
-}
-"""Settings of every session at a source, besides those of all our sessions."""
-
-PATIENT = {
-    "connect_timeout": "10",
-    "application_name": "dyda",
-    "keepalives_idle": "30",
-    "keepalives_interval": "10",
-    "keepalives_count": "3",
-}
-"""How a connection is opened and kept, unless its url says otherwise."""
+__all__ = ["ReadFailed", "ScanPartition", "keep_rows", "read_partition"]
 
 
 class ReadFailed(Exception):
@@ -109,30 +90,3 @@ def _kept_rows(path: Path, columns: Sequence[str]) -> pa.Table:
     with pa.memory_map(str(path)) as file:
         table = pa_ipc.open_file(file).read_all()
     return table.rename_columns(list(columns)) if columns else no_columns(table.num_rows)
-
-
-def connect(url: str, lock_timeout: float, statement_timeout: float) -> PatientConnection:
-    """A session in autocommit: transactions are begun explicitly, so that none is left open by accident.
-
-    Whatever the url says about the connection (TLS above all) takes precedence over our defaults.
-    """
-    limits = {
-        "lock_timeout": f"{int(lock_timeout * 1000)}ms",
-        "statement_timeout": f"{int(statement_timeout * 1000)}ms",
-    }
-    connection = handshake.connect(url, PINNED | limits, defaults=PATIENT, factory=PatientConnection)
-    return cast(PatientConnection, connection)
-
-
-def first_line(error: BaseException, url: str = "") -> str:
-    """PostgreSQL's own message without its context. libpq quotes a URL that it cannot read, password and all."""
-    primary = getattr(getattr(error, "diag", None), "message_primary", None)
-    lines = str(primary or error).strip().splitlines()
-    line = lines[0] if lines else type(error).__name__
-    if line.startswith(("invalid dsn", "invalid connection option")):
-        return "the url is not one that PostgreSQL's libpq can read"
-    try:
-        password = psycopg2.extensions.parse_dsn(url).get("password") if url else None
-    except psycopg2.Error:
-        password = None
-    return masked(line, [password] if password else [])

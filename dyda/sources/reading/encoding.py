@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 import psycopg2
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from dyda.cursor import Cursor
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Repertoire"]
 
@@ -39,6 +41,9 @@ class Repertoire:
 
     def possible(self, cursor: Cursor, keys: pa.Table) -> pa.Table:
         """The tuples of texts that the database can hold."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         for name in keys.column_names:
             column = keys.column(name)
             odd = column.filter(pc.invert(pc.string_is_ascii(column))).unique()

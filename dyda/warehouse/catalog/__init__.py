@@ -3,7 +3,8 @@
 Always true here: migrations from an empty schema give exactly the tables of `tables` (tested); records are plain and
 frozen, never rows of an open transaction.
 
-    tables        the tables, for SQLAlchemy
+    schema        where the tables are
+    tables        the tables, for SQLAlchemy and Alembic
     records       what is read from the catalog, and what is saved in it
     queries       one function per kind of record, each given a cursor, so that several can share a snapshot
     stored_views  views as one transaction finds them: version, extent, columns, states

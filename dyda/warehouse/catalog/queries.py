@@ -7,14 +7,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Row, any_, select, text
-from sqlalchemy.dialects.postgresql import array
-
+from dyda.cursor import Cursor
 from dyda.model.cause import Cause, LostIndex, MessagesPending, NotPolled, Several, SourceAway, Text, Unshown
 from dyda.model.message import MessageState, UpdateMessage
 from dyda.model.position import Position
 from dyda.model.view_state import ShownState, ViewState
-from dyda.warehouse.catalog import tables
 from dyda.warehouse.catalog.cause_codec import cause_from_json
 from dyda.warehouse.catalog.codec import (
     changes_from_json,
@@ -51,20 +48,33 @@ PROJECT = {"class": ADVISORY_CLASS, "key": PROJECT_LOCK}
 WAITING = {"class": ADVISORY_CLASS, "key": WAITING_LOCK}
 
 
-def _all(connection: Connection, name: str, parameters: Mapping[str, Any] | None = None) -> list[Row[Any]]:
-    return list(connection.exec_driver_sql(load(name).string, dict(parameters or {})))
+Row = Any
+"""A named tuple, with the columns of its query."""
 
 
-def views(
-    connection: Connection, name: str | None = None, *, counted: bool = True, hidden: bool = False
-) -> list[ViewRecord]:
+def _all(cursor: Cursor, name: str, parameters: Mapping[str, Any] | None = None) -> list[Row]:
+    """The rows of sql/NAME."""
+    return _rows(cursor, load(name).string, parameters)
+
+
+def _rows(cursor: Cursor, query: str, parameters: Mapping[str, Any] | None = None) -> list[Row]:
+    cursor.execute(query, dict(parameters or {}))
+    return cursor.fetchall()
+
+
+def _row(cursor: Cursor, query: str, parameters: Mapping[str, Any] | None = None) -> Row:
+    (row,) = _rows(cursor, query, parameters)
+    return row
+
+
+def views(cursor: Cursor, name: str | None = None, *, counted: bool = True, hidden: bool = False) -> list[ViewRecord]:
     """Every view, or the one called `name`. `counted` False skips counting pending messages: that takes long. `hidden`:
     also those that lanes have built and no reader sees yet."""
     parameters = {"name": name, "counted": counted, "hidden": hidden}
-    return [_view(row) for row in _all(connection, "views.sql", parameters)]
+    return [_view(row) for row in _all(cursor, "views.sql", parameters)]
 
 
-def _view(row: Row[Any]) -> ViewRecord:
+def _view(row: Row) -> ViewRecord:
     state, cause = _shown(row)
     fresh_at = row.fresh_at
     if row.state in (ViewState.LIVE, ViewState.HELD) and fresh_at is not None:
@@ -97,7 +107,7 @@ def _view(row: Row[Any]) -> ViewRecord:
     )
 
 
-def _shown(row: Row[Any]) -> tuple[ShownState, Cause | None]:
+def _shown(row: Row) -> tuple[ShownState, Cause | None]:
     """The state that users see, and its cause: what a live view waits for comes first."""
     own = cause_from_json(row.cause)
     if row.state != ViewState.LIVE:
@@ -112,7 +122,7 @@ def _shown(row: Row[Any]) -> tuple[ShownState, Cause | None]:
     return ShownState.STALE, cause or _why_stale(row)
 
 
-def _why_stale(row: Row[Any]) -> Cause | None:
+def _why_stale(row: Row) -> Cause | None:
     if not row.positions:
         return None
     if row.away is not None:
@@ -120,19 +130,19 @@ def _why_stale(row: Row[Any]) -> Cause | None:
     return MessagesPending(row.pending) if row.pending else NotPolled()
 
 
-def indexes(connection: Connection, view: str) -> list[IndexRecord]:
+def indexes(cursor: Cursor, view: str) -> list[IndexRecord]:
     """Those of the view's table: what its file declares, what users made by hand, and what finds its rows."""
-    rows = _all(connection, "view_indexes.sql", {"view": view})
+    rows = _all(cursor, "view_indexes.sql", {"view": view})
     return [
         IndexRecord(row.name, row.purpose, tuple(row.columns), row.unique, row.definition, row.bytes, row.scans)
         for row in rows
     ]
 
 
-def lost_indexes(connection: Connection) -> dict[str, tuple[Cause, ...]]:
+def lost_indexes(cursor: Cursor) -> dict[str, tuple[Cause, ...]]:
     """By view, the keys and indexes that it has lost since its file was last applied and has not got back."""
     found: dict[str, dict[Cause, Cause]] = {}
-    for row in _all(connection, "lost_indexes.sql"):
+    for row in _all(cursor, "lost_indexes.sql"):
         cause = _lost_index(row.entry)
         # Of one that was lost more than once, the last is said.
         lost = replace(cause, detail="") if isinstance(cause, LostIndex) else cause
@@ -147,9 +157,8 @@ def _lost_index(entry: Mapping[str, Any] | str) -> Cause:
     return cause
 
 
-def versions(connection: Connection, view: str) -> list[VersionRecord]:
-    table = tables.view_version
-    rows = connection.execute(select(table).where(table.c.view == view).order_by(table.c.version))
+def versions(cursor: Cursor, view: str) -> list[VersionRecord]:
+    rows = _rows(cursor, "SELECT * FROM dyda.view_version WHERE view = %(view)s ORDER BY version", {"view": view})
     return [
         VersionRecord(
             row.view,
@@ -169,25 +178,30 @@ def versions(connection: Connection, view: str) -> list[VersionRecord]:
 
 
 def messages(
-    connection: Connection,
+    cursor: Cursor,
     source: str | None = None,
     limit: int | None = None,
     numbers: Collection[int] | None = None,
     states: Collection[MessageState] | None = None,
 ) -> list[MessageRecord]:
     """The queue in arrival order: all of it, or a selection."""
-    table = tables.message
-    query = select(table).order_by(table.c.id).limit(limit)
-    if source is not None:
-        query = query.where(table.c.source == source)
-    if numbers is not None:
-        query = query.where(table.c.id == any_(array(list(numbers), type_=BigInteger)))
-    if states is not None:
-        query = query.where(table.c.state.in_(states))
-    return [_message(row) for row in connection.execute(query)]
+    values = {
+        "source": source,
+        "numbers": None if numbers is None else list(numbers),
+        "states": None if states is None else [state.value for state in states],
+        "limit": limit,
+    }
+    chosen = {
+        "source": "source = %(source)s",
+        "numbers": "id = ANY (%(numbers)s::bigint[])",
+        "states": "state = ANY (%(states)s::text[])",
+    }
+    conditions = " AND ".join(text for name, text in chosen.items() if values[name] is not None) or "true"
+    query = f"SELECT * FROM dyda.message WHERE {conditions} ORDER BY id LIMIT %(limit)s"
+    return [_message(row) for row in _rows(cursor, query, values)]
 
 
-def _message(row: Row[Any]) -> MessageRecord:
+def _message(row: Row) -> MessageRecord:
     header = UpdateMessage(
         row.source, row.xid, row.last_sequence, changes_from_json(row.source, row.changes), row.committed_at
     )
@@ -196,21 +210,20 @@ def _message(row: Row[Any]) -> MessageRecord:
     )
 
 
-def sources(connection: Connection) -> list[SourceRecord]:
+def sources(cursor: Cursor) -> list[SourceRecord]:
     found = []
-    for row in _all(connection, "sources.sql"):
-        parts = dict(row._mapping)
+    for row in _all(cursor, "sources.sql"):
+        parts = row._asdict()
         system, timeline = parts.pop("system_identifier"), parts.pop("timeline")
         found.append(SourceRecord(identity=None if system is None else Identity(system, timeline), **parts))
     return found
 
 
-def relations(connection: Connection) -> list[RelationRecord]:
-    table = tables.relation
-    rows = connection.execute(select(table).order_by(table.c.source, table.c.schema, table.c.table))
+def relations(cursor: Cursor) -> list[RelationRecord]:
+    rows = _rows(cursor, 'SELECT * FROM dyda.relation ORDER BY source, schema, "table"')
     return [
         RelationRecord(
-            relation_from_json(dict(row._mapping)),
+            relation_from_json(row._asdict()),
             row.fingerprint,
             row.captured,
             Position.parse(row.position) if row.position is not None else None,
@@ -219,70 +232,66 @@ def relations(connection: Connection) -> list[RelationRecord]:
     ]
 
 
-def knowledge(connection: Connection) -> KnowledgeRecord:
-    table = tables.project
-    row = connection.execute(select(table)).one()
+def knowledge(cursor: Cursor) -> KnowledgeRecord:
+    row = _row(cursor, "SELECT * FROM dyda.project")
     return KnowledgeRecord(row.knowledge, row.knowledge_file, tuple(row.knowledge_retired), row.knowledge_evolved)
 
 
-def units(connection: Connection, limit: int = 20) -> list[UnitRecord]:
+def units(cursor: Cursor, limit: int = 20) -> list[UnitRecord]:
     """The last units, newest first."""
-    rows = connection.execute(select(tables.unit).order_by(tables.unit.c.id.desc()).limit(limit))
-    return [UnitRecord(**row._mapping) for row in rows]
+    rows = _rows(cursor, "SELECT * FROM dyda.unit ORDER BY id DESC LIMIT %(limit)s", {"limit": limit})
+    return [UnitRecord(**row._asdict()) for row in rows]
 
 
-def aborts(connection: Connection) -> tuple[int, float]:
+def aborts(cursor: Cursor) -> tuple[int, float]:
     """How many units were abandoned so far, and the seconds they had cost."""
-    row = connection.execute(text("SELECT count(*), coalesce(sum(seconds), 0) FROM dyda.abort")).one()
+    row = _row(cursor, "SELECT count(*), coalesce(sum(seconds), 0) FROM dyda.abort")
     return int(row[0]), float(row[1])
 
 
-def aborts_of_waiting(connection: Connection) -> list[AbortRecord]:
+def aborts_of_waiting(cursor: Cursor) -> list[AbortRecord]:
     """The aborts of units whose messages are still in the queue, oldest first."""
-    rows = connection.execute(
-        text(
-            "SELECT messages, relations FROM dyda.abort"
-            " WHERE messages && ARRAY(SELECT id FROM dyda.message) ORDER BY id"
-        )
+    rows = _rows(
+        cursor,
+        "SELECT messages, relations FROM dyda.abort WHERE messages && ARRAY(SELECT id FROM dyda.message) ORDER BY id",
     )
     return [AbortRecord(tuple(messages), tuple(map(name_from_text, relations))) for messages, relations in rows]
 
 
-def lanes(connection: Connection) -> list[RequestRecord]:
+def lanes(cursor: Cursor) -> list[RequestRecord]:
     """What is being built beside the units, oldest first."""
-    table = tables.request
-    rows = connection.execute(select(table).where(table.c.verb == "lane", table.c.state == "running").order_by("id"))
-    return [RequestRecord(**row._mapping) for row in rows]
+    rows = _rows(cursor, "SELECT * FROM dyda.request WHERE verb = 'lane' AND state = 'running' ORDER BY id")
+    return [RequestRecord(**row._asdict()) for row in rows]
 
 
-def request(connection: Connection, number: int) -> RequestRecord:
-    row = connection.execute(select(tables.request).where(tables.request.c.id == number)).one()
-    return RequestRecord(**row._mapping)
+def request(cursor: Cursor, number: int) -> RequestRecord:
+    row = _row(cursor, "SELECT * FROM dyda.request WHERE id = %(number)s", {"number": number})
+    return RequestRecord(**row._asdict())
 
 
-def holder(connection: Connection) -> DaemonRecord:
+def holder(cursor: Cursor) -> DaemonRecord:
     """The process that works on the project now."""
-    rows = _all(connection, "holder.sql", PROJECT)
+    rows = _all(cursor, "holder.sql", PROJECT)
     return DaemonRecord(True, *rows[0]) if rows else DaemonRecord(running=False)
 
 
-def waiting(connection: Connection) -> list[WaitingRecord]:
+def waiting(cursor: Cursor) -> list[WaitingRecord]:
     """The daemons that wait for the project's lock, in the order in which they came."""
-    return [WaitingRecord(**row._mapping) for row in _all(connection, "waiting.sql", WAITING)]
+    return [WaitingRecord(**row._asdict()) for row in _all(cursor, "waiting.sql", WAITING)]
 
 
-def status(connection: Connection) -> Status:
+def status(cursor: Cursor) -> Status:
     """Everything at a glance."""
     return Status(
-        holder(connection),
-        tuple(sources(connection)),
-        tuple(views(connection)),
-        tuple(Blocker(**row._mapping) for row in _all(connection, "blockers.sql", PROJECT)),
-        tuple(waiting(connection)),
+        holder(cursor),
+        tuple(sources(cursor)),
+        tuple(views(cursor)),
+        tuple(Blocker(**row._asdict()) for row in _all(cursor, "blockers.sql", PROJECT)),
+        tuple(waiting(cursor)),
     )
 
 
-def unshown(connection: Connection, schema: str) -> dict[str, Cause]:
+def unshown(cursor: Cursor, schema: str) -> dict[str, Cause]:
     """Views whose rows readers do not see, because their view was dropped or replaced."""
-    rows = _all(connection, "unshown.sql", {"schema": schema})
+    rows = _all(cursor, "unshown.sql", {"schema": schema})
     return {row.name: Unshown(row.name, f"{schema}.{row.name}", bool(row.replaced)) for row in rows}

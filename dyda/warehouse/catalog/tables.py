@@ -32,9 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, UUID
 
-SCHEMA = "dyda"
-VERSION_TABLE = "migration"
-"""Alembic's own: which migrations have been made."""
+from dyda.warehouse.catalog.schema import SCHEMA
 
 metadata = MetaData(
     schema=SCHEMA,

@@ -19,7 +19,7 @@ from psycopg2 import sql
 
 from dyda.cursor import Cursor
 from dyda.errors import DydaError, EvaluationFailed, InvariantViolated
-from dyda.warehouse.catalog.tables import SCHEMA
+from dyda.warehouse.catalog.schema import SCHEMA
 from dyda.warehouse.connection import load, short
 
 __all__ = ["AS_ALWAYS", "BY_INDEX", "Comparison", "Extent", "check_types", "comparable", "extent_table", "lookups_only"]

@@ -15,8 +15,8 @@ from psycopg2 import sql
 from dyda.cursor import Connection, Cursor
 from dyda.model.cause import LostIndex
 from dyda.warehouse.catalog.records import ViewVersion
+from dyda.warehouse.catalog.schema import SCHEMA
 from dyda.warehouse.catalog.stored_views import known_extent
-from dyda.warehouse.catalog.tables import SCHEMA
 from dyda.warehouse.connection import PREPARED_CLASS
 from dyda.warehouse.extents.entries import all_entries
 from dyda.warehouse.extents.extent import check_types

@@ -12,7 +12,7 @@ import psycopg2
 from psycopg2 import sql
 
 from dyda.cursor import Connection, Cursor
-from dyda.warehouse.catalog.tables import SCHEMA
+from dyda.warehouse.catalog.schema import SCHEMA
 from dyda.warehouse.connection import STAGING_CLASS
 from dyda.warehouse.extents.copy_in import StagingSink
 

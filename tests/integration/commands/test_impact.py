@@ -10,7 +10,7 @@ import pytest
 
 from dyda import commands
 from dyda.errors import ConfigurationError, DydaError
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from dyda.model.cause import Text
 from dyda.model.ddl.statements import UnreadableDdl
 from dyda.model.view_state import ViewState

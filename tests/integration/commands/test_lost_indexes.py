@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dyda import commands
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from tests.town import Town
 
 VIEW = """-- dyda: key = (name), index = (note, id)

@@ -16,7 +16,7 @@ from dyda.commands import open_transactions
 from dyda.commands.open_transactions import Reminders
 from dyda.commands.requests import Requests
 from dyda.errors import DydaError, RequestFailed
-from dyda.maintenance import Maintainer
+from dyda.maintenance.loop import Maintainer
 from tests.town import Town
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from dyda.model.relation import Relation
-from dyda.sources import SourceSnapshot
+from dyda.sources.reading.snapshot import SourceSnapshot
 from tests.town import Town
 
 pytestmark = pytest.mark.long

@@ -12,7 +12,7 @@ import pytest
 
 from dyda import commands, faults
 from dyda.errors import BrokenUnit
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from dyda.model.position import Position
 from tests.recompute_oracle import printed
 from tests.town import Town

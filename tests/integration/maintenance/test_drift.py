@@ -19,7 +19,7 @@ import pytest
 from dyda import commands, embedded, faults
 from dyda.engine import Engine
 from dyda.errors import DydaError
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from tests.conftest import Server
 from tests.recompute_oracle import printed
 from tests.town import Town

@@ -11,8 +11,8 @@ import psycopg2
 import pytest
 
 from dyda import commands, faults
-from dyda.maintenance import Outcome
 from dyda.maintenance.catalog_state import BuildRequest, load
+from dyda.maintenance.cycle import Outcome
 from dyda.maintenance.observe.poll import poll
 from dyda.model.cause import Text
 from dyda.model.position import Position
@@ -317,7 +317,7 @@ def test_detection_costs_nothing_while_no_schema_change_is_pending(new_town: Cal
         town = joined(new_town(f'detection = "{detection}"'))
         town.execute("crm", "INSERT INTO customer VALUES ('Bob', 'Oslo')")
         with town.opened() as opened, opened.warehouse.lock() as writer:
-            from dyda.maintenance import Maintainer
+            from dyda.maintenance.loop import Maintainer
 
             maintainer = Maintainer(opened, writer)
             while maintainer.cycle() is not Outcome.IDLE:

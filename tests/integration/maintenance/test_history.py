@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dyda.engine import Engine
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from tests.conftest import VERSION
 from tests.torture.checking import check, examine
 from tests.torture.history import History

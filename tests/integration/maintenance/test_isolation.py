@@ -11,7 +11,7 @@ import pytest
 from dyda import commands
 from dyda.commands.daemon import _note_obstacle
 from dyda.errors import DydaError
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from tests.recompute_oracle import printed
 from tests.town import Town
 

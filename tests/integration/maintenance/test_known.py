@@ -10,8 +10,8 @@ import pytest
 
 from dyda import commands
 from dyda.engine import Engine
-from dyda.maintenance import Outcome
 from dyda.maintenance.catalog_state import CatalogState, load
+from dyda.maintenance.cycle import Outcome
 from tests.town import Town
 
 PASSING = {"state", "rows", "fresh_at", "lag_seconds", "pending", "polled_at", "reachable", "error"}

@@ -16,7 +16,9 @@ import pytest
 
 from dyda import commands, faults
 from dyda.commands.requests import Requests
-from dyda.maintenance import BuildRequest, Maintainer, Outcome
+from dyda.maintenance.catalog_state import BuildRequest
+from dyda.maintenance.cycle import Outcome
+from dyda.maintenance.loop import Maintainer
 from dyda.model.cause import BuildReason, ToBeBuilt
 from tests.recompute_oracle import printed
 from tests.torture.daemon import Daemon

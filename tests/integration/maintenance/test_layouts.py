@@ -9,8 +9,8 @@ import pytest
 
 from dyda import commands
 from dyda.errors import DydaError
-from dyda.maintenance import Outcome
 from dyda.maintenance.catalog_state import load
+from dyda.maintenance.cycle import Outcome
 from dyda.maintenance.observe.poll import Arrivals
 from dyda.maintenance.observe.round import Round, SourceNow
 from dyda.maintenance.plan.analysis import SparkIfNeeded

@@ -14,7 +14,8 @@ import psycopg2
 import pytest
 
 from dyda import commands, faults
-from dyda.maintenance import BuildRequest, Outcome
+from dyda.maintenance.catalog_state import BuildRequest
+from dyda.maintenance.cycle import Outcome
 from dyda.model.cause import BuildReason, ToBeBuilt
 from tests.town import Town
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from dyda import faults
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from dyda.model.cause import Text
 from dyda.model.view_state import ViewState
 from tests.town import Town

@@ -15,7 +15,7 @@ import pytest
 
 from dyda import commands
 from dyda.engine import Engine
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from dyda.maintenance.observe import missing_rights
 from dyda.sources import grants
 from tests.conftest import Server, memory

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dyda.errors import BrokenUnit
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from dyda.maintenance.execute.deltas import Refresh
 from dyda.model.bag import COUNT
 from dyda.model.position import Position

@@ -10,7 +10,7 @@ import psycopg2
 import pytest
 
 from dyda import commands, faults
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from dyda.model.position import Position
 from tests.recompute_oracle import PINNED, _printed
 from tests.town import Town

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dyda import commands
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from tests.town import Town
 
 VIEWS = {

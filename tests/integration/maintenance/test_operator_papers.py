@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import pytest
 
 from dyda import commands
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from tests.recompute_oracle import printed
 from tests.town import Town
 

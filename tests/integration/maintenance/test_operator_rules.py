@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from tests.town import Town
 
 

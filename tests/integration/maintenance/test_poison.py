@@ -12,8 +12,7 @@ from dyda import commands
 from dyda.cli.main import cli
 from dyda.engine.typed_columns import LARGEST_VALUE
 from dyda.errors import ValueTooLarge
-from dyda.maintenance import Outcome
-from dyda.maintenance.cycle import Due
+from dyda.maintenance.cycle import Due, Outcome
 from dyda.maintenance.observe.poll import Poll
 from tests.town import Town
 

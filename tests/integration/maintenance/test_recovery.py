@@ -8,7 +8,7 @@ import pytest
 
 from dyda.engine import Engine
 from dyda.errors import EngineFailed
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from tests.recompute_oracle import printed
 from tests.town import Town
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import psycopg2
 import pytest
 
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from tests.town import Town
 
 NAMES = ("Ann", "Bob", "Cem", "Dan")

@@ -12,7 +12,7 @@ import pytest
 
 from dyda import commands, errors, wording
 from dyda.errors import DydaError
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from tests.town import Town
 
 MARK = "§"

@@ -29,7 +29,7 @@ from pathlib import Path
 import pytest
 
 from dyda import faults
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from dyda.model.position import Position
 from tests.town import Town
 

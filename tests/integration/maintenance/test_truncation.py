@@ -13,7 +13,7 @@ import psycopg2
 import pytest
 
 from dyda import commands, faults
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from dyda.sources.reading.snapshot import SourceSnapshot
 from tests.town import Town
 

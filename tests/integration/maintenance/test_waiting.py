@@ -11,7 +11,7 @@ import pytest
 
 from dyda import commands, faults
 from dyda.commands.pending_decisions import DECISIONS
-from dyda.maintenance import Outcome
+from dyda.maintenance.cycle import Outcome
 from tests.recompute_oracle import printed
 from tests.town import Town
 

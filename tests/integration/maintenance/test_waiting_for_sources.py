@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from dyda import embedded, faults
-from dyda.maintenance import Maintainer, Outcome
+from dyda.maintenance.cycle import Outcome
+from dyda.maintenance.loop import Maintainer
 from tests.conftest import Server
 from tests.integration.maintenance.test_waiting import opened
 from tests.recompute_oracle import printed

@@ -12,14 +12,15 @@ import pyarrow as pa
 import pytest
 
 from dyda.commands.requests import Requests
-from dyda.maintenance import Maintainer
+from dyda.maintenance.loop import Maintainer
 from dyda.model.cause import Text
 from dyda.model.message import Change, DataUpdate, MessageState, SchemaChange, UpdateMessage
 from dyda.model.position import Position
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
 from dyda.open_project import OpenProject
-from dyda.warehouse import Installation, RelationState, ViewChange, ViewColumn, ViewVersion, Writer
+from dyda.warehouse import Installation, RelationState, ViewChange, ViewColumn, ViewVersion
+from dyda.warehouse.writer import Writer
 
 START = Position(10, 10)
 TEXT = PgType("text", "text", True)

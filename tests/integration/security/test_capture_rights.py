@@ -15,7 +15,7 @@ from dyda.errors import SchemaTaken, SourceInUse
 from dyda.sources import PostgresSource, SourceSettings, connection
 from dyda.sources.capture.check import grants
 from dyda.sources.capture.role import ATTACHING, FUNCTIONS, RELATIONS
-from dyda.sources.reading.copy import connect
+from dyda.sources.reading.session import connect
 from tests.integration.security.conftest import Role, quoted
 from tests.integration.sources.conftest import PROJECT, Ground, as_role
 

@@ -18,7 +18,8 @@ from dyda import commands
 from dyda.engine import Engine
 from dyda.errors import DydaError, SourceUnreachable, WarehouseUnreachable
 from dyda.sources import PostgresSource, SourceSettings
-from dyda.sources.reading.copy import ReadFailed, ScanPartition, connect, read_partition
+from dyda.sources.reading.copy import ReadFailed, ScanPartition, read_partition
+from dyda.sources.reading.session import connect
 from dyda.warehouse import Warehouse
 from dyda.warehouse.extents.copy_in import StagingSink
 from tests.integration.security.gate import Gate

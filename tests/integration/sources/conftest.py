@@ -13,7 +13,8 @@ from psycopg2 import sql
 
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
-from dyda.sources import PostgresSource, SourceSettings, SourceSnapshot
+from dyda.sources import PostgresSource, SourceSettings
+from dyda.sources.reading.snapshot import SourceSnapshot
 
 PROJECT = "11111111-1111-1111-1111-111111111111"
 PINNED = (

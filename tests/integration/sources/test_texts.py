@@ -16,7 +16,8 @@ from psycopg2 import sql
 from dyda import handshake
 from dyda.errors import SourceUnreadable, UnknownRelation
 from dyda.sources.reading import queries
-from dyda.sources.reading.copy import connect, read_partition
+from dyda.sources.reading.copy import read_partition
+from dyda.sources.reading.session import connect
 from tests.conftest import Server
 from tests.integration.sources.conftest import Ground, bag
 

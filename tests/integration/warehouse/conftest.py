@@ -12,7 +12,8 @@ import pytest
 
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
-from dyda.warehouse import Installation, ViewChange, ViewColumn, ViewVersion, Warehouse, Writer
+from dyda.warehouse import Installation, ViewChange, ViewColumn, ViewVersion, Warehouse
+from dyda.warehouse.writer import Writer
 
 START = Position(10, 10)
 NEXT = Position(20, 20)

@@ -9,7 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from dyda.model.operator_state import Accumulator, Counted, Grouped, State
-from dyda.warehouse import Combined, Installation, Staging, Stagings, StateChange, StateTable, ViewChange, Writer
+from dyda.warehouse import Installation, StateTable, ViewChange
+from dyda.warehouse.extents.lockless_staging import Stagings
+from dyda.warehouse.extents.staging import Staging
+from dyda.warehouse.states.combine import Combined
+from dyda.warehouse.states.install import StateChange
+from dyda.warehouse.writer import Writer
 from tests.integration.warehouse.conftest import START, entries, version
 
 Query = Callable[..., list[tuple[Any, ...]]]

@@ -25,9 +25,10 @@ from dyda.model.cause import (
     WaitsWith,
 )
 from dyda.model.layout import Layout
-from dyda.warehouse import Warehouse, Writer
+from dyda.warehouse import Warehouse
 from dyda.warehouse.catalog import tables
 from dyda.warehouse.connection import without_password
+from dyda.warehouse.writer import Writer
 from tests.integration.warehouse.conftest import START, add, create, entries, version
 from tests.older_extents import make_older
 

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from dyda.errors import EvaluationFailed, InvariantViolated
 from dyda.model.operator_state import Accumulator, Counted, Grouped, Kept, Rule, State
-from dyda.warehouse import Installation, StateChange, ViewChange, Warehouse, Writer
+from dyda.warehouse import Installation, ViewChange, Warehouse
 from dyda.warehouse.states.grouping_sql import needs_single_tag
+from dyda.warehouse.states.install import StateChange
 from dyda.warehouse.states.tables import two_sided
+from dyda.warehouse.writer import Writer
 from tests.integration.warehouse.conftest import entries
 from tests.integration.warehouse.state_entries import (
     EXTREMES,

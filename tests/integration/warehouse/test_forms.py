@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 
 from dyda.errors import DydaError, InstallBlocked, InvariantViolated
 from dyda.model.layout import Layout
-from dyda.warehouse import Installation, ViewChange, ViewVersion, Warehouse, Writer, hold_extent
+from dyda.warehouse import Installation, ViewChange, ViewVersion, Warehouse
 from dyda.warehouse.extents import keyed_extent, plain_extent
+from dyda.warehouse.extents.exported_snapshot import hold_extent
+from dyda.warehouse.writer import Writer
 from tests.integration.warehouse.conftest import START, add, create, entries, version
 from tests.older_extents import make_older
 

@@ -22,7 +22,8 @@ from dyda.model.cause import (
     ToBeBuilt,
 )
 from dyda.model.layout import Layout
-from dyda.warehouse import Installation, ViewChange, Warehouse, Writer
+from dyda.warehouse import Installation, ViewChange, Warehouse
+from dyda.warehouse.writer import Writer
 from dyda.wording import lost_index, sentence
 from tests.integration.warehouse.conftest import START, add, create, entries, version
 from tests.older_extents import make_older

@@ -17,7 +17,8 @@ from dyda.model.cause import BuildReason, Text, ToBeBuilt
 from dyda.model.layout import Layout
 from dyda.model.position import Position
 from dyda.model.view_state import ViewState
-from dyda.warehouse import Installation, UnitRecord, ViewChange, Warehouse, Writer
+from dyda.warehouse import Installation, UnitRecord, ViewChange, Warehouse
+from dyda.warehouse.writer import Writer
 from tests.integration.warehouse.conftest import NEXT, START, add, create, entries, positions, version
 
 Query = Callable[..., list[tuple[Any, ...]]]

@@ -8,7 +8,8 @@ import pytest
 
 from dyda import faults
 from dyda.errors import PositionMoved
-from dyda.warehouse import Installation, KnowledgeRecord, ViewChange, Warehouse, Writer
+from dyda.warehouse import Installation, KnowledgeRecord, ViewChange, Warehouse
+from dyda.warehouse.writer import Writer
 from tests.integration.warehouse.conftest import NEXT, START, create, entries, version
 
 JOIN: dict[str, Any] = {"between": ["a.public.r", "b.public.s"], "on": "`a.public.r`.`k` = `b.public.s`.`k`"}

@@ -16,8 +16,9 @@ from dyda import faults
 from dyda.errors import Fenced, ProjectBusy, WarehouseUnreachable
 from dyda.model.message import MessageState
 from dyda.model.view_state import ViewState
-from dyda.warehouse import Installation, SourceState, ViewChange, Warehouse, Writer
+from dyda.warehouse import Installation, SourceState, ViewChange, Warehouse
 from dyda.warehouse.connection import ADVISORY_CLASS, PROJECT_LOCK, connect
+from dyda.warehouse.writer import Writer
 from tests.conftest import Server
 from tests.integration.warehouse.conftest import NEXT, START, add, create, entries, positions, version
 

@@ -12,7 +12,9 @@ import pytest
 
 from dyda.errors import InstallBlocked, InvariantViolated
 from dyda.model.position import Position
-from dyda.warehouse import Installation, ViewChange, Warehouse, Writer, hold_extent
+from dyda.warehouse import Installation, ViewChange, Warehouse
+from dyda.warehouse.extents.exported_snapshot import hold_extent
+from dyda.warehouse.writer import Writer
 from tests.integration.warehouse.conftest import NEXT, START, add, create, entries, version
 
 Query = Callable[..., list[tuple[Any, ...]]]

@@ -17,7 +17,8 @@ from dyda.model.position import Position
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
 from dyda.model.view_state import ViewState
-from dyda.warehouse import Identity, Installation, RelationState, SourceState, ViewChange, Warehouse, Writer
+from dyda.warehouse import Identity, Installation, RelationState, SourceState, ViewChange, Warehouse
+from dyda.warehouse.writer import Writer
 from tests.integration.warehouse.conftest import NEXT, PEOPLE, START, add, create, entries, version
 
 Query = Callable[..., list[tuple[Any, ...]]]

@@ -14,7 +14,8 @@ import pytest
 
 from dyda import faults
 from dyda.errors import ConfigurationError, DydaError, InstallBlocked
-from dyda.warehouse import Installation, ViewChange, ViewVersion, Warehouse, Writer
+from dyda.warehouse import Installation, ViewChange, ViewVersion, Warehouse
+from dyda.warehouse.writer import Writer
 from tests.integration.warehouse.conftest import NEXT, START, add, create, entries, version
 
 Query = Callable[..., list[tuple[Any, ...]]]

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dyda.model.operator_state import Accumulator, Counted, Grouped, Rule
-from dyda.warehouse import Staging, Writer
+from dyda.warehouse.extents.staging import Staging
+from dyda.warehouse.writer import Writer
 from tests.integration.warehouse.state_entries import VIEW, Query, build, staged, tagged
 
 COUNT, SUM = Accumulator("count", 0, "bigint"), Accumulator("sum", 1, "numeric(38,2)")

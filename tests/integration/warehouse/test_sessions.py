@@ -17,9 +17,10 @@ from pyspark import cloudpickle
 import dyda
 from dyda.errors import ConfigurationError, DydaError, NotInstallable
 from dyda.model.operator_state import Kept
-from dyda.warehouse import Warehouse, Writer
+from dyda.warehouse import Warehouse
 from dyda.warehouse.connection import connect
 from dyda.warehouse.extents.copy_in import StagingSink
+from dyda.warehouse.writer import Writer
 from tests.conftest import Server
 from tests.integration.sources.test_texts import HOSTILE, TEXTS
 from tests.integration.warehouse.conftest import add, create, entries, version

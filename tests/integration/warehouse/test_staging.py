@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from dyda.errors import UnknownView
-from dyda.warehouse import Warehouse, Writer
+from dyda.warehouse import Warehouse
 from dyda.warehouse.extents.copy_in import StagingSink
+from dyda.warehouse.writer import Writer
 from tests.integration.warehouse.conftest import START, add, create, entries, version
 
 Query = Callable[..., list[tuple[Any, ...]]]

@@ -11,10 +11,13 @@ import pytest
 from dyda import faults
 from dyda.errors import DydaError, InvariantViolated
 from dyda.model.operator_state import Accumulator, Counted, Grouped, Kept, State
-from dyda.warehouse import Installation, StateChange, StateTable, ViewChange, Warehouse, Writer, hold_warehouse
+from dyda.warehouse import Installation, StateTable, ViewChange, Warehouse
 from dyda.warehouse.catalog.stored_views import known_state
+from dyda.warehouse.extents.exported_snapshot import hold_warehouse
 from dyda.warehouse.states.combine import combine
+from dyda.warehouse.states.install import StateChange
 from dyda.warehouse.states.lookup import state_rows
+from dyda.warehouse.writer import Writer
 from tests.integration.warehouse.conftest import NEXT, START, entries, version
 from tests.integration.warehouse.state_entries import (
     EXTREMES,

@@ -10,8 +10,9 @@ import psycopg2
 import pytest
 
 from dyda.errors import NotInstallable
-from dyda.warehouse import Warehouse, Writer
+from dyda.warehouse import Warehouse
 from dyda.warehouse.connection import connect
+from dyda.warehouse.writer import Writer
 from tests.integration.warehouse.conftest import NEXT, START, add, create, entries, positions, version
 
 Query = Callable[..., list[tuple[Any, ...]]]

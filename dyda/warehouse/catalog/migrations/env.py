@@ -2,7 +2,8 @@
 
 from alembic import context
 
-from dyda.warehouse.catalog.tables import SCHEMA, VERSION_TABLE, metadata
+from dyda.warehouse.catalog.schema import SCHEMA, VERSION_TABLE
+from dyda.warehouse.catalog.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],
