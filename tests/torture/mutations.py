@@ -398,7 +398,7 @@ MUTANTS = (
         "killed-at-install",
         "dyda/maintenance/units.py",
         '        self.writer.install(prepared)\n        phases.done("install")\n        for change',
-        "        acknowledge(self.opened, polled, done.positions, self._owed)\n"
+        "        acknowledge(self.opened, polled, done.positions)\n"
         '        self.writer.install(prepared)\n        phases.done("install")\n        for change',
     ),
     _one(

@@ -33,7 +33,8 @@ from dyda.sources.capture.state import CaptureState, read_state, schema_changed
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, translate, value
 from dyda.sources.log.cache import Received
 from dyda.sources.log.commit_order import Look
-from dyda.sources.log.messages import Names, concerned, read_messages
+from dyda.sources.log.inbox import Inbox
+from dyda.sources.log.messages import Names, concerned
 from dyda.sources.log.row_images import delivered_names, read_images
 from dyda.sources.reading.copy import ScanPartition
 from dyda.sources.reading.queries import distinct_keys, lookup_query, page_queries, pieces, query_text
@@ -197,12 +198,20 @@ class SourceSnapshot:
 
     def messages(self, after: Position | None) -> list[UpdateMessage]:
         """The transactions visible here and not in `after`, in commit order where the source knows it, else P4's."""
+        return list(self.inbox(after).messages.values())
+
+    def inbox(self, after: Position | None) -> Inbox:
+        """The same, with what is new since the last poll."""
         if not self.state.attached:
-            return []
+            return Inbox({}, (), frozenset(), None)
         self.log_read = True
         log = (self.identity, self.gap, self.state.log_file)
         found = self._received.read(self._under_snapshot, log, self._look, after)
-        return read_messages(self.source, found, self._names(), clock=self._received.clock)
+        return self._received.messages.inbox(self.source, found, self._names(), clock=self._received.clock)
+
+    def writers(self, relation: Relation) -> Collection[int]:
+        """The transactions that the last poll found in the log and that wrote to this table."""
+        return self._received.writers(relation.oid) if relation.oid is not None else ()
 
     def _names(self) -> Names:
         watched = {root: RelationName(self.source, *name) for root, name in self.state.watched.items()}

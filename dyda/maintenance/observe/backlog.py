@@ -1,0 +1,225 @@
+"""The messages that wait, kept from poll to poll: a poll adds what has come and removes what every view has.
+
+    inbox of each source ─▶ numbers in the warehouse's queue ─▶ names that all views are to see ─▶ Arrivals
+
+What is kept is what would be found again as long as
+
+- the inbox says how it differs from the one before (sources.log.inbox);
+- the queue in the warehouse is the same: this writer's, with all of these messages, under the same numbers.
+
+Otherwise the source's messages are all received again. What schema changes mean to views that come later is asked of
+the catalog at each poll: they are few among many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from dyda.maintenance.catalog_state import CatalogState
+from dyda.model.position import Position
+from dyda.model.xids import Xids
+from dyda.sources.log.inbox import Inbox
+from dyda.warehouse import Writer
+from scheduler import Queued
+
+__all__ = ["Arrivals", "Backlog", "Owed", "Waiting"]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The messages of one source, by transaction and in arrival order."""
+
+    by_xid: Mapping[int, Queued] = field(default_factory=dict)
+    xids: Xids = field(default_factory=Xids)
+    moving: tuple[Queued, ...] = ()
+
+    @classmethod
+    def of(cls, queue: Collection[Queued]) -> Waiting:
+        moving = tuple(queued for queued in queue if queued.message.kind != "data")
+        by_xid = {queued.message.xid: queued for queued in queue}
+        return cls(by_xid, Xids(by_xid), moving)
+
+    def included(self, position: Position) -> list[Queued]:
+        """Those that the position has."""
+        return [self.by_xid[xid] for xid in self.xids.included(position)]
+
+    def between(self, before: Position | None, after: Position) -> list[Queued]:
+        """Those that `after` has and `before` has not."""
+        first = 0 if before is None else before.xmin
+        found = self.xids.between(first, after.xmax)
+        return [self.by_xid[x] for x in found if after.includes(x) and not (before is not None and before.includes(x))]
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """What one poll shows of the queue. It never changes, whatever later polls show."""
+
+    sources: Mapping[str, Waiting] = field(default_factory=dict)
+    added: Sequence[Queued] = ()
+    """In arrival order, what the arrivals `before` did not have."""
+    gone: frozenset[int] = frozenset()
+    """The numbers of what only those had."""
+    before: object = None
+    """What `added` and `gone` are counted from; None: from nothing."""
+    state: object = None
+
+    @classmethod
+    def of(cls, queue: Collection[Queued]) -> Arrivals:
+        by_source: dict[str, list[Queued]] = {}
+        for queued in queue:
+            by_source.setdefault(queued.message.source, []).append(queued)
+        return cls({source: Waiting.of(mine) for source, mine in by_source.items()}, tuple(queue))
+
+    @cached_property
+    def queue(self) -> tuple[Queued, ...]:
+        """All of it in arrival order."""
+        return _in_order([tuple(waiting.by_xid.values()) for waiting in self.sources.values()])
+
+    @cached_property
+    def moving(self) -> tuple[Queued, ...]:
+        """Those that are more than row images: few among many."""
+        return _in_order([waiting.moving for waiting in self.sources.values()])
+
+    def of_source(self, source: str) -> Waiting:
+        return self.sources.get(source, _NOTHING)
+
+
+_NOTHING = Waiting()
+
+
+def _in_order(parts: Sequence[tuple[Queued, ...]]) -> tuple[Queued, ...]:
+    parts = [part for part in parts if part]
+    if len(parts) < 2:
+        return parts[0] if parts else ()
+    return tuple(sorted((queued for part in parts for queued in part), key=lambda queued: queued.number))
+
+
+class Owed:
+    """The transactions of each source that polls have found and that the source was not told to forget."""
+
+    def __init__(self) -> None:
+        self._xids: dict[str, Xids] = {}
+        self._paid: set[str] = set()
+
+    def add(self, source: str, queued: Iterable[Queued]) -> None:
+        self._xids.setdefault(source, Xids()).add(one.message.xid for one in queued)
+
+    def has_any(self, source: str, position: Position) -> bool:
+        """Whether the position has any of them. What an earlier process has left is not known: at first, yes."""
+        return source not in self._paid or bool(self._xids.get(source, Xids()).included(position))
+
+    def paid(self, source: str, position: Position) -> None:
+        """The source was told to forget what the position has."""
+        self._paid.add(source)
+        if source in self._xids:
+            self._xids[source].take(position)
+
+
+@dataclass
+class _Kept:
+    """What is kept of one source. `raw`: messages that are more than row images, as the source tells them."""
+
+    inbox: int
+    era: int
+    waiting: Waiting
+    raw: dict[int, Queued]
+
+
+class Backlog:
+    """What polls have received, source by source, and what of it the sources may still have to be told about."""
+
+    def __init__(self) -> None:
+        self.owed = Owed()
+        self._writer: Writer | None = None
+        self._kept: dict[str, _Kept] = {}
+        self._shown: Arrivals | None = None
+
+    def arrivals(self, writer: Writer, known: CatalogState, inboxes: Mapping[str, Inbox]) -> Arrivals:
+        """What waits now at the sources that have answered."""
+        if writer is not self._writer:
+            self._kept.clear()
+            self._writer, self._shown = writer, None
+        same = self._shown is not None and self._shown.sources.keys() == inboxes.keys()
+        added: list[Queued] = []
+        gone: set[int] = set()
+        for source, inbox in inboxes.items():
+            news = self._follow(writer, source, inbox)
+            if news is None:
+                self._receive(writer, source, inbox)
+                self.owed.add(source, self._kept[source].waiting.by_xid.values())
+                same = False
+            else:
+                self.owed.add(source, news[0])
+                added += news[0]
+                gone |= news[1]
+            self._name(source, known)
+        sources = {source: self._kept[source].waiting for source in inboxes}
+        if same and self._shown is not None:
+            added.sort(key=lambda queued: queued.number)
+            shown = Arrivals(sources, tuple(added), frozenset(gone), self._shown.state, object())
+        else:
+            shown = Arrivals(sources, state=object())
+            shown = Arrivals(sources, shown.queue, frozenset(), None, shown.state)
+        self._shown = shown
+        return shown
+
+    def _receive(self, writer: Writer, source: str, inbox: Inbox) -> None:
+        """All of it, as if nothing had been kept."""
+        messages = list(inbox.messages.values())
+        numbers = writer.receive(source, messages) if messages else {}
+        # What every extent has already, a broken view's too, gets no number.
+        found = [Queued(numbers[message.xid], message) for message in messages if message.xid in numbers]
+        found.sort(key=lambda queued: queued.number)
+        waiting = Waiting.of(found)
+        raw = {queued.message.xid: queued for queued in waiting.moving}
+        if len(found) == len(messages):
+            self._kept[source] = _Kept(inbox.number, writer.era(source), waiting, raw)
+        else:
+            self._kept[source] = _Kept(-1, -1, waiting, raw)  # ask about the others again at the next poll
+
+    def _follow(self, writer: Writer, source: str, inbox: Inbox) -> tuple[list[Queued], set[int]] | None:
+        """What the inbox adds to what is kept, and the numbers of what it takes away; None if that may be wrong."""
+        kept = self._kept.get(source)
+        if kept is None or inbox.before is None or inbox.before != kept.inbox:
+            return None
+        by_xid = dict(kept.waiting.by_xid)
+        gone = {xid: by_xid.pop(xid) for xid in inbox.gone if xid in by_xid}
+        if writer.era(source) != kept.era or not writer.has_received(source, by_xid.keys()):
+            return None
+        numbers = writer.receive(source, inbox.new) if inbox.new else {}
+        if writer.era(source) != kept.era or len(numbers) < len(inbox.new):
+            return None
+        kept.inbox = inbox.number
+        if not gone and not inbox.new:
+            return [], set()
+        new = [Queued(numbers[message.xid], message) for message in inbox.new]
+        new.sort(key=lambda queued: queued.number)
+        if by_xid and new and next(reversed(by_xid.values())).number > new[0].number:
+            return None
+        by_xid |= {queued.message.xid: queued for queued in new}
+        for xid in gone:
+            kept.raw.pop(xid, None)
+        moving = tuple(queued for queued in kept.waiting.moving if queued.message.xid not in gone)
+        moving += tuple(queued for queued in new if queued.message.kind != "data")
+        kept.raw |= {queued.message.xid: queued for queued in new if queued.message.kind != "data"}
+        xids = kept.waiting.xids.copy()
+        xids.remove(gone)
+        xids.add(queued.message.xid for queued in new)
+        kept.waiting = Waiting(by_xid, xids, moving)
+        return new, {queued.number for queued in gone.values()}
+
+    def _name(self, source: str, known: CatalogState) -> None:
+        """Messages as all views are to see them, by what the catalog says now."""
+        kept = self._kept[source]
+        changed = {}
+        for queued in kept.waiting.moving:
+            xid = queued.message.xid
+            message = known.named_now(kept.raw[xid].message)
+            if message != queued.message:
+                changed[xid] = Queued(queued.number, message)
+        if changed:
+            by_xid = {**kept.waiting.by_xid, **changed}
+            moving = tuple(by_xid[queued.message.xid] for queued in kept.waiting.moving)
+            kept.waiting = Waiting(by_xid, kept.waiting.xids, moving)
