@@ -95,7 +95,8 @@ class Units:
         if changed := self._watch.changed(polled, self.catalog.state):
             self._follow_knowledge(polled, changed)
             return Outcome.WORKED
-        work = _Work(polled, Refresh(self.opened, polled, self.writer, self.planner.early_check(polled)), cycle)
+        refresh = Refresh(self.opened, polled, self.writer, self.planner.early_check(polled), few=True)
+        work = _Work(polled, refresh, cycle)
         outcome = Outcome.IDLE
         while True:
             phases.done("plan")
@@ -457,7 +458,9 @@ class Units:
                     compute(work.refresh)
             except (ValueDoesNotFit, EvaluationFailed) as own:
                 read = view.definition.relations
-                row = culprit(work.refresh, unit, read, compute) if unit.kind is UnitKind.DATA else None
+                row = None
+                if unit.kind is UnitKind.DATA:
+                    row = culprit(work.refresh.with_all_images(view.program.blocks), unit, read, compute)
                 cause = uncomputable(own, row)
                 held = Quarantined(tuple(numbers), cause)
                 self.log(f"view {view.name} is held: {sentence(held)}")

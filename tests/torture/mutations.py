@@ -285,7 +285,7 @@ MUTANTS = (
         "W3",
         "batches",
         "vm/sweep_state.py",
-        "        old = before(read, self._covered(self.pending), self._covered(self.ours))\n",
+        "        old = before(read, self._covered(pending), self._covered(self.ours))\n",
         "        old = before(read, self._covered(self.ours))\n",
     ),
     _one(

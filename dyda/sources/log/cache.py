@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping
 
+from dyda.cursor import Cursor
 from dyda.model.position import Position
 from dyda.model.xids import Xids
 from dyda.sources.connection import Sessions, load_sql, translate
@@ -50,6 +51,7 @@ class Received:
         self._look: Look | None = None
         self._doubted: set[int] = set()
         """Those read when the source's clock was found to be wrong."""
+        self._finds_images = False
         self.messages = KeptMessages()
         self.rows = 0
         """How many rows were read so far: what polls cost."""
@@ -59,8 +61,19 @@ class Received:
         """Whether the source's clock can be trusted for everything that waits."""
         return not self._doubted
 
+    def finds_images(self, cursor: Cursor) -> bool:
+        """Whether the source can be asked for the images of some transactions alone: an older DyDa's cannot, nor one
+        where the role was given no right to that yet."""
+        if not self._finds_images:
+            cursor.execute(
+                "SELECT coalesce(has_function_privilege(to_regprocedure('dyda.images_of(xid8[])'), 'EXECUTE'), false)"
+            )
+            self._finds_images = bool(cursor.fetchone()[0])
+        return self._finds_images
+
     def forget(self) -> None:
         """Read everything again next time."""
+        self._finds_images = False
         self._waiting, self._xids, self._of_table, self._gone = {}, Xids(), {}, set()
         self._doubted, self._until, self._look = set(), None, None
 

@@ -46,6 +46,16 @@ from dyda.sources.stalled_server import PatientConnection
 
 __all__ = ["SourceSnapshot"]
 
+_IMAGES = (
+    "SELECT seq, xid, op, root, shape, image FROM dyda.entries({after}::pg_snapshot) WHERE op IN ('I', 'D')"
+    " AND root = ANY ({roots}::oid[]) AND ({xids}::text[] IS NULL OR xid::text = ANY ({xids}::text[]))"
+    " ORDER BY xid, seq"
+)
+_IMAGES_OF = (
+    "SELECT seq, xid, op, root, shape, image FROM dyda.images_of({xids}::xid8[])"
+    " WHERE root = ANY ({roots}::oid[]) ORDER BY xid, seq"
+)
+
 ATTEMPTS = 20
 PATIENCE = 4
 
@@ -270,17 +280,14 @@ class SourceSnapshot:
         asked = {root: (str(name), columns, numbers.get(root, {})) for name, (root, columns) in roots.items()}
         fields = ["seq", "xid", "op", "root", "shape", "image"]
         if self.state.attached:
-            query = sql.SQL(
-                "SELECT seq, xid, op, root, shape, image FROM dyda.entries({after}::pg_snapshot) WHERE op IN ('I', 'D')"
-                " AND root = ANY ({roots}::oid[]) AND ({xids}::text[] IS NULL OR xid::text = ANY ({xids}::text[]))"
-                " ORDER BY xid, seq"
-            ).format(
-                after=sql.Literal(str(after) if after else None),
-                roots=sql.Literal([root for root, _ in roots.values()]),
-                xids=sql.Literal(None if xids is None else [str(xid) for xid in xids]),
-            )
             self.log_read = True
             with self._read_log(wanted) as cursor:
+                direct = xids is not None and self._received.finds_images(cursor)
+                query = sql.SQL(_IMAGES_OF if direct else _IMAGES).format(
+                    after=sql.Literal(str(after) if after else None),
+                    roots=sql.Literal([root for root, _ in roots.values()]),
+                    xids=sql.Literal(None if xids is None else [str(xid) for xid in xids]),
+                )
                 entries = copy_out(cursor, query.as_string(cursor), fields)
         else:
             entries = pa.table({field: pa.array([], pa.string()) for field in fields})

@@ -44,7 +44,16 @@ AS $body$
       AND (after IS NULL OR NOT pg_visible_in_snapshot(l.xid, after))
 $body$;
 
--- Schema changes and truncations among them: few, with an index of their own.
+-- The row images of some transactions, however many others wait.
+CREATE OR REPLACE FUNCTION dyda.images_of(xids xid8[])
+RETURNS TABLE (seq bigint, xid xid8, op "char", root oid, shape text, image text)
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+    SELECT l.seq, l.xid, l.op, l.root, l.shape, l.image FROM dyda.log l WHERE l.xid = ANY (xids) AND l.op IN ('I', 'D')
+$body$;
+
+-- Schema changes and truncations among the entries: few, with an index of their own.
 CREATE OR REPLACE FUNCTION dyda.schema_entries(after pg_snapshot)
 RETURNS TABLE (seq bigint, xid xid8, op "char", root oid, image text)
 LANGUAGE sql STABLE SECURITY DEFINER
