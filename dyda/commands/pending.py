@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from dyda.commands.status import time_text, told
 from dyda.engine import Engine
 from dyda.errors import DydaError
+from dyda.maintenance.arrivals import Arrivals
 from dyda.maintenance.catalog_state import CatalogState, MaintainedView, load
 from dyda.maintenance.plan.impact import impact_of_messages, impact_of_unit
 from dyda.maintenance.schedules import Schedules, Turn
@@ -81,7 +82,7 @@ class Queue:
         def reads(view: MaintainedView) -> ViewReads:
             return view_reads(view, known.known_to(view.record.earlier))
 
-        schedules.refresh(queue, list(known.views.values()), self._stops, states, reads)
+        schedules.refresh(Arrivals.of(queue), list(known.views.values()), self._stops, states, reads)
         return schedules
 
     @cached_property

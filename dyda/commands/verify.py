@@ -13,9 +13,9 @@ from contextlib import ExitStack
 from typing import Any
 
 from dyda.errors import DydaError
+from dyda.maintenance.arrivals import Arrivals
 from dyda.maintenance.catalog_state import CatalogState, MaintainedView, load
 from dyda.maintenance.execute.deltas import Refresh
-from dyda.maintenance.observe.backlog import Arrivals
 from dyda.maintenance.observe.poll import Poll
 from dyda.model.cause import BuildReason, ToBeBuilt
 from dyda.model.position import Position

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cache
 
-from dyda.maintenance.observe.backlog import Arrivals
+from dyda.maintenance.arrivals import Arrivals
 from dyda.maintenance.observe.poll import Poll
 from dyda.model.position import Position
 from dyda.open_project import OpenProject

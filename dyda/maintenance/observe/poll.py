@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from dyda import faults
 from dyda.errors import EvaluationFailed, InvariantViolated, SameDatabase, SourceNotAvailable, ValueDoesNotFit
+from dyda.maintenance.arrivals import Arrivals
 from dyda.maintenance.catalog_state import CatalogState
-from dyda.maintenance.observe.backlog import Arrivals, Backlog, Owed
+from dyda.maintenance.observe.backlog import Backlog, Owed
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.open_project import OpenProject

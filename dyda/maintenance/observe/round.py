@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from dyda.maintenance.arrivals import Arrivals
 from dyda.maintenance.catalog_state import CatalogState, MaintainedView
-from dyda.maintenance.observe.backlog import Arrivals
 from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.observe.tables import Table, TablesNow
 from dyda.model.message import DataUpdate

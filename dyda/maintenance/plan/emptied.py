@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dyda.errors import DydaError
+from dyda.maintenance.arrivals import Arrivals
 from dyda.maintenance.catalog_state import MaintainedView
-from dyda.maintenance.observe.backlog import Arrivals
 from dyda.maintenance.programs import recorded
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.message import DataUpdate, SchemaChange, Truncation

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dyda.errors import DydaError
+from dyda.maintenance.arrivals import Arrivals
 from dyda.maintenance.catalog_state import CatalogState, MaintainedView
-from dyda.maintenance.observe.backlog import Arrivals
 from dyda.maintenance.observe.round import Round, SourceNow
 from dyda.maintenance.observe.tables import Table, sizes_of
 from dyda.maintenance.plan.analysis import SparkIfNeeded

@@ -10,8 +10,8 @@ import pytest
 from dyda import commands
 from dyda.errors import DydaError
 from dyda.maintenance import Outcome
+from dyda.maintenance.arrivals import Arrivals
 from dyda.maintenance.catalog_state import load
-from dyda.maintenance.observe.backlog import Arrivals
 from dyda.maintenance.observe.round import Round, SourceNow
 from dyda.maintenance.plan.analysis import SparkIfNeeded
 from dyda.maintenance.plan.impact import AFTER_ALL
