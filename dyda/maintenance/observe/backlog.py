@@ -34,8 +34,8 @@ class Owed:
         self._xids: dict[str, Xids] = {}
         self._paid: set[str] = set()
 
-    def add(self, source: str, queued: Iterable[Queued]) -> None:
-        self._xids.setdefault(source, Xids()).add(one.message.xid for one in queued)
+    def add(self, source: str, xids: Iterable[int]) -> None:
+        self._xids.setdefault(source, Xids()).add(xids)
 
     def has_any(self, source: str, position: Position) -> bool:
         """Whether the position has any of them. What an earlier process has left is not known: at first, yes."""
@@ -72,29 +72,28 @@ class Backlog:
         if writer is not self._writer:
             self._kept.clear()
             self._writer, self._shown = writer, None
-        same = self._shown is not None and self._shown.sources.keys() == inboxes.keys()
+        before, self._shown = self._shown, None  # if this fails half-way, the next poll says nothing of what is new
+        same = before is not None and before.sources.keys() == inboxes.keys()
         added: list[Queued] = []
         gone: set[int] = set()
         for source, inbox in inboxes.items():
             news = self._follow(writer, source, inbox)
             if news is None:
                 self._receive(writer, source, inbox)
-                self.owed.add(source, self._kept[source].waiting.by_xid.values())
                 same = False
-            else:
-                self.owed.add(source, news[0])
-                added += news[0]
-                gone |= news[1]
             self._name(source, known)
+            by_xid = self._kept[source].waiting.by_xid
+            new, old = news or (by_xid, set())
+            self.owed.add(source, new)
+            added += (by_xid[xid] for xid in new)
+            gone |= old
         sources = {source: self._kept[source].waiting for source in inboxes}
-        if same and self._shown is not None:
+        if same and before is not None:
             added.sort(key=lambda queued: queued.number)
-            shown = Arrivals(sources, tuple(added), frozenset(gone), self._shown.state, object())
+            self._shown = Arrivals(sources, tuple(added), frozenset(gone), before.state, object())
         else:
-            shown = Arrivals(sources, state=object())
-            shown = Arrivals(sources, shown.queue, frozenset(), None, shown.state)
-        self._shown = shown
-        return shown
+            self._shown = Arrivals(sources, Arrivals(sources).queue, state=object())
+        return self._shown
 
     def _receive(self, writer: Writer, source: str, inbox: Inbox) -> None:
         """All of it, as if nothing had been kept."""
@@ -110,8 +109,9 @@ class Backlog:
         else:
             self._kept[source] = _Kept(-1, -1, waiting, raw)  # ask about the others again at the next poll
 
-    def _follow(self, writer: Writer, source: str, inbox: Inbox) -> tuple[list[Queued], set[int]] | None:
-        """What the inbox adds to what is kept, and the numbers of what it takes away; None if that may be wrong."""
+    def _follow(self, writer: Writer, source: str, inbox: Inbox) -> tuple[list[int], set[int]] | None:
+        """The transactions that the inbox adds to what is kept, and the numbers in the queue of those that it takes
+        away; None if that may be wrong."""
         kept = self._kept.get(source)
         if kept is None or inbox.before is None or inbox.before != kept.inbox:
             return None
@@ -139,7 +139,7 @@ class Backlog:
         xids.remove(gone)
         xids.add(queued.message.xid for queued in new)
         kept.waiting = Waiting(by_xid, xids, moving)
-        return new, {queued.number for queued in gone.values()}
+        return [queued.message.xid for queued in new], {queued.number for queued in gone.values()}
 
     def _name(self, source: str, known: CatalogState) -> None:
         """Messages as all views are to see them, by what the catalog says now."""

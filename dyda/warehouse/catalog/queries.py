@@ -196,9 +196,10 @@ def _message(row: Row[Any]) -> MessageRecord:
     )
 
 
-def sources(connection: Connection) -> list[SourceRecord]:
+def sources(connection: Connection, *, counted: bool = True) -> list[SourceRecord]:
+    """Every source. `counted` False skips counting pending messages."""
     found = []
-    for row in _all(connection, "sources.sql"):
+    for row in _all(connection, "sources.sql", {"counted": counted}):
         parts = dict(row._mapping)
         system, timeline = parts.pop("system_identifier"), parts.pop("timeline")
         found.append(SourceRecord(identity=None if system is None else Identity(system, timeline), **parts))
