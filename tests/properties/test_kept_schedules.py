@@ -1,7 +1,7 @@
 """A schedule that follows the queue decides as one that is made afresh, unit by unit.
 
-Meanwhile messages arrive, units are installed for all views or some, views are rewritten or read other sources, and
-operators hold messages or let them go. Two things are not part of this, for a schedule is meant to keep them: what a
+Meanwhile messages arrive, units are installed for all views or some, views are rewritten, read other sources or come to
+other positions without a unit, and operators hold messages or let them go. Two things are not part of this, for a schedule is meant to keep them: what a
 broken unit has shown under the views of that moment (rule S3), and, in optimistic mode, a plan that what arrives later
 does not touch.
 """
@@ -116,7 +116,8 @@ def _view(reads: ViewReads) -> _View:
     return _View(reads.view, reads, {source: Position(FIRST, FIRST) for source in sources})
 
 
-STEPS = ("arrive", "arrive", "arrive", "install", "install", "install", "rewrite", "reread", "hold", "release")
+OFTEN = ("arrive", "install")
+STEPS = (*OFTEN, *OFTEN, *OFTEN, "rewrite", "reread", "hold", "release", "build")
 
 
 @settings(max_examples=100, deadline=None)
@@ -163,5 +164,9 @@ def _step(story: _Story, draw: Any, what: str, mode: Consistency, rows: int) -> 
         case "hold":
             if story.shown.queue:
                 story.held.setdefault(name, set()).add(draw(st.sampled_from(story.shown.queue)).number)
+        case "build":  # the view goes to another state of its sources, or back to one
+            ends = {source: FIRST + draw(st.integers(0, 60)) for source in sorted(story.views[name].positions)}
+            positions = {source: Position(end, end) for source, end in ends.items()}
+            story.views[name] = replace(story.views[name], positions=positions)
         case "release":
             story.held.pop(name, None)
