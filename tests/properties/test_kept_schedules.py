@@ -1,9 +1,10 @@
 """A schedule that follows the queue decides as one that is made afresh, unit by unit.
 
 Meanwhile messages arrive, units are installed for all views or some, views are rewritten, read other sources or come to
-other positions without a unit, and operators hold messages or let them go. Two things are not part of this, for a schedule is meant to keep them: what a
-broken unit has shown under the views of that moment (rule S3), and, in optimistic mode, a plan that what arrives later
-does not touch.
+other positions without a unit, and operators hold messages or let them go.
+
+Two things are not part of this, for a schedule is meant to keep them: what a broken unit has shown under the views of
+that moment (rule S3), and, in optimistic mode, a plan that what arrives later does not touch.
 """
 
 from __future__ import annotations
