@@ -101,8 +101,8 @@ MUTANTS = (
         "C4",
         "truncation",
         "dyda/maintenance/execute/deltas.py",
-        "truncated.xid)).slice(truncated.before)",
-        "truncated.xid))",
+        "parts[0].slice(truncated.before)",
+        "parts[0]",
     ),
     _one(
         "a-truncated-part-is-the-whole",
@@ -165,7 +165,7 @@ MUTANTS = (
         "P3",
         "batches",
         "dyda/maintenance/plan/positions.py",
-        "        return position.until(max(at.xmax - 1, *taken))\n",
+        "        return snapshot.without(left)\n",
         "        return snapshot\n",
     ),
     _one(
@@ -275,9 +275,9 @@ MUTANTS = (
         "W1",
         "self-join",
         "dyda/maintenance/execute/deltas.py",
-        "        for occurrence in block.occurrences:\n            images = self.images.get(occurrence.relation)\n",
+        "        for occurrence in block.occurrences:\n            # The decision is made per transaction",
         "        for occurrence in {one.relation: one for one in block.occurrences}.values():\n"
-        "            images = self.images.get(occurrence.relation)\n",
+        "            # The decision is made per transaction",
     ),
     _one(
         "no-compensation",
