@@ -165,8 +165,8 @@ MUTANTS = (
         "P3",
         "batches",
         "dyda/maintenance/plan/positions.py",
-        "        return snapshot.without(left)\n",
-        "        return snapshot\n",
+        "            snapshot = snapshot.until(max(at.xmax - 1, *taken))\n",
+        "            return snapshot\n",
     ),
     _one(
         "ordered-by-the-first-sequence-number",
