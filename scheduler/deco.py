@@ -13,7 +13,7 @@ What is held never comes up, nor what depends on it; everything else does.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -24,6 +24,7 @@ from dyda.model.message import MessageState
 from scheduler.dependencies import Dependencies, Edge, EdgeKind, Entry, Run
 from scheduler.footprint import Footprints
 from scheduler.queue import numbers
+from scheduler.stretches import Stretches
 
 __all__ = ["Plan", "Planned"]
 
@@ -91,11 +92,14 @@ class Planned:
 
 
 class Plan:
-    """The order of `entries` (given in arrival order), computed up to where it is asked for."""
+    """The order of messages, computed up to where it is asked for. `arrived` has all of them in arrival order, and
+    `changes` the schema changes; `stretches` are the same messages source by source."""
 
-    def __init__(self, entries: Collection[Entry], footprints: Footprints) -> None:
-        self.dependencies = Dependencies(entries, footprints)
-        self._arrived = list(entries)
+    def __init__(
+        self, arrived: Iterable[Entry], changes: Iterable[Entry], stretches: Stretches, footprints: Footprints
+    ) -> None:
+        self.dependencies = Dependencies(stretches, changes, footprints)
+        self._arrived = list(arrived)
         self._first = 0
         self._emitted: set[int] = set()
         self._group_of: dict[int, _Group] = {}

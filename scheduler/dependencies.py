@@ -30,8 +30,10 @@ from __future__ import annotations
 
 import bisect
 import enum
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Protocol
 
 from dyda.model.message import MessageState
 from dyda.model.relation import RelationName
@@ -126,10 +128,17 @@ class _Chain:
         return self.runs[-1] if self.runs else None
 
 
-class Dependencies:
-    """The graph over `entries`, which are in arrival order. Messages with data only can be appended later."""
+class Dividing(Protocol):
+    """Data messages of one source, none of which must be a run of its own (stretches)."""
 
-    def __init__(self, entries: Collection[Entry], footprints: Footprints) -> None:
+    def divided(self, concerned: Callable[[Entry], bool]) -> tuple[list[Entry], list[int], list[Entry]]: ...
+
+
+class Dependencies:
+    """The graph over messages that are given one by one or in stretches, those of each source in arrival order, and the
+    schema changes among them, all in arrival order. Messages with data only can be appended later."""
+
+    def __init__(self, parts: Iterable[Dividing | Entry], changes: Iterable[Entry], footprints: Footprints) -> None:
         self.footprints = footprints
         self.runs: list[Run] = []
         self.run_of_change: dict[int, Run] = {}
@@ -137,12 +146,28 @@ class Dependencies:
         self._needs: dict[RelationName, tuple[_Need, ...]] = {}
         self._chains: dict[str, _Chain] = {}
         self._idle = _Chain()
-        for entry in entries:
-            if not isinstance(entry.shape, frozenset):
-                for relation, columns in footprints.of(entry.shape).schema.items():
-                    self._changes.setdefault(relation, _Changes()).record(entry, columns)
-        for entry in entries:
+        for entry in changes:
+            for relation, columns in footprints.of(entry.shape).schema.items():
+                self._changes.setdefault(relation, _Changes()).record(entry, columns)
+        idle: list[Entry] = []
+        for part in parts:
+            if isinstance(part, Entry):
+                if self.concerned(part):
+                    self.append(part)
+                else:
+                    idle.append(part)
+            else:
+                entries, firsts, others = part.divided(self.concerned)
+                self._extend(entries, firsts)
+                idle += others
+        for entry in sorted(idle, key=lambda entry: entry.number):
             self.append(entry)
+
+    def _extend(self, entries: Sequence[Entry], firsts: Sequence[int]) -> None:
+        """Data messages of one source with nothing in between; at the places `firsts` a shape comes up first. All that
+        follow have shapes that the last run has absorbed by then, so they join it (points 3 and 4)."""
+        for start, end in pairwise([*firsts, len(entries)]):
+            self.append(entries[start]).entries.extend(entries[start + 1 : end])
 
     def append(self, entry: Entry, extend: bool = True) -> Run:
         """Add the message that arrived last; the run that it joined, or (always unless `extend`) a new one."""

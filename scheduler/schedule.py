@@ -25,6 +25,7 @@ from scheduler.dependencies import Dependencies, Edge, Entry
 from scheduler.footprint import EffectOf, Footprint, Footprints, ViewReads, effect_of, shape_of
 from scheduler.graph import Drawing, draw
 from scheduler.queue import Consistency, Queued, Unit
+from scheduler.stretches import Stretches
 
 __all__ = ["Detection", "Schedule", "Waiting"]
 
@@ -63,6 +64,8 @@ class Schedule:
         self._effect = effect
         self._entries: OrderedDict[int, Entry] = OrderedDict()
         self._schema: OrderedDict[int, Entry] = OrderedDict()
+        self._stretches: Stretches | None = None
+        """The entries as plans take them; None: a message must be alone, or need not, since they were made."""
         self._stopped: set[int] = set()
         self._observed: dict[int, Entry] = {}
         self._shapes: dict[frozenset[RelationName], frozenset[RelationName]] = {}
@@ -103,6 +106,8 @@ class Schedule:
                 shape = self._same(shape)
             entry = Entry(queued, queued.number, queued.message.source, shape, queued.message.rows)
             self._entries[entry.number] = entry
+            if self._stretches is not None:
+                self._stretches.add(entry)
             if entry.changes_schema:
                 self._schema[entry.number] = entry
                 self._known = None
@@ -120,7 +125,9 @@ class Schedule:
         gone = {number for number in numbers if number in self._entries}
         answered = False
         for number in gone:
-            del self._entries[number]
+            entry = self._entries.pop(number)
+            if self._stretches is not None:
+                self._stretches.remove(entry)
             self._observed.pop(number, None)
             if self._schema.pop(number, None) is not None:
                 self._known = None
@@ -140,6 +147,7 @@ class Schedule:
         entry = self._entries[number]
         if entry.state is not state:
             entry.mark(state)
+            self._stretches = None
             (self._stopped.discard if state is MessageState.WAITING else self._stopped.add)(number)
             self._forget_plan()
 
@@ -173,6 +181,7 @@ class Schedule:
         """Processing this message reads `relations`, whatever the views say."""
         entry = self._entries[number]
         entry.observe(relations)
+        self._stretches = None
         self._observed[number] = entry
         self._known = None
         self._forget_plan()
@@ -184,7 +193,7 @@ class Schedule:
         if not unit or not self._schema:
             return None
         entries = sorted({**self._schema, **unit}.values(), key=lambda entry: entry.number)
-        dependencies = Dependencies(entries, self._footprints())
+        dependencies = Dependencies(entries, self._schema.values(), self._footprints())
         for entry in unit.values():
             for edge in dependencies.edges(entry):
                 if edge.before not in unit and edge.before > since:
@@ -254,7 +263,9 @@ class Schedule:
             yield planned
 
     def _fresh(self) -> Plan:
-        return Plan(self._entries.values(), self._footprints())
+        if self._stretches is None:
+            self._stretches = Stretches(self._entries.values())
+        return Plan(self._entries.values(), self._schema.values(), self._stretches, self._footprints())
 
     def _arrival_order(self) -> Iterator[Planned]:
         return (Planned((entry,), False, None, None, ()) for entry in self._entries.values())

@@ -7,6 +7,7 @@ only changed one in every combination that it joins, and there its change alone 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,8 +42,14 @@ class Learned:
         # W6: nothing is condensed across transactions. A row inserted by one and deleted by the next is in a state.
         self.ours = _tagged(changes, self.columns) if counting is TAGGED else changes.select(self.columns)
         self.ours = self.ours.consolidate()
-        self.pending = pending.get(occurrence.alias, none).select(self.columns).consolidate()
+        self._pending = pending
         self._hops: dict[str, tuple[KeyPredicate, Bag]] = {}
+
+    @cached_property
+    def pending(self) -> Bag:
+        """Not ours, of this occurrence. Asked for where rows were read; it may have to be fetched."""
+        found = self._pending.get(self.occurrence.alias, Bag.empty(self.columns))
+        return found.select(self.columns).consolidate()
 
     def learn(self, neighbour: str, predicate: KeyPredicate, answer: Bag) -> None:
         rows = answer.select(self.columns)
@@ -68,7 +75,8 @@ class Learned:
                 fetched = fetched.filter(pc.invert(earlier(fetched.table)))
             read += fetched
             seen.append(predicate)
-        old = before(read, self._covered(self.pending), self._covered(self.ours))
+        pending = self.pending if self._hops else Bag.empty(self.columns)
+        old = before(read, self._covered(pending), self._covered(self.ours))
         return Worlds(self._counting.table(old, self._changes), self._counting)
 
     def whole(self, reason: str) -> Whole:

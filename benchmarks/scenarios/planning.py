@@ -2,8 +2,8 @@
 
 The queue to plan, 200 relations with one message in a hundred a schema change, drops columns everywhere, so that most
 of it is one cycle; the queue to drain renames columns of one source, so that nothing merges and every rename makes a
-new plan necessary. Both are the pure scheduler's, in processor time. What share of a drain planning is, real units tell
-(`benchmarks.scenarios.draining`).
+new plan necessary. Both are the pure scheduler's, in processor time. What share of a drain planning is, and whether a
+drain takes time in proportion to its queue, real units tell (`benchmarks.scenarios.draining`).
 """
 
 from __future__ import annotations
@@ -156,6 +156,8 @@ def run(profile: str) -> Report:
         Bar(f"planning {longer:,} messages ÷ {shorter:,}", ratio, most=2.3),
         Bar("planning ÷ a drain of real units, worst", max(one.share for one in real), most=0.1),
     ]
+    if len(real) > 1:
+        report.bars.append(Bar(*draining.growth(real), most=6))
     report.plots = [_plot(planned, drains, real)]
     report.data = {
         "planned": {str(length): sample.seconds for length, sample in planned.items()},

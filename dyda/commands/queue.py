@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from dyda.commands.status import time_text, told
+from dyda.maintenance.arrivals import Arrivals
 from dyda.maintenance.catalog_state import CatalogState, MaintainedView, load
 from dyda.maintenance.schedules import Schedules, Turn
 from dyda.maintenance.view_reads import schedule_of, view_reads
@@ -60,7 +61,7 @@ class Queue:
         def reads(view: MaintainedView) -> ViewReads:
             return view_reads(view, known.known_to(view.record.earlier))
 
-        schedules.refresh(queue, list(known.views.values()), self._stops, states, reads)
+        schedules.refresh(Arrivals.of(queue), list(known.views.values()), self._stops, states, reads)
         return schedules
 
     @cached_property

@@ -88,15 +88,17 @@ def _verify_once(opened: OpenProject, known: CatalogState, view: MaintainedView)
 
 def _read_queue(poll: Poll, known: CatalogState, view: MaintainedView, positions: dict[str, Position]) -> str | None:
     """Fill the poll's queue with what the view does not have; the reason if that cannot be subtracted exactly."""
+    from dyda.maintenance.arrivals import Arrivals
     from scheduler import Queued
 
+    queue: list[Queued] = []
     for source, snapshot in poll.snapshots.items():
         poll.after[source] = positions[source]
         for message in snapshot.messages(positions[source]):
             moved = message.moved_without_rows & view.definition.relations
             if moved:
                 return f"a pending change of {', '.join(sorted(map(str, moved)))} has no row images"
-            poll.queue.append(Queued(0, message))
+            queue.append(Queued(0, message))
         record = known.sources.get(source)
         if record is not None and record.gap != snapshot.gap:
             return f"source {source} has changes that were not captured"
@@ -104,6 +106,7 @@ def _read_queue(poll: Poll, known: CatalogState, view: MaintainedView, positions
             recorded = known.relations[relation].fingerprint
             if relation.source == source and not snapshot.agrees(relation, recorded):
                 return f"a pending change of {relation} has no row images"
+    poll.arrivals = Arrivals.of(queue)
     return None
 
 

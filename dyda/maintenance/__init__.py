@@ -11,6 +11,8 @@ and the sources' WAL is on disk (P2); positions and extents move together or not
     approval       schema changes that wait until an operator agrees
     next_unit      which messages make the next unit: Dyno's schedules between units, their breaks and locks
     schedules      a schedule for the views that wait for the same messages, and units of several at once
+    lacked_messages  what of the queue a group of views does not have, kept from unit to unit
+    arrivals       what a poll shows of the queue
     waiting        which views a message stops that an operator has yet to decide about
     view_reads     what maintaining a view reads, for the schedule
     cycle          what a cycle was asked for, and how it ended

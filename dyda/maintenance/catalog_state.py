@@ -296,7 +296,7 @@ def load(opened: OpenProject, before: CatalogState | None = None, *, hidden: boo
             unreadable[record.name] = ToBeBuilt(BuildReason.UNREADABLE, error.what)
             continue
         views[record.name] = MaintainedView(record, definition, program, outdated)
-    sources = {record.name: record for record in opened.warehouse.sources()}
+    sources = {record.name: record for record in opened.warehouse.sources(counted=False)}
     kept = opened.warehouse.knowledge()
     knowledge, unread = _knowledge(kept, relations, resolve, before)
     return CatalogState(

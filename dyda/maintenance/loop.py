@@ -37,6 +37,7 @@ from dyda.maintenance.error_causes import cause_of
 from dyda.maintenance.execute.execution import Progress
 from dyda.maintenance.lanes import Lanes
 from dyda.maintenance.next_unit import Planner
+from dyda.maintenance.observe.backlog import Backlog
 from dyda.maintenance.observe.drift import account_for, listen_again
 from dyda.maintenance.observe.missing_rights import Barred
 from dyda.maintenance.observe.poll import Poll, poll
@@ -83,6 +84,7 @@ class Maintainer:
         self._outdated: list[str] | None = None
         self._renew_after = 0.0
         self._resting = Resting(opened)
+        self._backlog = Backlog()
         self._barred = Barred(opened, writer, self._say)
         lanes = stopping is not None and opened.project.settings.maintenance.lanes > 0
         self.units = Units(
@@ -205,7 +207,8 @@ class Maintainer:
         """One poll, and what it leads to; None if it is to be made again."""
         phases = Phases(self.opened.engine.jobs)
         locked = self.planner.locks()
-        with poll(self.opened, self.writer, self.known, locked, {**self._resting.now(), **apart}) as polled:
+        resting = {**self._resting.now(), **apart}
+        with poll(self.opened, self.writer, self.known, locked, resting, self._backlog) as polled:
             self._note_sources(polled)
             due = self._due(polled, cycle, phases)
             if due is None:

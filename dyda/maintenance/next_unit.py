@@ -120,7 +120,7 @@ class Planner:
 
     def installed(self, unit: Unit) -> None:
         if self._turn is not None:
-            Schedules.installed(self._turn, unit.numbers)
+            Schedules.installed(self._turn, unit.messages)
         for number in unit.numbers:
             self._broken.pop(number, None)
         self._lock = frozenset()
@@ -213,7 +213,7 @@ class Planner:
         stops = self._stops(polled, current)
         reads = dict(zip((view.name for view in current), self._reads(current, known), strict=True))
         states = {number: record.state for number, record in self._holding.items()}
-        self._schedules.refresh(polled.queue, current, stops, states, lambda view: reads[view.name])
+        self._schedules.refresh(polled.arrivals, current, stops, states, lambda view: reads[view.name])
         self._over, self._polled = names, polled
         return self._schedules
 
@@ -224,7 +224,12 @@ class Planner:
 
     def _stops(self, polled: Poll, current: Sequence[MaintainedView]) -> Stops:
         causes = {number: record.cause for number, record in self._holding.items()}
-        return stops_of(causes, polled.queue, current)
+        if not causes:
+            return {}
+        moving = polled.moving
+        held_rows = causes.keys() - {queued.number for queued in moving}
+        rows = [queued for queued in polled.queue if queued.number in held_rows] if held_rows else []
+        return stops_of(causes, [*moving, *rows], current)
 
     def _reads(self, current: Sequence[MaintainedView], known: CatalogState) -> list[ViewReads]:
         """What each view reads and might read; asked again only of views that are others now, or of all under other

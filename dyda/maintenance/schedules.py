@@ -8,11 +8,12 @@ Nothing waits: there is one group, and its schedule is the queue's (O(1) without
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dyda.maintenance.arrivals import Arrivals
 from dyda.maintenance.catalog_state import MaintainedView
-from dyda.maintenance.view_reads import lacked
+from dyda.maintenance.lacked_messages import LackedMessages
 from dyda.maintenance.waiting import Stops
 from dyda.model.message import MessageState
 from dyda.warehouse import EarlierCatalog
@@ -31,7 +32,8 @@ class Group:
     schedule: Schedule
     earlier: EarlierCatalog | None = None
     """What they all know that the catalog has gone beyond."""
-    scheduled: set[int] = field(default_factory=set)
+    lacked: LackedMessages = field(default_factory=LackedMessages)
+    """What is in the schedule."""
     last: int = -1
     """The last message that was ever scheduled: others are added in arrival order."""
 
@@ -59,20 +61,31 @@ class Schedules:
 
     def refresh(
         self,
-        queue: Sequence[Queued],
+        arrivals: Arrivals,
         views: Sequence[MaintainedView],
         stops: Stops,
         states: Mapping[int, MessageState],
         reads: Callable[[MaintainedView], ViewReads],
     ) -> None:
-        """The queue as it is now. `states` are those of the messages that wait for an operator."""
+        """The queue as it is now; what has not changed stays scheduled.
+
+        `states` are those of the messages that wait for an operator."""
         before = {group.views: group for group in self.groups}
+
+        def group_of(views: Sequence[MaintainedView]) -> Group | None:
+            return before.get(frozenset(view.name for view in views))
+
         members: dict[tuple[frozenset[int], EarlierCatalog | None], list[MaintainedView]] = {}
         for view in views:
             members.setdefault((stops.get(view.name, frozenset()), view.record.earlier), []).append(view)
         self.groups = tuple(
             self._refreshed(
-                before.get(frozenset(view.name for view in mine)), queue, mine, stopped, states, list(map(reads, mine))
+                before.get(frozenset(view.name for view in mine)),
+                arrivals,
+                mine,
+                stopped,
+                states,
+                list(map(reads, mine)),
             )
             for (stopped, _), mine in members.items()
         )
@@ -80,35 +93,32 @@ class Schedules:
     def _refreshed(
         self,
         group: Group | None,
-        queue: Sequence[Queued],
+        arrivals: Arrivals,
         views: Sequence[MaintainedView],
         stopped: Collection[int],
         states: Mapping[int, MessageState],
         reads: Sequence[ViewReads],
     ) -> Group:
-        lacks = lacked(views)
-        missing = [queued for queued in queue if lacks(queued.message.source, queued.message.xid)]
-        present = {queued.number for queued in missing}
-        arrived = [number for number in present if group is not None and number not in group.schedule]
-        if group is None or (arrived and min(arrived) <= group.last):
+        added, removed = group.lacked.follow(arrivals, views) if group is not None else ([], set())
+        if group is None or (added and added[0].number <= group.last):
             # A view that has come to read another source may lack what only other groups lacked so far.
             group = Group(frozenset(view.name for view in views), Schedule(reads, self.detection))
-            group.schedule.add(missing)
-            self._mark(group, present, stopped, states)
+            added, _ = group.lacked.follow(arrivals, views)
+            group.schedule.add(added)
+            self._mark(group, stopped, states)
             self._recall(group.schedule)
         else:
             group.schedule.change_views(reads)
-            group.schedule.remove(group.scheduled - present)
-            group.schedule.add(missing)
-            self._mark(group, present, stopped, states)
-        group.scheduled, group.earlier = present, views[0].record.earlier
-        group.last = max([group.last, *present])
+            group.schedule.remove(removed)
+            group.schedule.add(added)
+            self._mark(group, stopped, states)
+        group.earlier = views[0].record.earlier
+        if added:
+            group.last = max(group.last, added[-1].number)
         return group
 
-    def _mark(
-        self, group: Group, present: set[int], stopped: Collection[int], states: Mapping[int, MessageState]
-    ) -> None:
-        for number in present & set(stopped):
+    def _mark(self, group: Group, stopped: Collection[int], states: Mapping[int, MessageState]) -> None:
+        for number in group.lacked.numbers.intersection(stopped):
             group.schedule.mark(number, states.get(number, MessageState.HELD))
         for number in group.schedule.stopped - set(stopped):
             group.schedule.mark(number, MessageState.WAITING)
@@ -127,7 +137,7 @@ class Schedules:
         found = [(group, unit) for group, unit in found if group.earlier == found[0][0].earlier]
         if consistency is Consistency.STRONG and all(unit.kind in PLAIN for _, unit in found):
             together = _sum([unit for _, unit in found])
-            if all(group.scheduled.intersection(together.numbers) <= set(unit.numbers) for group, unit in found):
+            if all(group.lacked.numbers.intersection(together.numbers) <= set(unit.numbers) for group, unit in found):
                 return Turn(together, tuple(group for group, _ in found))
         (first, unit), *others = found
         joined = [first]
@@ -152,14 +162,14 @@ class Schedules:
         """All turns in the order in which they would come if nothing changed. It empties the schedules."""
         while (turn := self.next_turn(consistency, batch_rows)) is not None:
             yield turn
-            self.installed(turn, turn.unit.numbers)
+            self.installed(turn, turn.unit.messages)
 
     @staticmethod
-    def installed(turn: Turn, numbers: Iterable[int]) -> None:
-        gone = set(numbers)
+    def installed(turn: Turn, messages: Sequence[Queued]) -> None:
+        gone = {queued.number for queued in messages}
         for group in turn.groups:
             group.schedule.remove(gone)
-            group.scheduled -= gone
+            group.lacked.installed(messages)
 
 
 def _sum(units: Sequence[Unit]) -> Unit:

@@ -19,7 +19,7 @@ from dyda.maintenance.execute.deltas import Refresh
 from dyda.maintenance.execute.execution import Execution
 from dyda.maintenance.execute.poisoned_row import culprit
 from dyda.maintenance.execute.unit import execute, execute_run
-from dyda.maintenance.install.acknowledge import acknowledge, covered
+from dyda.maintenance.install.acknowledge import acknowledge, covered, covered_among
 from dyda.maintenance.install.installation import (
     Installing,
     installation,
@@ -83,7 +83,6 @@ class Units:
     """Whether lanes run: then no unit waits for what takes long."""
     left: list[tuple[UnitPlan, Adapt]] = field(default_factory=list, init=False)
     """What the unit under this poll has left for a lane, which can do it under the same snapshots."""
-    _owed: dict[str, set[int]] = field(default_factory=dict, init=False)
     _tidy: set[int] | None = field(default=None, init=False)
     """The messages that were in the queue when it was last found tidy; None after an installation."""
 
@@ -97,7 +96,8 @@ class Units:
         if changed := self._watch.changed(polled, self.catalog.state):
             self._follow_knowledge(polled, changed)
             return Outcome.WORKED
-        work = _Work(polled, Refresh(self.opened, polled, self.writer, self.planner.early_check(polled)), cycle)
+        refresh = Refresh(self.opened, polled, self.writer, self.planner.early_check(polled), few=True)
+        work = _Work(polled, refresh, cycle)
         outcome = Outcome.IDLE
         while True:
             phases.done("plan")
@@ -146,7 +146,7 @@ class Units:
     def _idle(self, polled: Poll) -> Outcome:
         """Nothing is left to do under this poll."""
         self._tidy_queue(polled)
-        acknowledge(self.opened, polled, positions_after(self.catalog.state, ()), self._owed)
+        acknowledge(self.opened, polled, positions_after(self.catalog.state, ()))
         self.writer.write_phases()
         self.resting.back(polled.snapshots)
         return Outcome.IDLE
@@ -209,7 +209,7 @@ class Units:
         self.catalog.becomes(known if plain else None)
         self._tidy = None
         self.resting.back({source for view in work.views for source in view.record.sources})
-        acknowledge(self.opened, polled, done.positions, self._owed)
+        acknowledge(self.opened, polled, done.positions)
 
     # --- views that are built whole
 
@@ -405,7 +405,7 @@ class Units:
         self.resting.back({source for change in done.changes for source in change.positions})
 
     def _acknowledge(self, done: Installing) -> None:
-        acknowledge(self.opened, done.poll, done.positions, self._owed)
+        acknowledge(self.opened, done.poll, done.positions)
         done.phases.done("acknowledge")
         self.writer.note_phases(self.writer.last_unit, done.phases.after_installing())
 
@@ -421,7 +421,9 @@ class Units:
         if self._tidy is not None and numbers <= self._tidy:
             return
         self._tidy = numbers
-        waiting = numbers - {queued.number for queued in covered(polled.queue, positions_after(self.catalog.state, ()))}
+        waiting = numbers - {
+            queued.number for queued in covered(polled.arrivals, positions_after(self.catalog.state, ()))
+        }
         held = {name: dict(record.positions) for name, record in self.catalog.state.held.items()}
         held |= {name: dict(at) for name, at in self.catalog.state.reserved.items()}
         stored = [
@@ -429,7 +431,7 @@ class Units:
             for record in self.opened.warehouse.messages()
             if record.source in polled.snapshots and record.id not in waiting
         ]
-        left = [queued.number for queued in covered(stored, held)]
+        left = [queued.number for queued in covered_among(stored, held)]
         if left:
             self.writer.install(Installation(done=tuple(left)))
 
@@ -457,7 +459,9 @@ class Units:
                     compute(work.refresh)
             except (ValueDoesNotFit, EvaluationFailed) as own:
                 read = view.definition.relations
-                row = culprit(work.refresh, unit, read, compute) if unit.kind is UnitKind.DATA else None
+                row = None
+                if unit.kind is UnitKind.DATA:
+                    row = culprit(work.refresh.with_all_images(view.program.blocks), unit, read, compute)
                 cause = uncomputable(own, row)
                 held = Quarantined(tuple(numbers), cause)
                 self.log(f"view {view.name} is held: {sentence(held)}")

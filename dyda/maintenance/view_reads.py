@@ -14,7 +14,7 @@ from dyda.warehouse import MessageRecord
 from scheduler import Detection, Queued, Schedule, ViewReads
 from vs import candidate_relations, effective_preferences
 
-__all__ = ["lacked", "schedule_of", "view_reads"]
+__all__ = ["common_positions", "lacked", "schedule_of", "view_reads"]
 
 
 def view_reads(view: MaintainedView, known: CatalogState | None = None) -> ViewReads:
@@ -55,13 +55,19 @@ def schedule_of(
     return schedule
 
 
-def lacked(views: Iterable[MaintainedView]) -> Callable[[str, int], bool]:
-    """Whether some view does not have the transaction (source, xid) yet. Views that agree are asked once."""
+def common_positions(views: Iterable[MaintainedView]) -> dict[str, Position]:
+    """By source, what all of the views have that read it."""
     positions: dict[str, set[Position]] = {}
     for view in views:
         for source, position in view.positions.items():
             positions.setdefault(source, set()).add(position)
-    common = {source: Position.meet(found) for source, found in positions.items()}
+    found = {source: Position.meet(those) for source, those in positions.items()}
+    return {source: position for source, position in found.items() if position is not None}
+
+
+def lacked(views: Iterable[MaintainedView]) -> Callable[[str, int], bool]:
+    """Whether some view does not have the transaction (source, xid) yet."""
+    common = common_positions(views)
 
     def lacks(source: str, xid: int) -> bool:
         position = common.get(source)

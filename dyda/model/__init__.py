@@ -7,6 +7,7 @@ import of ours. Papers: 003 for the messages and counts, 000 for positions, 002 
     types           how a PostgreSQL value travels to Spark and back
     bag             rows with signed multiplicities, and their laws
     position        which transactions of a source an extent already has
+    xids            transactions in order, to be found by position
     message         what one source transaction did
     view_state      the states of a view, stored and shown
     cause           why a view or a message is in its state

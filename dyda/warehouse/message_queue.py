@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections import Counter
 from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from dyda.model.message import Change, UpdateMessage
@@ -23,6 +25,18 @@ class MessageQueue:
         self._session = session
         self._numbers: dict[str, dict[int, tuple[int, _Identity]]] = {}
         """By source and transaction: its number in the queue, and its identity."""
+        self._places: dict[int, tuple[str, int]] = {}
+        """By number, the source and the transaction."""
+        self._eras: Counter[str] = Counter()
+        """By source, how often a transaction that is in the queue has got another number."""
+
+    def era(self, source: str) -> int:
+        """As long as this stays, numbers do."""
+        return self._eras[source]
+
+    def has(self, source: str, xids: AbstractSet[int]) -> bool:
+        """Whether all of these are in the queue."""
+        return xids <= self._numbers.get(source, {}).keys()
 
     def receive(self, source: str, messages: Sequence[UpdateMessage]) -> dict[int, int]:
         """Puts messages into the queue in this order, except those that are there already or in every extent.
@@ -32,6 +46,7 @@ class MessageQueue:
         with self._session.turn:
             if source not in self._numbers:
                 self._numbers[source] = self._stored(source)
+                self._places |= {number: (source, xid) for xid, (number, _) in self._numbers[source].items()}
             known = self._numbers[source]
             # A crash at the source may have undone a transaction that was seen, and another may have got its id.
             undone = {m.xid for m in messages if m.xid in known and not _is_same(m, known[m.xid][1])}
@@ -39,8 +54,10 @@ class MessageQueue:
             if new:
                 numbers = self._receive(source, new, undone)
                 for xid in undone:
-                    del known[xid]
+                    self._places.pop(known.pop(xid)[0], None)
+                    self._eras[source] += 1
                 known |= {m.xid: (numbers[m.xid], (m.last_sequence, m.committed_at)) for m in new if m.xid in numbers}
+                self._places |= {number: (source, xid) for xid, number in numbers.items()}
             return {message.xid: known[message.xid][0] for message in messages if message.xid in known}
 
     def _receive(self, source: str, messages: Sequence[UpdateMessage], undone: Collection[int]) -> dict[int, int]:
@@ -64,13 +81,15 @@ class MessageQueue:
 
     def forget(self, done: Collection[int]) -> None:
         """These numbers are not in the queue any more."""
-        gone = set(done)
-        for known in self._numbers.values():
-            for xid in [xid for xid, (number, _) in known.items() if number in gone]:
-                del known[xid]
+        for number in done:
+            if number in self._places:
+                source, xid = self._places.pop(number)
+                self._numbers[source].pop(xid, None)
 
     def forget_source(self, source: str) -> None:
-        self._numbers.pop(source, None)
+        for number, _ in self._numbers.pop(source, {}).values():
+            self._places.pop(number, None)
+        self._eras[source] += 1
 
 
 _Identity = tuple[int, datetime.datetime | None]

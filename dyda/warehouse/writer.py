@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import pyarrow as pa
@@ -82,6 +83,14 @@ class Writer(FencedSession):
         Returns the queue's number of each transaction in it.
         """
         return self._queue.receive(source, messages)
+
+    def era(self, source: str) -> int:
+        """As long as this stays, no message of the source gets another number."""
+        return self._queue.era(source)
+
+    def has_received(self, source: str, xids: AbstractSet[int]) -> bool:
+        """Whether all of these transactions are in the queue."""
+        return self._queue.has(source, xids)
 
     def mark_messages(
         self, ids: Sequence[int], state: MessageState, cause: Cause | None = None, unit: int | None = None

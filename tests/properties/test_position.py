@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dyda.model.position import Position
+from dyda.model.xids import Xids
 
 law = settings(deadline=None)
 """A law holds however slow the machine is: only failures of the law count, not of the clock."""
@@ -179,3 +180,33 @@ def _snapshot(url: str) -> Position:
         position = Position.parse(cursor.fetchone()[0])
     connection.close()
     return position
+
+
+numbers = st.frozensets(st.integers(95, 130), max_size=20)
+
+
+@law
+@given(st.lists(numbers, max_size=4), positions(), positions(), numbers)
+def test_sorted_transactions_answer_as_a_set_of_them(
+    added: list[frozenset[int]], position: Position, other: Position, removed: frozenset[int]
+) -> None:
+    kept, every = Xids(), set[int]()
+    for more in added:
+        kept.add(more)
+        every |= more
+    kept.remove(removed)
+    every -= removed
+    assert list(kept) == sorted(every)
+    assert kept.included(position) == sorted(filter(position.includes, every))
+    assert kept.between(other.xmin, position.xmax) == sorted(x for x in every if other.xmin <= x < position.xmax)
+    assert kept.take(position) == sorted(filter(position.includes, every))
+    assert list(kept) == sorted(x for x in every if not position.includes(x))
+
+
+@law
+@given(positions(), numbers, st.integers(95, 130))
+def test_P3_what_is_left_out_behind_the_end_of_a_position_need_not_be_listed(
+    snapshot: Position, left: frozenset[int], last: int
+) -> None:
+    ended = snapshot.until(last)
+    assert ended.without(x for x in left if x < ended.xmax) == snapshot.without(left).until(last)

@@ -101,8 +101,8 @@ MUTANTS = (
         "C4",
         "truncation",
         "dyda/maintenance/execute/deltas.py",
-        "truncated.xid)).slice(truncated.before)",
-        "truncated.xid))",
+        "parts[0].slice(truncated.before)",
+        "parts[0]",
     ),
     _one(
         "a-truncated-part-is-the-whole",
@@ -165,8 +165,8 @@ MUTANTS = (
         "P3",
         "batches",
         "dyda/maintenance/plan/positions.py",
-        "        return position.until(max(at.xmax - 1, *taken))\n",
-        "        return snapshot\n",
+        "            snapshot = snapshot.until(max(at.xmax - 1, *taken))\n",
+        "            return snapshot\n",
     ),
     _one(
         "ordered-by-the-first-sequence-number",
@@ -275,9 +275,9 @@ MUTANTS = (
         "W1",
         "self-join",
         "dyda/maintenance/execute/deltas.py",
-        "        for occurrence in block.occurrences:\n            images = self.images.get(occurrence.relation)\n",
+        "        for occurrence in block.occurrences:\n            # The decision is made per transaction",
         "        for occurrence in {one.relation: one for one in block.occurrences}.values():\n"
-        "            images = self.images.get(occurrence.relation)\n",
+        "            # The decision is made per transaction",
     ),
     _one(
         "no-compensation",
@@ -285,7 +285,7 @@ MUTANTS = (
         "W3",
         "batches",
         "vm/sweep_state.py",
-        "        old = before(read, self._covered(self.pending), self._covered(self.ours))\n",
+        "        old = before(read, self._covered(pending), self._covered(self.ours))\n",
         "        old = before(read, self._covered(self.ours))\n",
     ),
     _one(
@@ -398,7 +398,7 @@ MUTANTS = (
         "killed-at-install",
         "dyda/maintenance/units.py",
         '        self.writer.install(prepared)\n        phases.done("install")\n        for change',
-        "        acknowledge(self.opened, polled, done.positions, self._owed)\n"
+        "        acknowledge(self.opened, polled, done.positions)\n"
         '        self.writer.install(prepared)\n        phases.done("install")\n        for change',
     ),
     _one(

@@ -6,6 +6,7 @@ is visible to a reader before it is installed.
     unit             a plan carried out: the changes of every view
     execution        what carrying out a plan needs
     deltas           what a unit changes in each view: sweep, two worlds, Spark
+    images           row images in the sources' logs: those that are asked for
     levels           its changes through the steps of the views, one Spark job per level
     recompute        views that are computed whole
     from_extent      adaptation from the old extent

@@ -9,8 +9,7 @@ the lookups use (paper 000, Section 5.6; paper 003, Section 5.1 infers the same 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ import pyarrow.compute as pc
 from dyda import faults
 from dyda.errors import BrokenUnit, EvaluationFailed
 from dyda.maintenance.catalog_state import MaintainedView
+from dyda.maintenance.execute.images import Images, lacking
 from dyda.maintenance.execute.levels import Running, States, Stepping, ViewDelta
 from dyda.maintenance.execute.task_failures import scanning
 from dyda.maintenance.execute.warehouse_scans import state_partitions
@@ -32,8 +32,8 @@ from dyda.model.operator_state import State
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.open_project import OpenProject
-from dyda.parallel import WORKERS, in_parallel
-from dyda.sources.log.row_images import LACKS, XID
+from dyda.parallel import WORKERS
+from dyda.sources.log.row_images import XID
 from dyda.sources.reading.copy import ScanPartition, read_partition
 from dyda.sources.reading.scans import Scanned, few_or_partitions, read_rows
 from dyda.warehouse.extents.exported_snapshot import hold_warehouse
@@ -64,11 +64,30 @@ At = Callable[[Occurrence], Position | None]
 
 Advance = Callable[[int, int], None]
 
-Selection = tuple[Relation, tuple[str, ...], tuple[int, ...]]
-"""A relation, its columns, and transactions."""
-
-Chosen = Callable[[Occurrence, Sequence[int]], list[int]]
+Chosen = Callable[[Occurrence, Collection[int]], list[int]]
 """Those of the transactions whose images are meant in an occurrence."""
+
+
+class Deferred(Mapping[str, Bag]):
+    """Bags by alias, each made when it is first asked for."""
+
+    def __init__(self, parts: Mapping[str, Callable[[], Bag]]) -> None:
+        self._parts = parts
+        self._made: dict[str, Bag] = {}
+
+    def __getitem__(self, alias: str) -> Bag:
+        if alias not in self._made:
+            self._made[alias] = self._parts[alias]()
+        return self._made[alias]
+
+    def __contains__(self, alias: object) -> bool:
+        return alias in self._parts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
 
 
 class Stagings(Protocol):
@@ -92,52 +111,37 @@ class Refresh:
     """Whether units are computed at the same time, which must not wait."""
     known_as: Mapping[RelationName, RelationName] = field(default_factory=dict)
     """Names that the poll knows by another one: a rename is being followed."""
-    images: dict[Relation, pa.Table] = field(default_factory=dict)
-    """What was read so far, with `##lacks`, `#xid` and `#count`, by the relation as the reader knows it: once a unit
-    of this poll has followed a schema change, another table or other columns may have the same names."""
-    _xids: dict[Relation, tuple[pa.Table, list[int]]] = field(default_factory=dict)
-    _selected: dict[Selection, tuple[pa.Table, Bag]] = field(default_factory=dict)
-    """What was selected from which images: most views have the same positions."""
+    few: bool = False
+    """Whether the log is asked for the images of single transactions: then of those of the last poll alone."""
     _read: dict[tuple[Relation, tuple[str, ...]], Bag] = field(default_factory=dict)
     """Small relations as the snapshots show them: several views and steps ask for the same."""
-    after: Mapping[str, Position | None] = field(default_factory=dict)
-    """By source, what the views have already that this is for, where that is more than all views have."""
+    images: Images = field(default=None)  # type: ignore[assignment]
+    """What of the log was read so far. Of all of this poll's, unless it was made for some views, or from some rows."""
     _apart: dict[frozenset[str], Refresh] = field(default_factory=dict)
 
-    def read_images(self, blocks: Iterable[JoinBlock]) -> None:
-        """Fetch the row images of every relation these views read, with all the columns any of them needs.
+    def __post_init__(self) -> None:
+        self.images = self.images or Images(self.poll, self.few)
 
-        An image may be older or younger than one of these columns: that matters once it is computed with."""
-        touched = set().union(*{queued.message.relations for queued in self.poll.queue})
-        wanted: dict[str, dict[Relation, dict[str, None]]] = {}
-        for block in blocks:
-            meant = {occurrence.relation.name: occurrence.relation for occurrence in block.occurrences}
-            for name, columns in block.wanted.items():
-                if self.known_as.get(name, name) not in touched or name.source not in self.poll.snapshots:
-                    continue
-                had = self._read_columns(meant[name])
-                if meant[name] not in self.images or not set(columns) <= set(had):
-                    # A view that has come this far in the poll goes on with what it has read.
-                    wanted.setdefault(name.source, {}).setdefault(meant[name], {}).update(
-                        dict.fromkeys([*had, *columns])
-                    )
-
-        def read(source: str) -> dict[Relation, pa.Table]:
-            after = self.after.get(source, self.poll.after.get(source))
-            found: dict[Relation, pa.Table] = {}
-            for relations in _one_of_a_name(wanted[source]):
-                tables = {self.known_as.get(relation.name, relation.name): relation for relation in relations}
-                asked = {name: list(wanted[source][relation]) for name, relation in tables.items()}
-                images = self.poll.snapshots[source].changes(asked, after, tables, partial=True)
-                found |= {relation: images[name] for name, relation in tables.items()}
-            return found
-
-        for images in in_parallel(read, wanted):
-            self.images |= images
+    def read_images(
+        self, blocks: Iterable[JoinBlock], run: Sequence[Mapping[str, Collection[int]]] | None = None
+    ) -> None:
+        """Row images of every relation these blocks read; those of a run's transactions at once."""
+        self.images.want(blocks, self.known_as)
+        ours: dict[str, list[int]] = {}
+        for unit in run or ():
+            for source, xids in unit.items():
+                ours.setdefault(source, []).extend(xids)
+        self.images.read_of(ours)
 
     def over(self, images: Mapping[Relation, pa.Table]) -> Refresh:
         """The same poll, as if these were all the images that it shows: to look for a row that cannot be computed."""
-        return replace(self, images=dict(images))
+        return replace(self, images=Images.given(self.poll, images, self.images.after))
+
+    def with_all_images(self, blocks: Iterable[JoinBlock]) -> Refresh:
+        """The same poll, with all images of what these blocks read."""
+        found = replace(self, images=Images(self.poll, after=self.images.after))
+        found.read_images(blocks)
+        return found
 
     def apart(self, views: Sequence[MaintainedView]) -> Refresh:
         """The same poll for some views alone: what only others wait for is not read again and again."""
@@ -148,16 +152,12 @@ class Refresh:
                 source: Position.meet({view.positions[source] for view in views if source in view.positions})
                 for source in sources
             }
-            self._apart[names] = replace(self, images={}, _xids={}, _selected={}, after=after)
+            self._apart[names] = replace(self, images=Images(self.poll, self.few, after))
         return self._apart[names]
 
     def following(self, known_as: Mapping[RelationName, RelationName]) -> Refresh:
         """The same, for a plan that follows renames."""
         return replace(self, known_as=known_as)
-
-    def _read_columns(self, relation: Relation) -> list[str]:
-        images = self.images.get(relation)
-        return [] if images is None else [name for name in images.column_names if name not in (LACKS, XID, COUNT)]
 
     def changes(
         self,
@@ -183,11 +183,11 @@ class Refresh:
         """What comes into the view by `to`: into relations and states that begin with nothing, and into its other
         states, which stay. `states` knows which are which."""
 
-        def left_out(occurrence: Occurrence, xids: Sequence[int]) -> list[int]:
+        def left_out(occurrence: Occurrence, xids: Collection[int]) -> list[int]:
             at = to.get(occurrence.relation.name.source)
             return [] if at is None else [xid for xid in xids if not at.includes(xid)]
 
-        def ours(occurrence: Occurrence, xids: Sequence[int]) -> list[int]:
+        def ours(occurrence: Occurrence, xids: Collection[int]) -> list[int]:
             name = occurrence.relation.name
             if name in truncated:
                 return []
@@ -198,7 +198,7 @@ class Refresh:
             later = {
                 one.alias: self._later(one, truncated[one.relation.name])
                 for one in block.occurrences
-                if one.relation.name in truncated and one.relation in self.images
+                if one.relation.name in truncated and self.images.transactions(one.relation) is not None
             }
             return {**self._select(block, ours), **later}
 
@@ -213,7 +213,7 @@ class Refresh:
             running = replace(
                 plain,
                 deltas=deltas,
-                pending=lambda block: self._select(block, left_out),
+                pending=lambda block: self._selecting(block, left_out),
                 scan=scan,
                 standing=lambda block: None,
                 emptied=emptied,
@@ -223,12 +223,17 @@ class Refresh:
 
     def _later(self, occurrence: Occurrence, truncated: Truncated) -> Bag:
         """All rows that the relation has since it was truncated: images are in log order."""
-        images = self.images[occurrence.relation]
-        own = images.filter(pc.equal(images.column(XID), truncated.xid)).slice(truncated.before)
-        xids = pa.array(sorted(truncated.later), pa.int64())
-        kept = pa.concat_tables([own, images.filter(pc.is_in(images.column(XID), value_set=xids))])
-        if not kept.num_rows:  # without any, no images were read for this view: these are another's, of its columns
-            return Bag.empty(occurrence.columns)
+        there = self.images.transactions(occurrence.relation) or ()
+        own = [truncated.xid] if truncated.xid in there else []
+        later = sorted(truncated.later.intersection(there))
+        parts = [self.images.rows(occurrence.relation, xids) for xids in (own, later) if xids]
+        if not parts:
+            return Bag.empty(list(occurrence.columns))
+        if own:
+            parts[0] = parts[0].slice(truncated.before)
+        kept = pa.concat_tables(parts)
+        if not kept.num_rows:  # no images were read for this view: these are another's, of its columns
+            return Bag.empty(list(occurrence.columns))
         self._require_whole(occurrence, kept)
         return Bag(kept.select([*occurrence.columns, COUNT])).consolidate()
 
@@ -271,12 +276,15 @@ class Refresh:
             for source, xids in unit.items():
                 tags.setdefault(source, {}).update(dict.fromkeys(xids, tag))
 
-        def lacking(occurrence: Occurrence, xids: Sequence[int], *, ours: bool) -> list[int]:
+        def mine(occurrence: Occurrence, xids: Collection[int]) -> list[int]:
+            source = occurrence.relation.name.source
+            at = view.positions.get(source)
+            return [] if at is None else [x for x in tags.get(source, ()) if x in xids and not at.includes(x)]
+
+        def others(occurrence: Occurrence, xids: Collection[int]) -> list[int]:
             source = occurrence.relation.name.source
             tagged, at = tags.get(source, {}), view.positions.get(source)
-            return [] if at is None else [x for x in xids if (x in tagged) is ours and not at.includes(x)]
-
-        mine, others = partial(lacking, ours=True), partial(lacking, ours=False)
+            return [] if at is None else [x for x in xids if x not in tagged and not at.includes(x)]
 
         def scan(occurrence: Occurrence) -> Scanned:
             number = state_number(occurrence.relation)
@@ -288,7 +296,7 @@ class Refresh:
         return Running(
             view.program,
             lambda block: self._select(block, mine, tags if len(run) > 1 else None),
-            lambda block: self._select(block, others),
+            lambda block: self._selecting(block, others),
             lookup,
             scan,
             tagged=len(run) > 1,
@@ -380,7 +388,7 @@ class Refresh:
         """ΔV between two states; None if nothing moved. `replaced` are differences that no image shows."""
         block = plan.block
 
-        def between(occurrence: Occurrence, xids: Sequence[int]) -> list[int]:
+        def between(occurrence: Occurrence, xids: Collection[int]) -> list[int]:
             old, new = since(occurrence), to(occurrence)
             return [xid for xid in xids if new.includes(xid) and not old.includes(xid)]
 
@@ -400,14 +408,14 @@ class Refresh:
             rows = self._scan(occurrence)
             return rows if isinstance(rows, Bag) else read_rows(rows, occurrence.columns)
 
-    def beyond(self, block: JoinBlock, at: At) -> dict[str, Bag]:
+    def beyond(self, block: JoinBlock, at: At) -> Mapping[str, Bag]:
         """Per occurrence, what the snapshot shows and the state asked for does not have."""
 
-        def left_out(occurrence: Occurrence, xids: Sequence[int]) -> list[int]:
+        def left_out(occurrence: Occurrence, xids: Collection[int]) -> list[int]:
             position = at(occurrence)
             return [] if position is None else [xid for xid in xids if not position.includes(xid)]
 
-        return self._select(block, left_out)
+        return self._selecting(block, left_out)
 
     def _select(
         self, block: JoinBlock, chosen: Chosen, tags: Mapping[str, Mapping[int, int]] | None = None
@@ -416,51 +424,52 @@ class Refresh:
         self-joined relation changes in each of them."""
         bags = {}
         for occurrence in block.occurrences:
-            images = self.images.get(occurrence.relation)
-            if images is None:
-                continue
             # The decision is made per transaction, not per row.
-            xids = chosen(occurrence, self._transactions(occurrence.relation))
+            xids = self._chosen(occurrence, chosen)
             if xids:
                 tagged = tags[occurrence.relation.name.source] if tags is not None else None
                 bags[occurrence.alias] = self._selection(occurrence, xids, tagged)
         return bags
 
+    def _selecting(self, block: JoinBlock, chosen: Chosen) -> Mapping[str, Bag]:
+        """The same, each when it is first asked for: a log is not read for what nobody looks at."""
+
+        def selected(occurrence: Occurrence) -> Bag:
+            xids = self._chosen(occurrence, chosen)
+            return self._selection(occurrence, xids, None) if xids else Bag.empty(list(occurrence.columns))
+
+        return Deferred({one.alias: partial(selected, one) for one in block.occurrences})
+
+    def _chosen(self, occurrence: Occurrence, chosen: Chosen) -> list[int]:
+        there = self.images.transactions(occurrence.relation)
+        return chosen(occurrence, there) if there else []
+
     def _selection(self, occurrence: Occurrence, xids: Sequence[int], tags: Mapping[int, int] | None) -> Bag:
         """The images of these transactions in the occurrence's columns, each row once."""
-        images = self.images[occurrence.relation]
         key = (occurrence.relation, tuple(occurrence.columns), tuple(xids))
-        known = self._selected.get(key)
-        if known is not None and known[0] is images and tags is None:
-            return known[1]
-        values = pa.array(xids, pa.int64())
-        whole = len(xids) == len(self._transactions(occurrence.relation))
-        kept = images if whole else images.filter(pc.is_in(images.column(XID), value_set=values))
+        known = self.images.selected.get(key)
+        if known is not None and tags is None:
+            return known
+        kept = self.images.rows(occurrence.relation, xids)
         self._require_whole(occurrence, kept)
         rows = kept.select([*occurrence.columns, COUNT])
         if tags is not None:
             each = pa.array([tags[xid] for xid in xids], pa.int64())
+            values = pa.array(xids, pa.int64())
             tagged = each.take(pc.index_in(kept.column(XID), value_set=values).combine_chunks())
             return Bag(rows.add_column(len(occurrence.columns), TAG, tagged)).consolidate()
         selected = Bag(rows).consolidate()
-        self._selected[key] = images, selected
+        self.images.selected[key] = selected
         return selected
 
     def _require_whole(self, occurrence: Occurrence, images: pa.Table) -> None:
         """Nothing is computed from a column that its table did not have, yet or any more, when the row was logged."""
-        lacking = {name for text in pc.unique(images.column(LACKS)).to_pylist() if text for name in json.loads(text)}
-        needed = [name for name in occurrence.columns if name in lacking]
+        lacks = lacking(images)
+        needed = [name for name in occurrence.columns if name in lacks]
         if needed:
             name = occurrence.relation.name
             relations = frozenset({str(self.known_as.get(name, name))})
             raise BrokenUnit(name.source, relations, f"a logged row lacks {', '.join(needed)}")
-
-    def _transactions(self, relation: Relation) -> list[int]:
-        """Whose images of the relation were read; asked for by every view."""
-        images = self.images[relation]
-        if self._xids.get(relation, (None,))[0] is not images:
-            self._xids[relation] = (images, pc.unique(images.column(XID)).to_pylist())
-        return self._xids[relation][1]
 
     @property
     def _lookups(self) -> dict[str, Lookup]:
@@ -487,15 +496,3 @@ class Refresh:
     @property
     def _small_scan(self) -> int:
         return self.opened.project.settings.spark.small_scan
-
-
-def _one_of_a_name(relations: Iterable[Relation]) -> list[list[Relation]]:
-    """The relations, no two of a name together. One view may have followed a schema change that another follows in
-    this unit: they describe one table differently, if only in its size, and each finds the images by its own."""
-    groups: list[dict[RelationName, Relation]] = []
-    for relation in relations:
-        group = next((group for group in groups if relation.name not in group), None)
-        if group is None:
-            groups.append(group := {})
-        group[relation.name] = relation
-    return [list(group.values()) for group in groups]

@@ -10,10 +10,11 @@ just the groups concerned (rule K1).
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -91,13 +92,15 @@ class Running:
     changed: dict[int, pa.Table] = field(default_factory=dict)
     rows: pa.Table | None = None
 
-    def inputs(self, block: JoinBlock) -> tuple[dict[str, Bag], dict[str, Bag]]:
+    def inputs(self, block: JoinBlock) -> tuple[dict[str, Bag], Mapping[str, Bag]]:
         """Per occurrence, what is ours and what the rows as read have too much. A state is read as it was before the
         unit: what our change adds to it is what it lacks."""
-        beyond = dict(self.pending(block))
-        for alias, change in self._moved_states(block).items():
-            beyond[alias] = -change.select(list(block.by_alias[alias].columns))
-        return {alias: bag.consolidate() for alias, bag in self._ours(block).items()}, beyond
+        moved = {
+            alias: -change.select(list(block.by_alias[alias].columns))
+            for alias, change in self._moved_states(block).items()
+        }
+        ours = {alias: bag.consolidate() for alias, bag in self._ours(block).items()}
+        return ours, ChainMap(moved, cast("dict[str, Bag]", self.pending(block)))  # what waits is looked at if need be
 
     def moves(self, block: JoinBlock) -> bool:
         """Whether anything of ours changes what the block reads; what is pending is not looked at."""

@@ -32,7 +32,7 @@ def culprit(
 
     `compute` is what fails, over the relations `read`; what is not tried is left out of both worlds meanwhile.
     """
-    images = refresh.images
+    images = refresh.images.tables
     relations = [relation for relation in images if relation.name in read]
     tables = [images[relation] for relation in relations]
     all_rows = _rows_of(unit, relations, tables)

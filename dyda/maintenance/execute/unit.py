@@ -78,7 +78,7 @@ def _deltas(
         for view in views
         if not all(view.has(source, xid) for ours in run for source, xids in ours.items() for xid in xids)
     ]
-    execution.refresh.read_images(block for view in lacking for block in view.program.blocks)
+    execution.refresh.read_images((block for view in lacking for block in view.program.blocks), run)
     phase("images")
     return execution.refresh.changes(lacking, run, phase)
 

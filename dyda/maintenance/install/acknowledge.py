@@ -5,32 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cache
 
+from dyda.maintenance.arrivals import Arrivals
 from dyda.maintenance.observe.poll import Poll
 from dyda.model.position import Position
 from dyda.open_project import OpenProject
 from dyda.parallel import in_parallel
 from scheduler import Queued
 
-__all__ = ["Positions", "acknowledge", "common", "covered", "everywhere"]
+__all__ = ["Positions", "acknowledge", "common", "covered", "covered_among", "everywhere"]
 
 Positions = dict[str, dict[str, Position]]
 """By view and source."""
 
 
-def acknowledge(opened: OpenProject, polled: Poll, positions: Positions, owed: dict[str, set[int]]) -> None:
+def acknowledge(opened: OpenProject, polled: Poll, positions: Positions) -> None:
     """Let the sources forget what every view has. A crash before this is harmless: positions decide.
 
-    `owed` are the transactions, by source, that were polled and not acknowledged. The last view that waits for one may
-    come to have it without a unit: it breaks, or what a lane has built is shown in its place.
+    The last view that waits for a transaction may come to have it without a unit: it breaks, or what a lane has built
+    is shown in its place. So what is owed to a source is known apart from the queue.
     """
 
     def send(source: str) -> None:
         at = common(positions, source) or polled.snapshots[source].position
-        left = owed.get(source, set()).union(polled.xids(source))
-        had = set(filter(at.includes, left))
-        if source not in owed or had:
+        if polled.owed.has_any(source, at):
             opened.source(source).acknowledge(at)
-        owed[source] = left - had
+        polled.owed.paid(source, at)
 
     in_parallel(send, polled.snapshots)
 
@@ -46,8 +45,15 @@ def everywhere(positions: Positions, source: str, xid: int) -> bool:
     return at is None or at.includes(xid)
 
 
-def covered(queue: Iterable[Queued], positions: Positions) -> Iterator[Queued]:
+def covered(arrivals: Arrivals, positions: Positions) -> Iterator[Queued]:
     """The messages that no reader of their source waits for."""
+    for source, waiting in arrivals.sources.items():
+        at = common(positions, source)
+        yield from waiting.by_xid.values() if at is None else waiting.included(at)
+
+
+def covered_among(queue: Iterable[Queued], positions: Positions) -> Iterator[Queued]:
+    """Those of the messages that no reader of their source waits for."""
     reached = cache(lambda source: common(positions, source))
     for queued in queue:
         at = reached(queued.message.source)

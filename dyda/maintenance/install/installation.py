@@ -81,7 +81,7 @@ def installation(done: Installing, mode: str, jobs: int, *, with_sources: bool =
     forgotten = (facts.forgotten | unread | renamed.keys()) - set(facts.described)
     return Installation(
         changes=tuple(done.changes),
-        done=tuple(queued.number for queued in covered(polled.queue, done.positions)),
+        done=tuple(queued.number for queued in covered(polled.arrivals, done.positions)),
         sources=tuple(_source_state(catalog, polled, name) for name in polled.snapshots if with_sources),
         relations=(
             *(

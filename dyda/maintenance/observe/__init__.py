@@ -5,6 +5,7 @@ Always true here: what one poll shows belongs together; what drifted is written 
     round                everything that one round knows, in one frozen object
     tables               tables as their sources' catalogs show them now
     poll                 a snapshot of every source, and the messages between the extents and it
+    backlog              the messages that wait, kept from poll to poll
     unexplained_changes  which views must be read again because something moved that no message shows
     drift                writes that down, and puts capture back
     recovery             broken and held views whose cause is gone

@@ -7,14 +7,15 @@ own, and a warehouse state names one position per source.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from dyda import faults
 from dyda.errors import EvaluationFailed, InvariantViolated, SameDatabase, SourceNotAvailable, ValueDoesNotFit
+from dyda.maintenance.arrivals import Arrivals
 from dyda.maintenance.catalog_state import CatalogState
+from dyda.maintenance.observe.backlog import Backlog, Owed
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.open_project import OpenProject
@@ -23,44 +24,22 @@ from dyda.sources.reading.snapshot import SourceSnapshot
 from dyda.warehouse.writer import Writer
 from scheduler import Queued
 
-__all__ = ["Arrivals", "Poll", "poll"]
+__all__ = ["Poll", "poll"]
 
 Names = Collection[RelationName]
 
 
-@dataclass(frozen=True)
-class Arrivals:
-    """Messages in arrival order. What is said of them is asked for unit by unit, so it is worked out once."""
-
-    queue: tuple[Queued, ...] = ()
-
-    @cached_property
-    def moving(self) -> tuple[Queued, ...]:
-        """Those that are more than row images: few among many."""
-        return tuple(queued for queued in self.queue if queued.message.kind != "data")
-
-    @cached_property
-    def _xids(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
-        for queued in self.queue:
-            found.setdefault(queued.message.source, []).append(queued.message.xid)
-        return found
-
-    def xids(self, source: str) -> Sequence[int]:
-        """The transactions of one source, in arrival order."""
-        return self._xids.get(source, ())
-
-
 @dataclass
 class Poll:
-    """What one cycle sees. `queue` holds, in arrival order, the messages that some extent does not have yet."""
+    """What one cycle sees. `arrivals` are the messages that some extent does not have yet."""
 
     snapshots: dict[str, SourceSnapshot] = field(default_factory=dict)
     unreachable: dict[str, str] = field(default_factory=dict)
     """Sources that are out of reach or left alone, and why."""
     errors: list[SourceNotAvailable] = field(default_factory=list)
     """What this poll itself has met."""
-    queue: list[Queued] = field(default_factory=list)
+    arrivals: Arrivals = field(default_factory=Arrivals)
+    owed: Owed = field(default_factory=Owed)
     after: dict[str, Position | None] = field(default_factory=dict)
     marks: dict[str, str | None] = field(default_factory=dict)
     """By source, the mark that the last installation has remembered."""
@@ -78,16 +57,14 @@ class Poll:
             self.snapshots.pop(source).close()
         return self.closing.pop_all()
 
-    @cached_property
-    def arrivals(self) -> Arrivals:
-        return Arrivals(tuple(self.queue))
+    @property
+    def queue(self) -> tuple[Queued, ...]:
+        """In arrival order."""
+        return self.arrivals.queue
 
     @property
     def moving(self) -> tuple[Queued, ...]:
         return self.arrivals.moving
-
-    def xids(self, source: str) -> Sequence[int]:
-        return self.arrivals.xids(source)
 
     def compare(
         self, others: Names = (), looked_at: Names = (), *, scanned: bool = False, durable: bool = False
@@ -138,11 +115,12 @@ def poll(
     known: CatalogState,
     locked: Collection[RelationName] = (),
     resting: Mapping[str, str] | None = None,
+    backlog: Backlog | None = None,
 ) -> Iterator[Poll]:
     """Open every source that is captured, and put what is new there into the queue. Closed again at the end.
 
     `locked` are relations that must stay as they are until then; `resting` are sources to leave alone for now, with
-    the reason: they count as out of reach.
+    the reason: they count as out of reach. `backlog`: what earlier polls have received.
     """
     lock_limit = opened.project.settings.maintenance.lock_limit
     with ExitStack() as stack:
@@ -171,13 +149,10 @@ def poll(
             found.after[name] = Position.meet(
                 view.positions[name] for view in known.views.values() if name in view.positions
             )
-        read = in_parallel(SourceSnapshot.messages, found.snapshots.values(), found.after.values())
-        for name, messages in zip(found.snapshots, read, strict=True):
-            if messages:
-                numbers = writer.receive(name, messages)
-                # What every extent has already, a broken view's too, gets no number.
-                found.queue += [Queued(numbers[m.xid], known.named_now(m)) for m in messages if m.xid in numbers]
-        found.queue.sort(key=lambda queued: queued.number)
+        inboxes = in_parallel(SourceSnapshot.inbox, found.snapshots.values(), found.after.values())
+        backlog = Backlog() if backlog is None else backlog
+        found.owed = backlog.owed
+        found.arrivals = backlog.arrivals(writer, known, dict(zip(found.snapshots, inboxes, strict=True)))
         faults.point("unit.messages-received")
         yield found
 

@@ -7,11 +7,12 @@ tables now ─┘
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from dyda.maintenance.arrivals import Arrivals
 from dyda.maintenance.catalog_state import CatalogState, MaintainedView
-from dyda.maintenance.observe.poll import Arrivals, Poll
+from dyda.maintenance.observe.poll import Poll
 from dyda.maintenance.observe.tables import Table, TablesNow
 from dyda.model.message import DataUpdate
 from dyda.model.position import Position
@@ -99,10 +100,6 @@ class Round:
     def moving(self) -> tuple[Queued, ...]:
         """Those of the queue that are more than row images."""
         return self.arrivals.moving
-
-    def xids(self, source: str) -> Sequence[int]:
-        """The transactions of one source, in arrival order."""
-        return self.arrivals.xids(source)
 
     def away(self, source: str) -> str | None:
         """Why the source is out of reach; None if it is not."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from dyda.errors import DydaError
+from dyda.maintenance.arrivals import Arrivals
 from dyda.maintenance.catalog_state import MaintainedView
 from dyda.maintenance.programs import recorded
 from dyda.model.algebra.nodes import ViewDefinition
@@ -26,7 +27,7 @@ def emptying(
     view: MaintainedView,
     definition: ViewDefinition,
     changes: Sequence[SchemaChange | Truncation],
-    queue: Iterable[Queued],
+    arrivals: Arrivals,
     to: Mapping[str, Position],
     known_as: Mapping[RelationName, RelationName],
     numeric: str,
@@ -46,10 +47,9 @@ def emptying(
         return None
     unseen = [
         queued
-        for queued in queue
-        if (at := to.get(queued.message.source)) is not None
-        and at.includes(queued.message.xid)
-        and not view.has(queued.message.source, queued.message.xid)
+        for source, position in to.items()
+        if (before := view.positions.get(source)) is not None  # of what it did not read it has all there is
+        for queued in arrivals.of_source(source).between(before, position)
     ]
     truncated = []
     for name in sorted(gone):

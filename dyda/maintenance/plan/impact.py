@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dyda.errors import DydaError
+from dyda.maintenance.arrivals import Arrivals
 from dyda.maintenance.catalog_state import CatalogState, MaintainedView
-from dyda.maintenance.observe.poll import Arrivals
 from dyda.maintenance.observe.round import Round, SourceNow
 from dyda.maintenance.observe.tables import Table, sizes_of
 from dyda.maintenance.plan.analysis import SparkIfNeeded
@@ -201,7 +201,7 @@ def _planned(
     }
     settings = opened.project.settings.maintenance
     lane_size = settings.lane_size if settings.lanes else None
-    round = Round(opened.project, known, Arrivals(tuple(queue)), sources, positions, lane_size=lane_size)
+    round = Round(opened.project, known, Arrivals.of(tuple(queue)), sources, positions, lane_size=lane_size)
     analysis = SparkIfNeeded(opened.engine)
     return plan_measured(
         round, lambda tables: _sizes(opened, tables), lambda round: plan_changes(round, unit, now, analysis)

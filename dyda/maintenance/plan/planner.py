@@ -282,7 +282,7 @@ class UnitPlanner:
     ) -> Emptied | None:
         changes = [one.change for one in moved]
         known_as = self.planning.known_as
-        return emptying(view, definition, changes, self.round.queue, to, known_as, self.round.numeric)
+        return emptying(view, definition, changes, self.round.arrivals, to, known_as, self.round.numeric)
 
     def _following(self, view: MaintainedView, definition: ViewDefinition) -> MaintainedView | Recompute:
         """The view under another text, with its rows and states as they are, if these are what the text asks for."""

@@ -17,7 +17,7 @@ from dyda.maintenance.plan.unit_plan import Freeze, LeaveBehind, RelationFacts, 
 from dyda.maintenance.plan.version_details import Moved
 from dyda.model.algebra.nodes import ViewDefinition, scans
 from dyda.model.cause import Cause
-from dyda.model.message import Change, DataUpdate
+from dyda.model.message import DataUpdate
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.warehouse import EarlierCatalog
@@ -130,13 +130,11 @@ class Planning:
     ) -> set[RelationName]:
         """The relations of `definition` with row images between the view's positions and `to`."""
         updated: set[RelationName] = set()
-        seen: set[tuple[Change, ...]] = set()
-        for queued in self.round.queue:
-            source, xid, changes = queued.message.source, queued.message.xid, queued.message.changes
-            if changes in seen or source not in to or view.has(source, xid) or not to[source].includes(xid):
-                continue
-            seen.add(changes)
-            updated |= {change.relation for change in changes if isinstance(change, DataUpdate)}
+        for source, position in to.items():
+            if (before := view.positions.get(source)) is not None:  # of what it did not read it has all there is
+                for queued in self.round.arrivals.of_source(source).between(before, position):
+                    changes = queued.message.changes
+                    updated |= {change.relation for change in changes if isinstance(change, DataUpdate)}
         return {name for name in definition.relations if self.known_as.get(name, name) in updated}
 
     # --- what is learned of relations

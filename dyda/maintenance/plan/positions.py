@@ -77,10 +77,9 @@ class Destinations:
                 return snapshot
         elif not anew and all(map(at.includes, taken)):
             return at
-        xids = self.round.xids(source)
-        left = [xid for xid in xids if xid not in taken and not (at is not None and at.includes(xid))]
-        position = snapshot.without(left)
-        if at is None or anew:
-            return position
-        # What waits behind all that the view has is many in a long queue, and need not be listed one by one.
-        return position.until(max(at.xmax - 1, *taken))
+        if at is not None and not anew:
+            # What waits behind all that the view has is many in a long queue, and need not be listed one by one.
+            snapshot = snapshot.until(max(at.xmax - 1, *taken))
+        waiting = self.round.arrivals.of_source(source).xids.between(0 if at is None else at.xmin, snapshot.xmax)
+        left = (xid for xid in waiting if xid not in taken and not (at is not None and at.includes(xid)))
+        return snapshot.without(left)

@@ -6,6 +6,7 @@ is PostgreSQL's own text of the whole row.
     transactions    a source's transactions, as its log has them
     commit_order    the order in which they committed, as far as the source's clock can be trusted
     cache           what was read and is not acknowledged: a poll reads only what is new
+    inbox           the messages of what waits, kept from poll to poll
     messages        what each transaction did, under the relation names that the reader knows
     schema_entries  entries about schema changes, as primitive steps
     row_images      row images, parsed by Arrow's CSV reader

@@ -13,14 +13,15 @@ transactions would precede others that had ended before they began. The log's ow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 
 from dyda.model.position import Position
 from dyda.sources.log.transactions import Transaction
 
-__all__ = ["Look", "contradicts", "transactions_in_order"]
+__all__ = ["Look", "Moment", "contradicts", "is_settled", "latest", "transactions_in_order"]
 
 BARRIERS = ("S", "T")
 """Log entries of schema changes and truncations."""
@@ -33,6 +34,42 @@ class Look:
     position: Position
     before: datetime
     after: datetime
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The last of some transactions by the log, and by the clock; and whether the clock knows none, or all of them.
+    Without any transaction, the beginning."""
+
+    first_number: int = 0
+    number: int = 0
+    first_time: datetime | None = None
+    time: datetime | None = None
+    whole: bool = True
+
+    def precedes(self, later: Moment) -> bool:
+        """Whether, by log and by clock, all that this is the latest of come before all of `later`. Then the order of
+        those does not depend on these, nor the other way round."""
+        if not self.number or not later.number:
+            return self.whole and later.whole
+        if not (self.whole and later.whole) or later.first_number <= self.number:
+            return False
+        if self.time is None or later.first_time is None:
+            return self.time is None and later.first_time is None
+        return self.time <= later.first_time
+
+
+def latest(found: Iterable[Transaction]) -> Moment:
+    """Where these begin and end."""
+    numbers, times = [], []
+    for one in found:
+        numbers.append(one.last)
+        if one.committed is not None:
+            times.append(one.committed)
+    if not numbers:
+        return Moment()
+    first_time, time = (min(times), max(times)) if times else (None, None)
+    return Moment(min(numbers), max(numbers), first_time, time, not times or len(times) == len(numbers))
 
 
 def contradicts(one: Transaction, last: Look | None, now: Look) -> bool:
@@ -51,6 +88,17 @@ def transactions_in_order(found: Iterable[Transaction], *, clock: bool = True) -
         return by_log
     by_clock = sorted(by_log, key=lambda one: one.committed)  # type: ignore[arg-type,return-value]
     return by_clock if by_clock == by_log or _keeps(by_clock, _certain(by_log)) else by_log
+
+
+def is_settled(found: Collection[Transaction], *, clock: bool) -> bool:
+    """Whether their order is that of their commits, or the source knows none of these: if later ones come, it stays."""
+    times = [one.committed for one in found]
+    if not any(times):
+        return True
+    if not all(times):
+        return False
+    order = [one.committed for one in transactions_in_order(found, clock=clock)]
+    return all(first <= then for first, then in pairwise(order))  # type: ignore[operator]
 
 
 def _certain(by_log: Sequence[Transaction]) -> list[tuple[int, int]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from dyda.model.message import UpdateMessage
 
-__all__ = ["Transaction", "transactions"]
+__all__ = ["Reading", "Transaction", "transactions"]
 
 
 @dataclass(slots=True)
@@ -24,6 +24,18 @@ class Transaction:
     changes_schema: bool
     message: UpdateMessage | None = None
     """The message that was last made of it."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All transactions that wait, and how that differs from an earlier reading."""
+
+    waiting: Mapping[int, Transaction]
+    new: Mapping[int, Transaction]
+    gone: frozenset[int]
+    before: int | None
+    """The number of the reading that `new` and `gone` are counted from; None: everything was read again."""
+    number: int
 
 
 def transactions(rows: Iterable[Sequence[Any]]) -> dict[int, Transaction]:

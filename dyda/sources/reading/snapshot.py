@@ -33,7 +33,8 @@ from dyda.sources.capture.state import CaptureState, read_state, schema_changed
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, translate, value
 from dyda.sources.log.cache import Received
 from dyda.sources.log.commit_order import Look
-from dyda.sources.log.messages import Names, concerned, read_messages
+from dyda.sources.log.inbox import Inbox
+from dyda.sources.log.messages import Names, concerned
 from dyda.sources.log.row_images import delivered_names, read_images
 from dyda.sources.reading.copy import ScanPartition
 from dyda.sources.reading.queries import distinct_keys, lookup_query, page_queries, pieces, query_text
@@ -44,6 +45,16 @@ from dyda.sources.settings import Consumer, SourceIdentity
 from dyda.sources.stalled_server import PatientConnection
 
 __all__ = ["SourceSnapshot"]
+
+_IMAGES = (
+    "SELECT seq, xid, op, root, shape, image FROM dyda.entries({after}::pg_snapshot) WHERE op IN ('I', 'D')"
+    " AND root = ANY ({roots}::oid[]) AND ({xids}::text[] IS NULL OR xid::text = ANY ({xids}::text[]))"
+    " ORDER BY xid, seq"
+)
+_IMAGES_OF = (
+    "SELECT seq, xid, op, root, shape, image FROM dyda.images_of({xids}::xid8[])"
+    " WHERE root = ANY ({roots}::oid[]) ORDER BY xid, seq"
+)
 
 ATTEMPTS = 20
 PATIENCE = 4
@@ -197,12 +208,20 @@ class SourceSnapshot:
 
     def messages(self, after: Position | None) -> list[UpdateMessage]:
         """The transactions visible here and not in `after`, in commit order where the source knows it, else P4's."""
+        return list(self.inbox(after).messages.values())
+
+    def inbox(self, after: Position | None) -> Inbox:
+        """The same, with what is new since the last poll."""
         if not self.state.attached:
-            return []
+            return Inbox({}, (), frozenset(), None)
         self.log_read = True
         log = (self.identity, self.gap, self.state.log_file)
         found = self._received.read(self._under_snapshot, log, self._look, after)
-        return read_messages(self.source, found, self._names(), clock=self._received.clock)
+        return self._received.messages.inbox(self.source, found, self._names(), clock=self._received.clock)
+
+    def writers(self, relation: Relation) -> Collection[int]:
+        """The transactions that the last poll found in the log and that wrote to this table."""
+        return self._received.writers(relation.oid) if relation.oid is not None else ()
 
     def _names(self) -> Names:
         watched = {root: RelationName(self.source, *name) for root, name in self.state.watched.items()}
@@ -261,17 +280,14 @@ class SourceSnapshot:
         asked = {root: (str(name), columns, numbers.get(root, {})) for name, (root, columns) in roots.items()}
         fields = ["seq", "xid", "op", "root", "shape", "image"]
         if self.state.attached:
-            query = sql.SQL(
-                "SELECT seq, xid, op, root, shape, image FROM dyda.entries({after}::pg_snapshot) WHERE op IN ('I', 'D')"
-                " AND root = ANY ({roots}::oid[]) AND ({xids}::text[] IS NULL OR xid::text = ANY ({xids}::text[]))"
-                " ORDER BY xid, seq"
-            ).format(
-                after=sql.Literal(str(after) if after else None),
-                roots=sql.Literal([root for root, _ in roots.values()]),
-                xids=sql.Literal(None if xids is None else [str(xid) for xid in xids]),
-            )
             self.log_read = True
             with self._read_log(wanted) as cursor:
+                direct = xids is not None and self._received.finds_images(cursor)
+                query = sql.SQL(_IMAGES_OF if direct else _IMAGES).format(
+                    after=sql.Literal(str(after) if after else None),
+                    roots=sql.Literal([root for root, _ in roots.values()]),
+                    xids=sql.Literal(None if xids is None else [str(xid) for xid in xids]),
+                )
                 entries = copy_out(cursor, query.as_string(cursor), fields)
         else:
             entries = pa.table({field: pa.array([], pa.string()) for field in fields})

@@ -32,10 +32,12 @@ END
 $body$;
 
 -- Log entries that the caller's snapshot shows and `after` does not cover. All transactions below its xmin are covered, so the
--- index can skip what is acknowledged but not yet vacuumed.
+-- index can skip what is acknowledged but not yet vacuumed, and a poll of a long log what the last one has read. Without
+-- statistics PostgreSQL would guess that a third of the log is asked for, and read all of it.
 CREATE OR REPLACE FUNCTION dyda.entries(after pg_snapshot)
 RETURNS TABLE (seq bigint, xid xid8, op "char", root oid, relid oid, shape text, image text)
 LANGUAGE sql STABLE SECURITY DEFINER
+SET enable_seqscan = off
 SET search_path = pg_catalog, pg_temp
 AS $body$
     SELECT l.seq, l.xid, l.op, l.root, l.relid, l.shape, l.image
@@ -44,7 +46,17 @@ AS $body$
       AND (after IS NULL OR NOT pg_visible_in_snapshot(l.xid, after))
 $body$;
 
--- Schema changes and truncations among them: few, with an index of their own.
+-- The row images of some transactions, however many others wait.
+CREATE OR REPLACE FUNCTION dyda.images_of(xids xid8[])
+RETURNS TABLE (seq bigint, xid xid8, op "char", root oid, shape text, image text)
+LANGUAGE sql STABLE SECURITY DEFINER
+SET enable_seqscan = off
+SET search_path = pg_catalog, pg_temp
+AS $body$
+    SELECT l.seq, l.xid, l.op, l.root, l.shape, l.image FROM dyda.log l WHERE l.xid = ANY (xids) AND l.op IN ('I', 'D')
+$body$;
+
+-- Schema changes and truncations among the entries: few, with an index of their own.
 CREATE OR REPLACE FUNCTION dyda.schema_entries(after pg_snapshot)
 RETURNS TABLE (seq bigint, xid xid8, op "char", root oid, image text)
 LANGUAGE sql STABLE SECURITY DEFINER
@@ -88,6 +100,7 @@ AS $body$ SELECT w.root, w.schema_name, w.table_name FROM dyda.watched w $body$;
 -- Also returns the size of the log's files, so that the caller knows whether to call dyda.shrink.
 CREATE OR REPLACE FUNCTION dyda.acknowledge(consumer text, done pg_snapshot, OUT deleted bigint, OUT size bigint)
 LANGUAGE plpgsql SECURITY DEFINER
+SET enable_seqscan = off
 SET search_path = pg_catalog, pg_temp
 AS $body$
 BEGIN

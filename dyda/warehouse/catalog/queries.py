@@ -210,9 +210,10 @@ def _message(row: Row) -> MessageRecord:
     )
 
 
-def sources(cursor: Cursor) -> list[SourceRecord]:
+def sources(cursor: Cursor, *, counted: bool = True) -> list[SourceRecord]:
+    """Every source. `counted` False skips counting pending messages."""
     found = []
-    for row in _all(cursor, "sources.sql"):
+    for row in _all(cursor, "sources.sql", {"counted": counted}):
         parts = row._asdict()
         system, timeline = parts.pop("system_identifier"), parts.pop("timeline")
         found.append(SourceRecord(identity=None if system is None else Identity(system, timeline), **parts))

@@ -9,9 +9,9 @@ import pytest
 
 from dyda import commands
 from dyda.errors import DydaError
+from dyda.maintenance.arrivals import Arrivals
 from dyda.maintenance.catalog_state import load
 from dyda.maintenance.cycle import Outcome
-from dyda.maintenance.observe.poll import Arrivals
 from dyda.maintenance.observe.round import Round, SourceNow
 from dyda.maintenance.plan.analysis import SparkIfNeeded
 from dyda.maintenance.plan.impact import AFTER_ALL
@@ -175,7 +175,7 @@ def test_a_key_that_only_other_views_have_seen_is_not_claimed(crm: Town) -> None
 
         def planned(*queue: Queued) -> ViewPlan:
             sources = dict.fromkeys(("crm", "shop"), SourceNow(Position(AFTER_ALL + 1, AFTER_ALL + 1)))
-            round = Round(opened.project, known, Arrivals(queue), sources, dict(behind.positions))
+            round = Round(opened.project, known, Arrivals.of(queue), sources, dict(behind.positions))
             unit = Unit((other,), "alone", UnitKind.SCHEMA)
             (plan,) = plan_changes(round, unit, {}, SparkIfNeeded(opened.engine)).views
             return plan

@@ -89,4 +89,4 @@ def test_nothing_is_computed_from_a_value_that_an_image_does_not_have() -> None:
     assert refresh.beyond(needs, lambda one: between)["r"].table.column("a").to_pylist() == ["8"]
     assert len(refresh.beyond(does_not, lambda one: before)["r"]) == 2
     with pytest.raises(BrokenUnit, match=r"a logged row lacks a"):
-        refresh.beyond(needs, lambda one: before)
+        dict(refresh.beyond(needs, lambda one: before))

@@ -161,6 +161,7 @@ def test_the_applications_users_can_write_and_nothing_else(watched: Ground, role
         "SELECT dyda.replaced('public', 't', 't'::regclass, 'own'::regclass, 'x')",
         "SELECT * FROM dyda.state()",
         "SELECT * FROM dyda.entries(NULL)",
+        "SELECT * FROM dyda.images_of(NULL)",
         "SELECT * FROM dyda.schema_entries(NULL)",
         "SELECT dyda.acknowledge('x', pg_current_snapshot())",
         "SELECT dyda.shrink(0)",

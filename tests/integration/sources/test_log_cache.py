@@ -115,3 +115,23 @@ def test_what_happens_to_the_log_itself_is_not_overlooked(ground: Ground, statem
     messages, _, rows = polled(ground, None)
     expected = 0 if "TRUNCATE" in statement else 1
     assert (len(messages), rows) == (expected, expected), f"read again: {before}"
+
+
+def test_the_images_of_some_transactions_are_found_also_where_an_older_version_attached(ground: Ground) -> None:
+    ground.run("CREATE TABLE t (a int)")
+    (t,) = ground.watch("t")
+    _, start, _ = polled(ground, None)
+    for number in range(4):
+        ground.run(f"INSERT INTO t VALUES ({number}), ({number + 10})")
+
+    def images(first: int, last: int) -> list[str]:
+        with ground.open() as snapshot:
+            xids = [message.xid for message in snapshot.messages(start)]
+            found = snapshot.changes({t.name: ["a"]}, start, {t.name: t}, xids[first:last])
+            assert set(snapshot.writers(t)) == set(xids)
+            return list(found[t.name].column("a").to_pylist())
+
+    assert images(1, 3) == ["1", "11", "2", "12"]
+    ground.run("DROP FUNCTION dyda.images_of(xid8[])")
+    ground.source._received.forget()
+    assert images(1, 3) == ["1", "11", "2", "12"]

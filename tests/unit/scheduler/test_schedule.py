@@ -118,6 +118,17 @@ def test_a_held_data_update_lets_those_before_it_go() -> None:
     assert [unit.numbers for unit in drained(schedule, Consistency.STRONG, 100)] == [(3, 5)]
 
 
+def test_a_message_inside_a_stretch_that_was_planned_is_held_and_let_go() -> None:
+    schedule = schedule_of(*(data(number, "a.r") for number in range(1, 6)), schema(6, "a.r", "NOTHING"))
+    assert [unit.numbers for unit in schedule.units(Consistency.STRONG, 100)] == [(1, 2, 3, 4, 5), (6,)]
+    schedule.mark(3, MessageState.HELD)
+    assert [unit.numbers for unit in schedule.units(Consistency.STRONG, 100)] == [(1, 2)]
+    schedule.mark(3, MessageState.WAITING)
+    schedule.remove([1])
+    schedule.add([data(7, "a.r"), data(8, "a.r")])
+    assert [unit.numbers for unit in schedule.units(Consistency.STRONG, 100)] == [(2, 3, 4, 5), (6,), (7, 8)]
+
+
 def test_a_merged_unit_is_held_with_any_of_its_messages() -> None:
     schedule = schedule_of(schema(1, "a.r", "DROP"), schema(2, "b.s", "DROP"), data(3, "c.t"))
     schedule.mark(2, MessageState.HELD)
