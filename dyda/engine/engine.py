@@ -229,7 +229,8 @@ class Engine:
             for place, (evaluation, table) in asked.items()
             if table is not None
         }
-        return self.prepared.answers(self._sessions.prepared, questions) if questions else {}
+        found = self.prepared.answers(self._sessions.prepared, questions) if questions else {}
+        return {place: _nullable(rows) for place, rows in found.items()}
 
     def _answer_sum(
         self, asked: Mapping[int, _Question], results: list[pa.Table], reader: Reader | None, phase: Phase

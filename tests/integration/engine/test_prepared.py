@@ -65,6 +65,15 @@ def test_rows_come_without_a_job_and_are_those_of_a_job(engine: Engine) -> None:
     assert engine.jobs == jobs + 1
 
 
+def test_what_is_never_NULL_comes_as_other_texts_do(engine: Engine) -> None:
+    """Tables of entries are put together, whatever the query of each."""
+    evaluations = [inserted(engine, "same", {"t": "'x'"}), inserted(engine, "count", {"t": "coalesce(a.t, '')"})]
+    for asked in ([evaluations[0]], evaluations):
+        found = engine.evaluate(asked)
+        assert [table.schema for table in found] == [table.schema for table in ordinary(engine, asked)]
+    assert engine.prepared.answered == 3
+
+
 def test_a_plan_is_made_once_for_all_units(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     plans: list[Any] = []
     plan = prepared._Spark.plan
