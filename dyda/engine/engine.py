@@ -7,6 +7,7 @@ import functools
 import itertools
 import sys
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dyda.engine.analysis import OutputType, analyse_blocks, refuse_untyped
+from dyda.engine.background import Background
 from dyda.engine.frames import Reader, pooled, separate
 from dyda.engine.local_join import combinations
 from dyda.engine.session import Sessions, SparkSettingsLike
@@ -29,17 +31,20 @@ from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.bag import COUNT, Bag
 from vm.careful import helps, render_sum
 from vm.compile import compile_view
-from vm.evaluation import Evaluation, Frame, render, render_combined
+from vm.evaluation import Evaluation, Frame, in_parts, render, render_combined
 from vm.join_block import JoinBlock, flatten
 from vm.program import Program
 
-__all__ = ["Engine", "Progress", "Sink"]
+__all__ = ["Engine", "Progress", "Rest", "Sink"]
 
 Sink = Callable[[Iterator[pa.RecordBatch]], int]
 """sink(batches): stores rows (c1 … cn text, n bigint) and returns how many; runs inside Spark tasks, maybe twice."""
 
 Progress = Callable[[int, int], None]
 """progress(done, total): tasks finished and tasks known so far."""
+
+Rest = Callable[[float], None]
+"""rest(seconds): called when a part is computed that took so long; it may pause, and raises if the rest is given up."""
 
 Phase = Callable[[str], None]
 """phase(name): this part of the work is done now."""
@@ -270,12 +275,16 @@ class Engine:
         sink: Sink,
         reader: Reader | None = None,
         progress: Progress | None = None,
+        rest: Rest | None = None,
     ) -> int:
         """Evaluate on Spark and hand the rows to `sink`. Returns about how many rows were written.
 
         Spark's tasks do that, unless all rows are at hand and few: then it is one small job, as for a unit. A row may
         come in several entries, with counts that may be negative where pending changes were taken out again. Spark may
         run a task twice, so a sink must store a partition's rows once only.
+
+        `rest`, for what is computed beside something that must not wait: it is then computed in parts, where possible,
+        that leave half of Spark's tasks to others, at a low priority.
         """
         asked = _questions(evaluations)
         little = {place: question for place, question in asked.items() if question[1] is not None}
@@ -287,7 +296,30 @@ class Engine:
             written += sum(int(pc.sum(pc.abs(table.column("n"))).as_py() or 0) for table in rows)
         for evaluation, table in asked.values():
             if table is None:
-                written += self._build(evaluation, sink, reader, progress)
+                written += self._build_parts(evaluation, sink, reader, progress, rest)
+        return written
+
+    def _build_parts(
+        self,
+        evaluation: Evaluation,
+        sink: Sink,
+        reader: Reader | None,
+        progress: Progress | None,
+        rest: Rest | None,
+    ) -> int:
+        if rest is None:
+            return self._build(evaluation, sink, reader, progress)
+        sink = Background(self._shipped(sink))
+        reader = None if reader is None else Background(self._shipped(reader))
+        parts = in_parts(evaluation, max(1, self._sessions.context.defaultParallelism // 2))
+        written = 0
+        for done, part in enumerate(parts, 1):
+            began = time.monotonic()
+            written += self._build(part, sink, reader, progress if len(parts) == 1 else None)
+            if progress is not None and len(parts) > 1:
+                progress(done, len(parts))
+            if done < len(parts):
+                rest(time.monotonic() - began)
         return written
 
     def _build(self, evaluation: Evaluation, sink: Sink, reader: Reader | None, progress: Progress | None) -> int:
