@@ -120,6 +120,7 @@ class Lane(Worker):
 
     def _rest(self, seconds: float) -> None:
         """The units have the machine for as long as the lane had it, if there were any meanwhile."""
+        faults.point("lane.resting")
         busy, self._last_unit = self._writer.last_unit != self._last_unit, self._writer.last_unit
         if self.given_up.wait(min(seconds, LONGEST_REST) if busy else 0):
             raise BrokenUnit("", frozenset(), "the lane was given up")
