@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["LANE_POINTS", "POINTS", "REWRITING_POINTS", "on", "point"]
+__all__ = ["LANE_POINTS", "POINTS", "RESTING_POINTS", "REWRITING_POINTS", "on", "point"]
 
 POINTS = (
     "unit.snapshots-open",  # every source's snapshot is taken, nothing else has been read
@@ -39,9 +39,11 @@ LANE_POINTS = (
 )
 """Passed only where something is built beside the units; the first three in a thread of their own."""
 
+RESTING_POINTS = ("lane.resting",)  # between two parts of what a lane reads, if that is more than one
+
 REWRITING_POINTS = ("lane.rewritten",)  # a narrowed extent is in a table that no view has yet
 
-BESIDE = (*LANE_POINTS, *REWRITING_POINTS)
+BESIDE = (*LANE_POINTS, *RESTING_POINTS, *REWRITING_POINTS)
 
 _hooks: dict[str, Callable[[], None]] = {}
 _one_at_a_time = threading.RLock()

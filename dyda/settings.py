@@ -78,7 +78,7 @@ class SparkSettings:
     master: str = "local[*]"
     timezone: str = "UTC"
     numeric: str = "decimal(38,18)"
-    small_scan: int = 2**20
+    small_scan: int = 8 * 2**20
     config: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 

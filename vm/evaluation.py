@@ -35,6 +35,7 @@ __all__ = [
     "counts",
     "delta_evaluation",
     "frame_columns",
+    "in_parts",
     "join_order",
     "joined",
     "render",
@@ -182,6 +183,24 @@ def build_evaluation(
         restored = before(none, (pending or {}).get(occurrence.alias, none))
         worlds[occurrence.alias] = Whole(NEW_WORLD.table(restored, none), "the whole view is asked for", NEW_WORLD)
     return world_evaluation(block, worlds, lambda one: rows[one.alias], types=types, sign=sign, side=side, sum=sum)
+
+
+def in_parts(evaluation: Evaluation, most: int) -> list[Evaluation]:
+    """Evaluations that scan at most so many partitions each, and have the entries of this one together.
+
+    A combination has one row of each frame, so one frame's rows can be taken in parts. Where two frames are scanned,
+    one of them would be read again for each part of the other: such an evaluation stays whole.
+    """
+    scanned = [frame for frame in evaluation.frames if frame.partitions]
+    if len(scanned) != 1 or len(scanned[0].partitions) <= most:
+        return [evaluation]
+    (frame,) = scanned
+    none = frame.table.slice(0, 0)
+    parts = []
+    for start in range(0, len(frame.partitions), most):
+        part = replace(frame, partitions=frame.partitions[start : start + most], table=none if start else frame.table)
+        parts.append(replace(evaluation, frames=tuple(part if one is frame else one for one in evaluation.frames)))
+    return parts
 
 
 def _typed(block: JoinBlock, types: Sequence[str] | None) -> tuple[JoinBlock, tuple[str, ...] | None]:

@@ -14,6 +14,7 @@ from dyda.warehouse import Installation, RelationState
 
 if TYPE_CHECKING:
     from dyda.maintenance.catalog_state import BuildRequest
+    from dyda.maintenance.cycle import Outcome
     from dyda.maintenance.loop import Maintainer
 
 __all__ = ["Progress", "attach", "bring_about", "hand_over", "named_relations", "release"]
@@ -109,7 +110,7 @@ def bring_about(
         left = {name: target for name, target in left.items() if name not in maintainer.built}
         if not left:
             return
-        if outcome is not Outcome.BROKEN and _built_beside(maintainer, left, progress):
+        if outcome is not Outcome.BROKEN and _built_beside(maintainer, left, progress, outcome):
             continue
         if outcome is Outcome.BLOCKED:
             raise maintainer.obstacle or DydaError("a source cannot be reached", "See: dyda status")
@@ -120,8 +121,11 @@ def bring_about(
     )
 
 
-def _built_beside(maintainer: Maintainer, names: Iterable[str], progress: Progress) -> bool:
-    """Whether lanes are building some of these views: say how far they are, and wait a moment."""
+def _built_beside(maintainer: Maintainer, names: Iterable[str], progress: Progress, outcome: Outcome) -> bool:
+    """Whether lanes are building some of these views: say how far they are, and wait a moment if nothing else is to
+    do."""
+    from dyda.maintenance.cycle import Outcome
+
     lanes = maintainer.lanes
     waiting = [name for name in names if lanes is not None and lanes.waits(name)]
     if lanes is None or not waiting:
@@ -133,5 +137,6 @@ def _built_beside(maintainer: Maintainer, names: Iterable[str], progress: Progre
         if lane is not None:
             progress(f"building {name}", lane.done, max(lane.total, 1))
     maintainer.meanwhile()
-    lanes.wait(maintainer.opened.project.settings.maintenance.poll_min)
+    if outcome is not Outcome.WORKED:
+        lanes.wait(maintainer.opened.project.settings.maintenance.poll_min)
     return True

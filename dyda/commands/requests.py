@@ -111,8 +111,17 @@ class Requests:
                 maintainer.reload()
 
     def _progress(self, request: RequestRecord) -> Progress:
-        writer = self._maintainer.writer
-        return lambda text, done, total: writer.progress(request.id, {"text": text, "done": done, "total": total})
+        """Written where it is news: whoever waits for a lane says how far that is with every unit."""
+        told: dict[str, Any] = {}
+
+        def tell(text: str, done: int, total: int) -> None:
+            nonlocal told
+            news = {"text": text, "done": done, "total": total}
+            if news != told:
+                self._maintainer.writer.progress(request.id, news)
+            told = news
+
+        return tell
 
     def _again(self, deferred: _Deferred) -> bool:
         request = deferred.request

@@ -22,15 +22,19 @@ record batches and returns how many rows. The last two run inside Spark tasks, o
     analysis       Spark's own analysis of a view, over empty frames
     refusals       Spark's refusals in the author's names, with what to write instead
     typed_columns  canonical text to typed Arrow columns: exactly, or not at all
+    background     tasks of a low priority, for what is built beside units
     local_join     joins of rows in memory, done by Arrow before Spark is asked
     frames         rows on Spark
+    temporary_views  the views that one evaluation reads its rows from
+    writing        rows that Spark's tasks hand to a sink
     prepared       a few rows, evaluated by a plan that is kept
     task_errors    errors that travel back from Spark's tasks
 """
 
 from dyda.engine.analysis import OutputType
-from dyda.engine.engine import Engine, Progress, Sink
+from dyda.engine.engine import Engine, Rest
 from dyda.engine.frames import Reader
 from dyda.engine.session import SparkSettingsLike
+from dyda.engine.writing import Progress, Sink
 
-__all__ = ["Engine", "OutputType", "Progress", "Reader", "Sink", "SparkSettingsLike"]
+__all__ = ["Engine", "OutputType", "Progress", "Reader", "Rest", "Sink", "SparkSettingsLike"]

@@ -7,7 +7,8 @@ import functools
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,27 +21,27 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dyda.engine.analysis import OutputType, analyse_blocks, refuse_untyped
-from dyda.engine.frames import Reader, pooled, separate
+from dyda.engine.background import Background
+from dyda.engine.frames import Reader
 from dyda.engine.local_join import combinations, one_of_nulls
 from dyda.engine.prepared import Prepared, Question
 from dyda.engine.session import Sessions, SparkSettingsLike
-from dyda.engine.task_errors import MARK, encoded, raise_again
+from dyda.engine.task_errors import raise_again
+from dyda.engine.temporary_views import TemporaryViews
+from dyda.engine.writing import Progress, Sink, watched, write_task
 from dyda.errors import DydaError, EngineFailed, EvaluationFailed
 from dyda.model.algebra.nodes import ViewDefinition
 from dyda.model.bag import COUNT, Bag
 from vm.careful import helps, render_sum
 from vm.compile import compile_view
-from vm.evaluation import Evaluation, Frame, build_evaluation, render, render_combined
+from vm.evaluation import Evaluation, build_evaluation, in_parts, render, render_combined
 from vm.join_block import JoinBlock, flatten
 from vm.program import Program
 
-__all__ = ["Engine", "Progress", "Sink"]
+__all__ = ["Engine", "Rest"]
 
-Sink = Callable[[Iterator[pa.RecordBatch]], int]
-"""sink(batches): stores rows (c1 … cn text, n bigint) and returns how many; runs inside Spark tasks, maybe twice."""
-
-Progress = Callable[[int, int], None]
-"""progress(done, total): tasks finished and tasks known so far."""
+Rest = Callable[[float], None]
+"""rest(seconds): called when a part is computed that took so long; it may pause, and raises if the rest is given up."""
 
 Phase = Callable[[str], None]
 """phase(name): this part of the work is done now."""
@@ -239,7 +240,7 @@ class Engine:
         evaluations = [evaluation for evaluation, _ in asked.values()]
         scanned, entries = any(one.scanned for one in evaluations), sum(one.entries for one in evaluations)
         session = self._sessions.careful(small=not scanned and entries <= SMALL_ENTRIES)
-        with self._counted_jobs(evaluations[0].view), _Views(session, next(self._numbers)) as views:
+        with self._counted_jobs(evaluations[0].view), TemporaryViews(session, next(self._numbers)) as views:
             rows = session.sql(self._sum(views, evaluations, reader))
             phase("spark plan")
             found = _nullable(rows.toArrow())
@@ -250,7 +251,7 @@ class Engine:
         results[first] = _consolidated(evaluations[0], found)
         phase("to arrow")
 
-    def _sum(self, views: _Views, evaluations: Sequence[Evaluation], reader: Reader | None) -> str:
+    def _sum(self, views: TemporaryViews, evaluations: Sequence[Evaluation], reader: Reader | None) -> str:
         sources = [views.each(evaluation.frames, self._shipped(reader)) for evaluation in evaluations]
         types = [self._spark_types(evaluation) for evaluation in evaluations]
         return render_sum(evaluations, sources, types, large=any(evaluation.is_large for evaluation in evaluations))
@@ -276,7 +277,7 @@ class Engine:
         session = self._sessions.small if small else self._sessions.large if large else self._sessions.bulk
         width = max(len(evaluation.block.items) for evaluation, _ in asked)
         tagged = any(evaluation.tagged for evaluation, _ in asked)
-        with _Views(session, next(self._numbers)) as views:
+        with TemporaryViews(session, next(self._numbers)) as views:
             queries = []
             for numbers, source in views.pool(ready):
                 together = {number: (asked[number][0], self._spark_types(asked[number][0])) for number in numbers}
@@ -306,12 +307,16 @@ class Engine:
         sink: Sink,
         reader: Reader | None = None,
         progress: Progress | None = None,
+        rest: Rest | None = None,
     ) -> int:
         """Evaluate on Spark and hand the rows to `sink`. Returns about how many rows were written.
 
         Spark's tasks do that, unless all rows are at hand and few: then it is one small job, as for a unit. A row may
         come in several entries, with counts that may be negative where pending changes were taken out again. Spark may
         run a task twice, so a sink must store a partition's rows once only.
+
+        `rest`, for what is computed beside something that must not wait: it is then computed in parts, where possible,
+        that leave half of Spark's tasks to others, at a low priority.
         """
         asked = _questions(evaluations)
         little = {place: question for place, question in asked.items() if question[1] is not None}
@@ -323,13 +328,36 @@ class Engine:
             written += sum(int(pc.sum(pc.abs(table.column("n"))).as_py() or 0) for table in rows)
         for evaluation, table in asked.values():
             if table is None:
-                written += self._build(evaluation, sink, reader, progress)
+                written += self._build_parts(evaluation, sink, reader, progress, rest)
+        return written
+
+    def _build_parts(
+        self,
+        evaluation: Evaluation,
+        sink: Sink,
+        reader: Reader | None,
+        progress: Progress | None,
+        rest: Rest | None,
+    ) -> int:
+        if rest is None:
+            return self._build(evaluation, sink, reader, progress)
+        sink = Background(self._shipped(sink))
+        reader = None if reader is None else Background(self._shipped(reader))
+        parts = in_parts(evaluation, max(1, self._sessions.context.defaultParallelism // 2))
+        written = 0
+        for done, part in enumerate(parts, 1):
+            began = time.monotonic()
+            written += self._build(part, sink, reader, progress if len(parts) == 1 else None)
+            if progress is not None and len(parts) > 1:
+                progress(done, len(parts))
+            if done < len(parts):
+                rest(time.monotonic() - began)
         return written
 
     def _build(self, evaluation: Evaluation, sink: Sink, reader: Reader | None, progress: Progress | None) -> int:
         large = evaluation.is_large
         session = self._sessions.large if large else self._sessions.bulk
-        with self._counted_jobs(evaluation.view), _Views(session, next(self._numbers)) as views:
+        with self._counted_jobs(evaluation.view), TemporaryViews(session, next(self._numbers)) as views:
             sources = views.each(evaluation.frames, self._shipped(reader))
             handed = evaluation.few if large else ()
             query = render(evaluation, sources, self._spark_types(evaluation), handed)
@@ -347,12 +375,12 @@ class Engine:
         if not evaluations:
             return 0
         session = self._sessions.careful(small=False)
-        with self._counted_jobs(evaluations[0].view), _Views(session, next(self._numbers)) as views:
+        with self._counted_jobs(evaluations[0].view), TemporaryViews(session, next(self._numbers)) as views:
             return self._write(session, self._sum(views, evaluations, reader), sink, progress)
 
     def _write(self, session: SparkSession, query: str, sink: Sink, progress: Progress | None) -> int:
-        with _watched(session, progress):
-            written = session.sql(query).mapInArrow(_write_task(self._shipped(sink)), "rows bigint").toArrow()
+        with watched(session, progress):
+            written = session.sql(query).mapInArrow(write_task(self._shipped(sink)), "rows bigint").toArrow()
         return int(pc.sum(written.column(0)).as_py() or 0)
 
     def _spark_types(self, evaluation: Evaluation) -> Sequence[str]:
@@ -415,85 +443,3 @@ def _consolidated(evaluation: Evaluation, found: pa.Table) -> pa.Table:
 def _nullable(found: pa.Table) -> pa.Table:
     """Spark marks columns that cannot be NULL, which depends on the query; tables of entries are all alike."""
     return found.cast(pa.schema([field.with_nullable(True) for field in found.schema]))
-
-
-def _write_task(sink: Sink) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    mark = MARK
-
-    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        filled = (batch for batch in batches if batch.num_rows)
-        first = next(filled, None)
-        if first is None:
-            return  # an empty partition opens no connection
-        try:
-            count = sink(itertools.chain([first], filled))
-        except Exception as error:
-            raise encoded(error, mark) from None
-        yield pa.RecordBatch.from_arrays([pa.array([count], pa.int64())], names=["rows"])
-
-    return write
-
-
-class _Views:
-    """Temporary views of one evaluation, dropped afterwards so that nothing piles up in a long-lived session."""
-
-    def __init__(self, session: SparkSession, number: int) -> None:
-        self._session = session
-        self._prefix = f"dyda_{number}"
-        self._names: list[str] = []
-
-    def __enter__(self) -> _Views:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for name in self._names:
-            self._session.catalog.dropTempView(name)
-
-    def pool(self, combined: Mapping[int, tuple[Evaluation, pa.Table]]) -> list[tuple[list[int], str]]:
-        """The combinations of all evaluations: groups of their numbers, each with the query that delivers it."""
-        if not combined:
-            return []
-        self._names.append(self._prefix)
-        types = {
-            number: {column.name: column.spark_type for frame in one.frames for column in frame.occurrence.frame}
-            for number, (one, _) in combined.items()
-        }
-        tables = {number: table for number, (_, table) in combined.items()}
-        return pooled(self._session, self._prefix, tables, types)
-
-    def each(self, frames: Sequence[Frame], reader: Reader | None) -> dict[str, str]:
-        """Per alias, the query that delivers its rows."""
-        queries = {}
-        for frame in frames:
-            name = f"{self._prefix}_{len(self._names)}"
-            self._names += [name, f"{name}_scan"]
-            queries[frame.occurrence.alias] = separate(self._session, name, frame, reader)
-        return queries
-
-
-@contextlib.contextmanager
-def _watched(session: SparkSession, progress: Progress | None, interval: float = 0.25) -> Iterator[None]:
-    """Reports to `progress` how many tasks are done while this thread waits for Spark."""
-    done = threading.Event()
-
-    def report(progress: Progress) -> None:
-        while not done.wait(interval):
-            try:
-                tracker = session.sparkContext.statusTracker()
-                stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-            except (Py4JError, OSError, EOFError):
-                return  # Java has ended: the thread that waits for it raises the error
-            known = [stage for stage in stages if stage is not None]
-            if known:
-                progress(sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known))
-
-    if progress is None:
-        yield
-        return
-    thread = threading.Thread(target=report, args=(progress,), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dyda import faults
+from dyda.engine import Rest
 from dyda.errors import BrokenUnit, EvaluationFailed
 from dyda.maintenance.catalog_state import MaintainedView
 from dyda.maintenance.execute.images import Images, lacking
@@ -107,8 +108,8 @@ class Refresh:
     states: States | None = None
     early_check: Callable[[Collection[RelationName]], None] = lambda names: None
     """Raises if the unit has become pointless: one of these relations is no longer what it is to be read as."""
-    beside: bool = False
-    """Whether units are computed at the same time, which must not wait."""
+    rest: Rest | None = None
+    """For what is computed beside units, which must not wait: called between its parts."""
     known_as: Mapping[RelationName, RelationName] = field(default_factory=dict)
     """Names that the poll knows by another one: a rename is being followed."""
     few: bool = False
@@ -353,7 +354,8 @@ class Refresh:
         entries = stagings.staging(width)
         try:
             with scanning():
-                return entries, self.opened.engine.build(evaluations, entries.sink(), read_partition, progress)
+                sink = entries.sink()
+                return entries, self.opened.engine.build(evaluations, sink, read_partition, progress, self.rest)
         except EvaluationFailed:
             if not helps(evaluations):
                 raise
@@ -372,7 +374,7 @@ class Refresh:
         """The block's rows, each occurrence read where `at` says. `held` are occurrences that are no source's."""
         with scanning():
             evaluation = self._whole(block, at, held or {})
-            return self.opened.engine.build([evaluation], staging.sink(), read_partition, progress)
+            return self.opened.engine.build([evaluation], staging.sink(), read_partition, progress, self.rest)
 
     def _whole(self, block: JoinBlock, at: At, held: Mapping[str, Scanned], **term: Any) -> Evaluation:
         scanned = {one.alias: self._scan(one) for one in block.occurrences if one.alias not in held}
@@ -482,7 +484,7 @@ class Refresh:
         if key not in self._read:
             snapshot = self.poll.snapshots[relation.name.source]
             with scanning():
-                rows = snapshot.rows_or_partitions(relation, key[1], self._small_scan, beside=self.beside)
+                rows = snapshot.rows_or_partitions(relation, key[1], self._small_scan, beside=self.rest is not None)
             if not isinstance(rows, Bag):
                 return rows
             self._read[key] = rows

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 
 from dyda import faults
-from dyda.errors import EvaluationFailed, ValueDoesNotFit
+from dyda.errors import BrokenUnit, EvaluationFailed, ValueDoesNotFit
 from dyda.maintenance.catalog_state import CatalogState
 from dyda.maintenance.execute.deltas import Refresh
 from dyda.maintenance.execute.execution import Execution
@@ -27,6 +27,9 @@ from dyda.warehouse.writer import Writer
 from va import FromExtent
 
 __all__ = ["Lane"]
+
+LONGEST_REST = 5.0
+"""Seconds."""
 
 
 class Lane(Worker):
@@ -53,6 +56,7 @@ class Lane(Worker):
         self.done, self.total = 0, 0
         self.rows: int | None = None
         self._writer = writer
+        self._last_unit = writer.last_unit
         asked = (*plan.facts.looked_at, *plan.facts.described)
         self._snapshots = polled.handed_over({*build.to, *(name.source for name in asked)})
 
@@ -87,7 +91,7 @@ class Lane(Worker):
         faults.point("lane.opened")
         opened, build, facts = self.opened, self.build, self.plan.facts
         opened.engine.beside(self._thread.name)
-        refresh = Refresh(opened, self.poll, beside=True, known_as=facts.known_as)
+        refresh = Refresh(opened, self.poll, rest=self._rest, known_as=facts.known_as)
         execution = Execution(
             opened, self._writer, self.poll, self.catalog, refresh, facts, self._progress, lane=stagings
         )
@@ -115,6 +119,13 @@ class Lane(Worker):
 
     def _progress(self, text: str, done: int, total: int) -> None:
         self.done, self.total = done, total
+
+    def _rest(self, seconds: float) -> None:
+        """The units have the machine for as long as the lane had it, if there were any meanwhile."""
+        faults.point("lane.resting")
+        busy, self._last_unit = self._writer.last_unit != self._last_unit, self._writer.last_unit
+        if self.given_up.wait(min(seconds, LONGEST_REST) if busy else 0):
+            raise BrokenUnit("", frozenset(), "the lane was given up")
 
 
 def _computed(execution: Execution, build: Rebuild | Adapt) -> ViewChange:

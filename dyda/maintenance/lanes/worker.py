@@ -30,6 +30,7 @@ class Worker(ABC):
         self.ended_at = math.inf
         """By `time.monotonic`; from then on there is a result, or an error."""
         self._stagings: Stagings | None = None
+        self.given_up = threading.Event()
         self._ready, self._released = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"dyda {name}", daemon=True)
 
@@ -55,6 +56,7 @@ class Worker(ABC):
 
     def cancel(self) -> None:
         """Give it up; it ends soon."""
+        self.given_up.set()
         self.opened.engine.cancel(self._thread.name)
         if self._stagings is not None:
             self._stagings.cancel()

@@ -55,6 +55,7 @@ def prepare(
     """An extent and its states for this version, with keys, indexes and statistics; committed. Its rows are the sum of
     `delta`, `rows` and the columns at `places` of the extent that the view has."""
     with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL max_parallel_maintenance_workers = 0")  # units need the other processors
         check_types(cursor, view, [column.type for column in version.columns])
         number, width = _number(cursor), len(version.columns)
         projected = None if places is None else known_extent(cursor, view)[1].projected(places)

@@ -56,6 +56,73 @@ def test_a_build_reads_and_writes_in_tasks_and_takes_pending_changes_out(engine:
     assert all(0 <= done <= total for done, total in seen)
 
 
+class Alone:
+    """A sink that fails if another task writes at the same time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = str(folder)
+        self.files = Files(self.folder)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> int:
+        (Path(self.folder) / f"priority {os.getpriority(os.PRIO_PROCESS, 0)}").touch()
+        lock = os.path.join(self.folder, "writing")
+        os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
+        try:
+            return self.files(batches)
+        finally:
+            os.remove(lock)
+
+
+def test_what_is_built_beside_others_takes_half_of_the_tasks_at_once(engine: Engine, tmp_path: Path) -> None:
+    """In parts, with a rest between two of them; the rows are the same, and what is not scanned counts once."""
+    block = engine.block(definition())
+    memory = Memory(block.by_alias, READ)
+    pending = {"r": projected(block.by_alias["r"], {("4", "2024-01-05 00:00:00+00", "4.50"): 1})}
+    r, s = (block.by_alias[alias] for alias in "rs")
+    evaluation = build_evaluation(block, {"r": parts(memory.text(r), 5), "s": counted(memory.text(s))}, pending)
+    sink, jobs = Alone(tmp_path), engine.jobs
+    seen: list[tuple[int, int]] = []
+    rests: list[float] = []
+    engine.build([evaluation], sink, read_part, lambda done, total: seen.append((done, total)), rests.append)
+    expected = {
+        (str(i), f"2024-01-{1 + i % 28:02} 00:00:00+00", f"{2 * i + 1}.00", f"\\x{i:02x}", "1"): 1 + i % 2
+        for i in range(0, 100, 2)
+        if i != 4
+    }
+    assert sink.files.rows() == expected
+    assert [int(file.name.split()[1]) for file in tmp_path.glob("priority *")] == [15]
+    assert seen == [(done, 5) for done in range(1, 6)]
+    assert len(rests) == 4
+    assert all(seconds > 0 for seconds in rests)
+    assert engine.jobs >= jobs + 5
+
+
+def test_a_relation_is_not_read_again_for_each_part_of_another(engine: Engine, tmp_path: Path) -> None:
+    block = engine.block(definition())
+    memory = Memory(block.by_alias, READ)
+    evaluation = build_evaluation(block, {one.alias: parts(memory.text(one), 3) for one in block.occurrences})
+    sink = Files(str(tmp_path))
+    rests: list[float] = []
+    engine.build([evaluation], sink, read_part, None, rests.append)
+    assert len(sink.rows()) == 50
+    assert not rests
+
+
+def test_a_build_that_is_given_up_while_it_rests_ends(engine: Engine, tmp_path: Path) -> None:
+    block = engine.block(definition())
+    memory = Memory(block.by_alias, READ)
+    rows = {one.alias: counted(memory.text(one)) for one in block.occurrences}
+    evaluation = build_evaluation(block, {**rows, "r": parts(memory.text(block.by_alias["r"]), 5)})
+
+    def give_up(seconds: float) -> None:
+        raise BrokenUnit("s", frozenset(), "given up")
+
+    sink = Files(str(tmp_path))
+    with pytest.raises(BrokenUnit):
+        engine.build([evaluation], sink, read_part, None, give_up)
+    assert 0 < len(sink.rows()) < 50
+
+
 @pytest.mark.parametrize(
     ("pieces", "rows", "joined"),
     [
