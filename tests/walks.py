@@ -131,7 +131,7 @@ def place(code: CodeType) -> str:
     path = Path(code.co_filename)
     if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in PACKAGES:
         return ""
-    if code.co_name == "__init__" or (code.co_name.startswith("<") and code.co_name != "<lambda>"):
+    if code.co_name in ("__init__", "__post_init__") or (code.co_name.startswith("<") and code.co_name != "<lambda>"):
         return ""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 

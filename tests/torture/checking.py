@@ -109,6 +109,8 @@ class _Checker:
         self._read: dict[tuple[str, tuple[tuple[str, str], ...]], set[tuple[str, int]]] = {}
         self._orders: dict[object, tuple[Transaction, Transaction] | None] = {}
         self._told: set[tuple[str, str | None]] = set()
+        self._rewritten: set[str] = set()
+        """Views that have lost columns and have not moved since."""
 
     def violations(self) -> Iterator[Violation]:
         before: Commit | None = None
@@ -338,8 +340,8 @@ class _Checker:
     def _agreement(self, before: Commit | None, commit: Commit, apart: set[str]) -> Iterator[Violation]:
         """Views that are maintained, and have once agreed, agree.
 
-        A view goes apart with a reason: it is built, it has lost columns and its table is being rewritten, it lacks a
-        message that waits for an operator, or a source of its is away. It is back once it agrees.
+        A view goes apart with a reason: it is built, it has lost columns and its table is rewritten before it moves
+        again, it lacks a message that waits for an operator, or a source of its is away. It is back once it agrees.
         """
         away = set(commit.unreachable)
         waiting = self._may_wait(commit) if commit.waiting else set()
@@ -347,8 +349,12 @@ class _Checker:
             earlier = before.views.get(name) if before is not None else None
             built = earlier is None or earlier.state != MAINTAINED or set(earlier.positions) != set(view.positions)
             built = built or (commit.unit == "build" and earlier is not None and not _same(earlier, view))
-            narrowed = earlier is not None and len(selected_by(view.definition)) < len(selected_by(earlier.definition))
-            if view.state != MAINTAINED or built or narrowed or name in waiting or away & set(view.positions):
+            if earlier is not None and len(selected_by(view.definition)) < len(selected_by(earlier.definition)):
+                self._rewritten.add(name)
+            elif earlier is not None and earlier.positions != view.positions:
+                self._rewritten.discard(name)
+            reason = built or name in self._rewritten or name in waiting or bool(away & set(view.positions))
+            if view.state != MAINTAINED or reason:
                 apart.add(name)
         apart.intersection_update(commit.views)
         together = sorted(commit.views.keys() - apart)
@@ -361,7 +367,7 @@ class _Checker:
                     what = f"views {one} and {other} stand at different states of {source}: {first} and {second}"
                     yield from self._violation("strong", what, commit, one, _told([transaction]))
         live = [name for name, view in commit.views.items() if view.state == MAINTAINED]
-        for name in sorted(apart & set(live)):
+        for name in sorted(apart.intersection(live) - self._rewritten):
             others = [other for other in live if other not in apart]
             if all(self._disagreement(commit.views[name], commit.views[other]) is None for other in others):
                 apart.discard(name)

@@ -228,6 +228,33 @@ def test_a_change_of_a_table_keeps_its_readers_together(judged: Judged) -> None:
     assert "count and other stand at different states of one" in only(judged(history(schema=False)), "strong").text
 
 
+def test_a_view_that_has_lost_a_column_waits_until_its_table_is_rewritten(judged: Judged) -> None:
+    wide, narrow = "SELECT r.id, r.t FROM one.r AS r", "SELECT r.id FROM one.r AS r"
+
+    def history(moved: bool) -> Hand:
+        """It loses the column with the others, and stays behind; `moved`: once it has moved it stays behind again."""
+        hand = Hand()
+        hand.commit(lost=hand.view(["(1,a)", "(2,b)"], definition=wide), count=hand.view(BEGIN))
+        hand.did(101, "+(3,c)")
+        three, four = [*BEGIN, "(c,1)"], [*BEGIN, "(c,1)", "(d,1)"]
+        hand.commit(
+            lost=hand.view(["(1)", "(2)", "(3)"], 102, definition=narrow, version=2), count=hand.view(three, 102)
+        )
+        hand.did(102, "+(4,d)")
+        behind = hand.view(["(1)", "(2)", "(3)"], 102, definition=narrow, version=2)
+        hand.commit(lost=behind, count=hand.view(four, 103))
+        if moved:
+            there = hand.view(["(1)", "(2)", "(3)", "(4)"], 103, definition=narrow, version=2)
+            hand.commit(lost=there, count=hand.view(four, 103))
+            hand.did(103, "-(4,d)")
+            hand.commit(lost=there, count=hand.view(three, 104))
+        return hand
+
+    assert not judged(history(moved=False))
+    found = only(judged(history(moved=True)), "strong").text
+    assert "views count and lost stand at different states of one: 104:104: and 103:103:" in found
+
+
 def test_what_is_held_is_kept_from_its_readers(judged: Judged) -> None:
     def history(held: bool, before: int = 100) -> Hand:
         hand = Hand()
