@@ -26,7 +26,7 @@ from dyda.engine.frames import Reader
 from dyda.engine.local_join import combinations, one_of_nulls
 from dyda.engine.prepared import Prepared, Question
 from dyda.engine.session import Sessions, SparkSettingsLike
-from dyda.engine.task_errors import raise_again
+from dyda.engine.task_errors import raise_again, short_message
 from dyda.engine.temporary_views import TemporaryViews
 from dyda.engine.writing import Progress, Sink, watched, write_task
 from dyda.errors import DydaError, EngineFailed, EvaluationFailed
@@ -133,7 +133,8 @@ class Engine:
         with self._remembering:
             found = self._outputs.pop(blocks, None)
         if found is None:
-            found = analyse_blocks(self._sessions.small, blocks)
+            with self._asking():
+                found = analyse_blocks(self._sessions.small, blocks)
         with self._remembering:
             self._outputs[blocks] = found  # last: the most recently used
             while len(self._outputs) > REMEMBERED:
@@ -142,9 +143,10 @@ class Engine:
 
     def beside(self, name: str) -> None:
         """What this thread computes from now on shares Spark fairly with the units; `cancel(name)` ends it."""
-        context = self._sessions.context
-        context.setLocalProperty("spark.scheduler.pool", name)
-        context.setJobGroup(name, name, interruptOnCancel=True)
+        with self._asking():
+            context = self._sessions.context
+            context.setLocalProperty("spark.scheduler.pool", name)
+            context.setJobGroup(name, name, interruptOnCancel=True)
 
     def cancel(self, name: str) -> None:
         """Ends what a thread computes beside the units, if Spark runs."""
@@ -257,6 +259,15 @@ class Engine:
         return render_sum(evaluations, sources, types, large=any(evaluation.is_large for evaluation in evaluations))
 
     @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Spark is asked for something that is not about rows: if it does not answer, its Java process has ended."""
+        try:
+            yield
+        except (Py4JError, OSError, EOFError) as error:
+            self._require_spark(error)
+            raise EngineFailed(short_message(error)) from None
+
+    @contextlib.contextmanager
     def _counted_jobs(self, view: str) -> Iterator[None]:
         """Counts Spark's jobs and translates its errors; `view` is the one to blame if a row is."""
         self.asked += 1
@@ -343,7 +354,9 @@ class Engine:
             return self._build(evaluation, sink, reader, progress)
         sink = Background(self._shipped(sink))
         reader = None if reader is None else Background(self._shipped(reader))
-        parts = in_parts(evaluation, max(1, self._sessions.context.defaultParallelism // 2))
+        with self._asking():
+            slots = self._sessions.context.defaultParallelism
+        parts = in_parts(evaluation, max(1, slots // 2))
         written = 0
         for done, part in enumerate(parts, 1):
             began = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.unit.vm import test_figure5 as figure5
 from tests.unit.vm.builders import Memory, Rows, projected, relation, view
 from tests.unit.vm.judge import answer, minus, rows_of
 from tests.unit.vm.test_sweep_property import COLUMNS, Case, cases
-from vm import Evaluation, Worlds, delta_evaluation, plan_sweep, sweep
+from vm import Evaluation, Worlds, build_evaluation, delta_evaluation, plan_sweep, sweep
 
 
 def unit(
@@ -352,3 +353,22 @@ def test_large_units_run_in_the_bulk_session_with_the_same_result(
     assert rows_of(engine.evaluate([evaluation])[0]) == small
     assert len(small) == 40
     assert set(small.values()) == {2}
+
+
+@pytest.mark.parametrize("asking", ["for types", "to work beside", "in parts"])
+def test_a_dead_jvm_says_so_whatever_it_is_asked(engine: Engine, asking: str) -> None:
+    r = relation("s.r", {"id": "integer"}, rows=10)
+    block = engine.block(view("v", {"a": r}, [], {"one": f"concat(a.id, '{asking}')"}))
+    rows = build_evaluation(block, {"a": [pa.table({"id": ["1"]})]})
+    ask: dict[str, Callable[[], object]] = {
+        "for types": lambda: engine.types(block),
+        "to work beside": lambda: engine.beside("somebody"),
+        "in parts": lambda: engine.build([rows], lambda batches: 0, read_table, rest=lambda seconds: None),
+    }
+    engine.types(engine.block(chain(2)))
+    process = SparkContext._gateway.proc  # type: ignore[union-attr]
+    process.kill()
+    process.wait()
+    with pytest.raises(EngineFailed, match="its Java process ended"):
+        ask[asking]()
+    assert len(engine.types(block)) == 1, "another one is started"
