@@ -249,7 +249,7 @@ class UnderWay:
             cursor.execute("SELECT pg_current_xact_id()::text::bigint")
             (xid,) = cursor.fetchone()
         writer, did = self.writer, self._did
-        # Rows that were written as they had been are nothing to the extents. The table was written all the same, and its
+        # Rows that were written as they had been are nothing to the extents. Still the table was written, and its
         # readers may wait with the message.
         effects = {oid: {row: n for row, n in bag.items() if n} for oid, bag in did.effects.items()}
         done = Transaction(writer.source, xid, writer.history.next_order(), effects, did.shapes, tuple(did.words))
