@@ -84,7 +84,5 @@ def test_status_tells_where_the_time_of_a_unit_goes(
     town.settle()
     units = commands.status(town.folder)["units"]
     assert units["counted"] == 1
-    assert {"capture", "sweep", "to spark", "spark plan", "execute", "to arrow", "install", "acknowledge"} <= set(
-        units["phases"]
-    )
+    assert {"capture", "sweep", "execute", "to arrow", "install", "acknowledge"} <= set(units["phases"])
     assert units["seconds"] == pytest.approx(sum(units["phases"].values()))
