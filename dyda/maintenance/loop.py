@@ -237,9 +237,10 @@ class Maintainer:
             self.lanes.adapt(polled, self.units.left)
         if due.builds:
             return outcome
+        delayed = self.lanes is not None and self.lanes.delayed()
         if outcome is not Outcome.IDLE:
             return outcome
-        if self.lanes is not None and self._show(self.lanes, polled, due, idle=True):
+        if self.lanes is not None and (self._show(self.lanes, polled, due, idle=True) or delayed):
             return Outcome.WORKED
         read = {source for view in self.known.views.values() for source in view.record.sources}
         if away := sorted(read.intersection(polled.unreachable)):

@@ -61,6 +61,7 @@ class Lanes:
     """By view, the file that is being built, or was; None: no file asked for it."""
     _put_off: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False)
     """Views that wait for these messages to be processed first."""
+    _delayed: bool = field(default=False, init=False)
     _rewriting: dict[str, Rewriting] = field(default_factory=dict, init=False)
     """Views that wait while their narrowed extents are rewritten."""
     _locked: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)
@@ -93,6 +94,12 @@ class Lanes:
     def waits(self, name: str) -> bool:
         """Whether nothing more is to be done for the view now: it is being built, or waits for a free lane."""
         return self.busy(name) or (name in self._queued and not self.free)
+
+    def delayed(self) -> bool:
+        """Whether a view was put off since this was asked last. If nothing else is to be done, the next round builds
+        it."""
+        delayed, self._delayed = self._delayed, False
+        return delayed
 
     def wait(self, seconds: float) -> None:
         """Until the first of them has ended, or for so long."""
@@ -271,6 +278,7 @@ class Lanes:
         )
         if lacked and self._put_off.get(name) != lacked:
             self._put_off[name] = lacked
+            self._delayed = True
         else:
             self._put_off.pop(name, None)
             self._queued.discard(name)
