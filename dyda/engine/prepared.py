@@ -26,7 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, UnknownException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -158,14 +158,15 @@ class Prepared:
         self._templates: list[_Template] = []
         self._unfit: set[_Key] = set()
         self._units = 0
-        self._off = False
+        self._off: SparkSession | None = None
+        """The Spark that cannot keep plans; another one is tried again."""
         self._planning = threading.Lock()
 
     def answers(self, session: SparkSession, questions: Mapping[int, Question]) -> dict[int, pa.Table]:
         """Rows (w, c1 …, n, maybe t) of the questions that can be answered without a job; the others are left out."""
         rows = sum(question.table.num_rows for question in questions.values())
         size = sum(question.table.nbytes for question in questions.values())
-        if self._off or not questions or rows > self.most_rows or size > MOST_BYTES:
+        if self._off is session or not questions or rows > self.most_rows or size > MOST_BYTES:
             return {}
         try:
             found = self._answers(session, questions)
@@ -173,6 +174,8 @@ class Prepared:
             if isinstance(error, UnknownException):
                 self._give_up(session, error)
             return {}  # one of the rows, as it seems: the ordinary way says which and why
+        except Py4JNetworkError:
+            return {}  # Java is ending: the ordinary way finds out
         except (Py4JError, TypeError) as error:
             self._give_up(session, error)
             return {}
@@ -180,10 +183,7 @@ class Prepared:
         return found
 
     def _give_up(self, session: SparkSession, error: Exception) -> None:
-        process = getattr(session.sparkContext._gateway, "proc", None)
-        if process is None or process.poll() is not None:
-            return  # Java has ended: whoever asks next finds out
-        self._off = True
+        self._off = session
         reason = str(error).strip().splitlines()[0]
         self.say(f"small changes are evaluated by ordinary Spark jobs: this Spark cannot keep plans ({reason})")
 

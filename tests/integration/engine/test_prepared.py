@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import SparkContext
 
 from dyda.engine import Engine, prepared
-from dyda.errors import EvaluationFailed
+from dyda.errors import EngineFailed, EvaluationFailed
 from tests.integration.engine.test_tagged import by_tag, run
 from tests.unit.vm.builders import Memory, Rows, projected, relation, view
 from tests.unit.vm.judge import rows_of
@@ -188,3 +189,24 @@ def test_a_spark_with_other_internals_is_asked_by_jobs_and_that_is_said_once(
     assert engine.jobs == jobs + 2
     (line,) = said
     assert line.startswith("small changes are evaluated by ordinary Spark jobs: this Spark cannot keep plans")
+    monkeypatch.undo()
+    engine.evaluate([inserted(engine, "one", {"id": "a.id"})])
+    assert engine.prepared.answered == 0, "this Spark is not tried again"
+    engine.stop()
+    engine.evaluate([inserted(engine, "one", {"id": "a.id"})])
+    assert engine.prepared.answered == 1, "another one is"
+
+
+def test_a_spark_that_has_died_is_no_reason_to_give_up_plans(engine: Engine) -> None:
+    said: list[str] = []
+    engine.prepared.say = said.append
+    evaluations = [inserted(engine, "one", {"id": "a.id"}, "a.id < 2")]
+    engine.evaluate(evaluations)
+    process = SparkContext._gateway.proc  # type: ignore[union-attr]
+    process.kill()
+    process.wait()
+    with pytest.raises(EngineFailed, match="its Java process ended"):
+        engine.evaluate(evaluations)
+    assert rows_of(engine.evaluate(evaluations)[0]) == {("1",): 1}
+    assert engine.prepared.answered == 2
+    assert said == []
