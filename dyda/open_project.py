@@ -13,7 +13,7 @@ from dyda.identity import refuse_another_project
 from dyda.model.relation import Relation, RelationName
 from dyda.project import Project
 from dyda.settings import EMBEDDED
-from dyda.sources import PostgresSource, SourceSettings
+from dyda.sources import PostgresSource, Source, SourceSettings
 from dyda.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class OpenProject:
     """Used by all commands and the daemon. Sources connect and Spark starts when first needed."""
 
     def __init__(
-        self, project: Project, warehouse: Warehouse, sources: dict[str, PostgresSource], engine: Engine | None = None
+        self, project: Project, warehouse: Warehouse, sources: dict[str, Source], engine: Engine | None = None
     ) -> None:
         """`engine`: one that somebody else stops."""
         self.project = project
@@ -67,7 +67,7 @@ class OpenProject:
             sources = stack.enter_context(open_sources(project, str(warehouse.project_id)))
             yield stack.enter_context(closing(cls(project, warehouse, sources, engine)))
 
-    def source(self, name: str) -> PostgresSource:
+    def source(self, name: str) -> Source:
         return self.sources[self.project.source(name).name]
 
     def relation_name(self, source: str, schema: str | None, table: str) -> RelationName:
@@ -85,11 +85,11 @@ class OpenProject:
 
 
 @contextmanager
-def open_sources(project: Project, owner: str) -> Iterator[dict[str, PostgresSource]]:
+def open_sources(project: Project, owner: str) -> Iterator[dict[str, Source]]:
     """The project's sources; they connect when first needed. `owner`: the project that consumes their logs."""
     limits = project.settings.maintenance
     with ExitStack() as stack:
-        sources = {}
+        sources: dict[str, Source] = {}
         for name, entry in project.settings.sources.items():
             source_settings = SourceSettings(
                 name=name,

@@ -28,10 +28,10 @@ from dyda.model.knowledge.constraints import (
 from dyda.model.relation import Relation, RelationName
 from dyda.model.types import PgType
 from dyda.open_project import OpenProject
-from dyda.sources.catalog import is_uncaptured
+from dyda.sources.fingerprints import is_uncaptured
 
 if TYPE_CHECKING:
-    from dyda.sources.reading.snapshot import SourceSnapshot
+    from dyda.sources.adapter import Snapshot
     from dyda.warehouse.extents.staging import Staging
 
 __all__ = ["Finding", "examine"]
@@ -75,7 +75,7 @@ class _Test:
     constraint: Constraint
     stack: ExitStack
     relations: dict[RelationName, Relation] = field(default_factory=dict)
-    snapshots: dict[str, SourceSnapshot] = field(default_factory=dict)
+    snapshots: dict[str, Snapshot] = field(default_factory=dict)
 
     def run(self, knowledge: Knowledge) -> Finding:
         self._open()

@@ -189,8 +189,9 @@ def _samples(relation: RelationName, columns: list[str], table: pa.Table, xid: i
     import pyarrow.compute as pc
 
     from dyda.model.bag import COUNT
+    from dyda.sources.adapter import XID
 
-    mine = table.filter(pc.equal(table.column("#xid"), xid)).slice(0, SHOWN_ROWS + 1)
+    mine = table.filter(pc.equal(table.column(XID), xid)).slice(0, SHOWN_ROWS + 1)
     values = [mine.column(index).to_pylist() for index in range(len(columns))]
     counts = mine.column(COUNT).to_pylist()
     return [

@@ -63,7 +63,7 @@ def sources(folder: Path) -> list[dict[str, Any]]:
             settings = opened.project.settings.sources[name]
             answer: dict[str, Any] = {
                 "name": name,
-                "url": source.settings.url if settings.embedded else without_password(source.settings.url),
+                "url": source.url if settings.embedded else without_password(source.url),
                 "schema": settings.schema,
                 "reachable": True,
                 "capture": None,

@@ -1,7 +1,9 @@
 """Sources: autonomous PostgreSQL databases, captured and read (paper 000, Section 5; rules C, P and R).
 
+    adapter         the interface: all that maintenance and commands know of a source
+    fingerprints    what a relation's fingerprint says besides being equal to another
     postgres        a PostgreSQL source: describe, attach, open a snapshot, acknowledge, detach
-    settings        a source's settings, its identity, and the results of checking it
+    settings        a source's settings, and who reads its log
     connection      reused sessions with pinned settings, short transactions, errors in DyDa's own words
     catalog         relations, the tables they consist of, and fingerprints of both
     capture/        triggers write row images and schema changes into a log inside the writers' own transactions
@@ -14,8 +16,9 @@ longer than 40 ms for a lock; what could not be captured is counted as a gap, an
 impossible.
 """
 
+from dyda.sources.adapter import Finding, Snapshot, Source, SourceIdentity
 from dyda.sources.capture.check import grants
 from dyda.sources.postgres import PostgresSource
-from dyda.sources.settings import Finding, SourceIdentity, SourceSettings
+from dyda.sources.settings import SourceSettings
 
-__all__ = ["Finding", "PostgresSource", "SourceIdentity", "SourceSettings", "grants"]
+__all__ = ["Finding", "PostgresSource", "Snapshot", "Source", "SourceIdentity", "SourceSettings", "grants"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -14,11 +13,11 @@ from dyda.errors import RelationRefused, UnknownRelation
 from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
 from dyda.sources.connection import load_sql
+from dyda.sources.fingerprints import ABSENT
 from dyda.sources.reading.encoding import Repertoire
 from dyda.sources.stalled_server import PatientConnection
 
 __all__ = [
-    "ABSENT",
     "Fingerprint",
     "Hierarchy",
     "answer",
@@ -27,16 +26,9 @@ __all__ = [
     "fingerprint",
     "fingerprint_tables",
     "hierarchies",
-    "is_uncaptured",
-    "look",
     "oids_of",
     "relations",
-    "uncaptured",
 ]
-
-ABSENT = "absent"
-"""The fingerprint of a name that no relation has."""
-_UNCAPTURED = "uncaptured"
 
 KINDS = {
     "v": "a view",
@@ -90,21 +82,6 @@ class Fingerprint:
     members: tuple[int, ...] = ()
     name: RelationName | None = None
     captured: bool = True
-
-
-def uncaptured(lasting: str) -> str:
-    """The fingerprint of a relation that is not completely captured. It equals no other, not even its own next one:
-    nothing that read such a relation can be installed."""
-    return f"{_UNCAPTURED} {lasting} {uuid.uuid4().hex}"
-
-
-def is_uncaptured(printed: str) -> bool:
-    return printed.startswith(_UNCAPTURED)
-
-
-def look(printed: str | None) -> str | None:
-    """A fingerprint for those who read no rows: it stays the same until the relation changes, captured or not."""
-    return printed.rsplit(" ", 1)[0] if printed is not None and is_uncaptured(printed) else printed
 
 
 def relations(cursor: Cursor) -> list[tuple[str, str]]:

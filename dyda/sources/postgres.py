@@ -11,12 +11,13 @@ from dyda.errors import SourceBusy
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.sources import catalog
+from dyda.sources.adapter import Finding, Waiting
 from dyda.sources.capture import install
 from dyda.sources.capture.check import check, obstacles
-from dyda.sources.capture.state import CaptureState, read_state
+from dyda.sources.capture.state import LogState, read_state
 from dyda.sources.connection import FRESH, WRITING, Sessions
 from dyda.sources.log.cache import Received
-from dyda.sources.settings import Consumer, Finding, SourceSettings
+from dyda.sources.settings import Consumer, SourceSettings
 
 if TYPE_CHECKING:
     from dyda.sources.reading.snapshot import SourceSnapshot
@@ -39,6 +40,10 @@ class PostgresSource:
         self._sessions = Sessions(settings)
         self._received = Received(self._sessions)
         self._open: set[SourceSnapshot] = set()
+
+    @property
+    def url(self) -> str:
+        return self.settings.url
 
     def describe(self, tables: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Relation]:
         """The relations called (schema, table), as the catalog describes them now."""
@@ -63,7 +68,7 @@ class PostgresSource:
     def attach(
         self,
         relations: Iterable[Relation],
-        waiting: install.Waiting | None = None,
+        waiting: Waiting | None = None,
         attached: Callable[[Relation], None] = lambda relation: None,
     ) -> None:
         """Capture these relations from now on (C6: before their schema and rows are read). Idempotent.
@@ -96,7 +101,7 @@ class PostgresSource:
         """What keeps one relation from being read or captured, each with the statement that helps."""
         return obstacles(self._sessions, self.consumer, name.schema, name.table)
 
-    def state(self) -> CaptureState:
+    def state(self) -> LogState:
         with self._sessions.transaction(FRESH) as cursor:
             return read_state(cursor, self.consumer)
 

@@ -1,4 +1,4 @@
-"""A source's settings, its identity, and the results of checking it."""
+"""A source's settings, and who reads its log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from dyda.errors import SameDatabase
 
-__all__ = ["Consumer", "Finding", "SourceIdentity", "SourceSettings"]
+__all__ = ["Consumer", "SourceSettings"]
 
 
 @dataclass(frozen=True)
@@ -52,20 +52,3 @@ class Consumer:
         rival = found.partition("/")[2] if found is not None and self.is_of_project(found) else ""
         if rival in self.others:
             raise SameDatabase(self.source, rival)
-
-
-@dataclass(frozen=True)
-class SourceIdentity:
-    """Which cluster answers, and which history of it (rule P2): if it changes, positions mean nothing any more."""
-
-    system_identifier: str
-    timeline: str
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One result of a check: `level` is ok, warning or error; `remedy` the exact statement that helps."""
-
-    level: str
-    what: str
-    remedy: str = ""

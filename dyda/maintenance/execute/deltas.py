@@ -34,7 +34,7 @@ from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.open_project import OpenProject
 from dyda.parallel import WORKERS
-from dyda.sources.log.row_images import XID
+from dyda.sources.adapter import XID
 from dyda.sources.reading.copy import ScanPartition, read_partition
 from dyda.sources.reading.scans import Scanned, few_or_partitions, read_rows
 from dyda.warehouse.extents.exported_snapshot import hold_warehouse

@@ -21,7 +21,7 @@ from dyda.model.bag import COUNT, Bag
 from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.parallel import in_parallel
-from dyda.sources.log.row_images import LACKS, XID
+from dyda.sources.adapter import LACKS, XID
 from vm import JoinBlock
 
 __all__ = ["Images", "lacking"]

@@ -13,7 +13,7 @@ from dyda.errors import DydaError, EvaluationFailed, ValueDoesNotFit
 from dyda.maintenance.execute.deltas import Refresh
 from dyda.model.bag import COUNT
 from dyda.model.relation import Relation, RelationName
-from dyda.sources.log.row_images import LACKS, XID
+from dyda.sources.adapter import LACKS, XID
 from scheduler import Unit
 
 __all__ = ["culprit"]

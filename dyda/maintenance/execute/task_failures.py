@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dyda.errors import WarehouseUnreachable
-from dyda.sources.connection import translated
 from dyda.sources.reading.copy import ReadFailed
+from dyda.sources.reading.scans import why_unread
 from vm import WAREHOUSE
 
 __all__ = ["scanning"]
@@ -21,4 +21,4 @@ def scanning() -> Iterator[None]:
     except ReadFailed as error:
         if error.source == WAREHOUSE:
             raise WarehouseUnreachable(error.what) from None
-        raise translated(error.source, [error.relation], error.sqlstate, error.what) from None
+        raise why_unread(error) from None

@@ -20,7 +20,7 @@ from dyda.maintenance.arrivals import Arrivals, Waiting
 from dyda.maintenance.catalog_state import CatalogState
 from dyda.model.position import Position
 from dyda.model.xids import Xids
-from dyda.sources.log.inbox import Inbox
+from dyda.sources.adapter import Inbox
 from dyda.warehouse.writer import Writer
 from scheduler import Queued
 

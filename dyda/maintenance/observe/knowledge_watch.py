@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dyda.maintenance.catalog_state import CatalogState
 from dyda.maintenance.observe.poll import Poll
 from dyda.model.relation import RelationName
-from dyda.sources.catalog import is_uncaptured, look
+from dyda.sources.fingerprints import is_uncaptured, look
 
 __all__ = ["KnowledgeWatch", "uncaptured"]
 

@@ -20,7 +20,7 @@ from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.open_project import OpenProject
 from dyda.parallel import in_parallel
-from dyda.sources.reading.snapshot import SourceSnapshot
+from dyda.sources.adapter import Snapshot
 from dyda.warehouse.writer import Writer
 from scheduler import Queued
 
@@ -33,7 +33,7 @@ Names = Collection[RelationName]
 class Poll:
     """What one cycle sees. `arrivals` are the messages that some extent does not have yet."""
 
-    snapshots: dict[str, SourceSnapshot] = field(default_factory=dict)
+    snapshots: dict[str, Snapshot] = field(default_factory=dict)
     unreachable: dict[str, str] = field(default_factory=dict)
     """Sources that are out of reach or left alone, and why."""
     errors: list[SourceNotAvailable] = field(default_factory=list)
@@ -130,7 +130,7 @@ def poll(
         captured = known.captured
         asked = [name for name in sorted(captured) if name in opened.sources and name not in found.unreachable]
 
-        def open_source(name: str) -> SourceSnapshot | SourceNotAvailable:
+        def open_source(name: str) -> Snapshot | SourceNotAvailable:
             locks = [relation for relation in locked if relation.source == name]
             try:
                 return stack.enter_context(opened.source(name).open(captured[name], lock=locks, lock_limit=lock_limit))
@@ -138,18 +138,20 @@ def poll(
                 return error
 
         for name, outcome in zip(asked, in_parallel(open_source, asked), strict=True):
-            if isinstance(outcome, SourceSnapshot):
-                found.snapshots[name] = outcome
-            else:
+            if isinstance(outcome, SourceNotAvailable):
                 found.unreachable[name] = outcome.what
                 found.errors.append(outcome)
+            else:
+                found.snapshots[name] = outcome
         _refuse_twins(found)
         faults.point("unit.snapshots-open")
         for name in found.snapshots:
             found.after[name] = Position.meet(
                 view.positions[name] for view in known.views.values() if name in view.positions
             )
-        inboxes = in_parallel(SourceSnapshot.inbox, found.snapshots.values(), found.after.values())
+        inboxes = in_parallel(
+            lambda snapshot, after: snapshot.inbox(after), found.snapshots.values(), found.after.values()
+        )
         backlog = Backlog() if backlog is None else backlog
         found.owed = backlog.owed
         found.arrivals = backlog.arrivals(writer, known, dict(zip(found.snapshots, inboxes, strict=True)))

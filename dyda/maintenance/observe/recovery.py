@@ -20,7 +20,7 @@ from dyda.model.cause import BuildReason, DependentObjects, Rejected, RowsInTheW
 from dyda.model.relation import Relation, RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
-from dyda.sources.catalog import look
+from dyda.sources.fingerprints import look
 from dyda.warehouse import ViewChange, ViewRecord
 from dyda.warehouse.writer import Writer
 from vs import Broken, Rewritten, read_what_is_left

@@ -16,8 +16,8 @@ from dyda.maintenance.observe.poll import Poll
 from dyda.model.cause import BuildReason, Cause, RelationDrift, RelationDrifted, SourceDrift, SourceDrifted, ToBeBuilt
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
-from dyda.sources.catalog import is_uncaptured
-from dyda.sources.reading.snapshot import SourceSnapshot
+from dyda.sources.adapter import Snapshot
+from dyda.sources.fingerprints import is_uncaptured
 from dyda.warehouse import SourceRecord
 
 __all__ = ["LOST", "Movement", "find_movement"]
@@ -88,7 +88,7 @@ def find_movement(poll: Poll, known: CatalogState) -> Movement:
 
 
 def _drift(
-    source: str, snapshot: SourceSnapshot, record: SourceRecord, readers: list[MaintainedView]
+    source: str, snapshot: Snapshot, record: SourceRecord, readers: list[MaintainedView]
 ) -> SourceDrifted | None:
     if not snapshot.state.attached:
         return None if record.gap is None else SourceDrifted(source, SourceDrift.CAPTURE_LOST)

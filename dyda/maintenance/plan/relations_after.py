@@ -2,7 +2,7 @@
 
 A view means the table (its oid), not the name, with one exception: a transaction that moves the old table away *and*
 puts another under its name means the name, as online schema changers swap tables. The log marks such swaps
-(dyda.sources.log.messages), so the unit's messages, applied to what the catalog knows, lead to the table that is meant.
+(dyda.sources), so the unit's messages, applied to what the catalog knows, lead to the table that is meant.
 
 The source's own catalog may be ahead of that: it has the effects of messages that are still in the queue. Where it is,
 the relation is described as the unit leaves it, so that the result does not depend on when the unit is processed. Then

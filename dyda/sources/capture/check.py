@@ -9,11 +9,12 @@ from dyda.cursor import Cursor
 from dyda.errors import DydaError, RelationRefused, UnknownRelation
 from dyda.model.relation import Relation
 from dyda.sources import catalog
+from dyda.sources.adapter import Finding
 from dyda.sources.capture.role import ADD_AS_SUPERUSER, CaptureRole, installed_by_another, revocations, who_can_replace
-from dyda.sources.capture.state import CaptureState, read_state
+from dyda.sources.capture.state import LogState, read_state
 from dyda.sources.connection import FRESH, Sessions, value
 from dyda.sources.reading.rights import Access, ReaderRole, find_access, quoted
-from dyda.sources.settings import Consumer, Finding, SourceSettings
+from dyda.sources.settings import Consumer, SourceSettings
 
 __all__ = ["check", "grants", "obstacles"]
 
@@ -72,7 +73,7 @@ def obstacles(sessions: Sessions, consumer: Consumer, schema: str, table: str) -
 
 def _dyda_rights(
     cursor: Cursor, role: str, database: str, consumer: Consumer, owner_known: bool
-) -> tuple[CaptureState | None, list[Finding]]:
+) -> tuple[LogState | None, list[Finding]]:
     """Rights on DyDa's own objects: to install them, or to use them if they exist."""
     cursor.execute(
         "SELECT has_schema_privilege(to_regnamespace('dyda')::oid, 'USAGE'),"
@@ -108,7 +109,7 @@ def _dyda_rights(
             Finding("error", f"the source belongs to another project ({state.project})", "Detach it there first.")
         ]
     found = [Finding("ok", f"capture is attached, {len(state.watched)} relations watched")]
-    if not state.event_triggers:
+    if not state.inline_schema_changes:
         found += _no_events(cursor)
     return state, found + _owner(cursor, role, database)
 
@@ -177,7 +178,7 @@ class _Tables:
 
     cursor: Cursor
     settings: SourceSettings
-    state: CaptureState | None
+    state: LogState | None
     role: str
     planned: bool = True
     unreadable: dict[Access, list[str]] = field(default_factory=dict)

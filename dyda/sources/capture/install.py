@@ -18,6 +18,7 @@ from psycopg2 import sql
 from dyda.cursor import Cursor
 from dyda.errors import Blocker, CaptureBlocked, MissingRights, SourceBusy, SourceInUse
 from dyda.model.relation import Relation
+from dyda.sources.adapter import Waiting
 from dyda.sources.capture.role import (
     ADD_AS_SUPERUSER,
     ATTACHING,
@@ -34,7 +35,7 @@ from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, value
 from dyda.sources.reading.rights import ReaderRole, find_access, give_up_reader_role, grant_reading, install_reader
 from dyda.sources.settings import Consumer
 
-__all__ = ["Waiting", "attach", "detach", "release", "stand_back"]
+__all__ = ["attach", "detach", "release", "stand_back"]
 
 LOCK_TIMEOUT = "80ms"
 """How long a writer may have to queue behind us."""
@@ -54,9 +55,6 @@ SHARED = {
     ),
 }
 """Queries that both we and the event triggers run, the latter as functions: one text for both."""
-
-Waiting = Callable[[CaptureBlocked], None]
-"""Called with the sessions in the way for as long as the wait lasts; raises to end it."""
 
 
 def attach(

@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dyda.cursor import Cursor
+from dyda.sources.adapter import CaptureState, SourceIdentity
 from dyda.sources.capture.role import refuse_traps
 from dyda.sources.connection import value
-from dyda.sources.settings import Consumer, SourceIdentity
+from dyda.sources.settings import Consumer
 
-__all__ = ["CaptureState", "is_complete", "read_state", "schema_changed"]
+__all__ = ["LogState", "is_complete", "read_state", "schema_changed"]
 
 
 @dataclass(frozen=True)
-class CaptureState:
-    """`gap` counts the failures of capture; `unsettled` while a transaction that was not captured is still open.
+class LogState(CaptureState):
+    """Also the log's consumer, and its file, which changes when the log is truncated or created again."""
 
-    `marks`: the last ones that installations left (`SourceSnapshot.make_durable`). `log_file` changes when the log is
-    truncated or created again. `watched` maps the oid of each watched relation to (schema, table).
-    """
-
-    attached: bool
-    identity: SourceIdentity
     project: str | None = None
-    gap: int = -1
-    unsettled: bool = False
-    event_triggers: bool = False
-    commit_order: bool = False
     log_file: int = 0
-    marks: frozenset[str] = frozenset()
-    watched: Mapping[int, tuple[str, str]] = field(default_factory=dict)
-
-    @property
-    def capture(self) -> str:
-        """`attached`, `polling` (no event triggers: schemas are compared on every poll) or `detached`."""
-        if not self.attached:
-            return "detached"
-        return "attached" if self.event_triggers else "polling"
-
-    @property
-    def order(self) -> str:
-        """How transactions of one poll are ordered: by `commit` time, or by each one's last log `sequence` (P4)."""
-        return "commit" if self.commit_order else "sequence"
 
 
 def is_complete(cursor: Cursor) -> bool:
@@ -69,9 +45,9 @@ def is_complete(cursor: Cursor) -> bool:
     return bool(cursor.fetchone()[0])
 
 
-def read_state(cursor: Cursor, consumer: Consumer) -> CaptureState:
+def read_state(cursor: Cursor, consumer: Consumer) -> LogState:
     """What `dyda.state()` says, or that nothing is attached (as in a restored dump). Needs a fresh transaction."""
-    nothing = CaptureState(False, SourceIdentity("unknown", "unknown"))
+    nothing = LogState(False, SourceIdentity("unknown", "unknown"))
     if not is_complete(cursor):
         return nothing
     refuse_traps(cursor, consumer)
@@ -84,7 +60,7 @@ def read_state(cursor: Cursor, consumer: Consumer) -> CaptureState:
         return nothing
     watched = {root: (schema, table) for root, schema, table in relations}
     identity = SourceIdentity(system, timeline)
-    return CaptureState(True, identity, project, gap, unsettled, events, order, log_file, frozenset(marks), watched)
+    return LogState(True, identity, gap, unsettled, events, order, frozenset(marks), watched, project, log_file)
 
 
 def schema_changed(cursor: Cursor, since: str) -> bool:

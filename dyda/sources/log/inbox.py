@@ -10,28 +10,16 @@ So all are made again, and put in order again,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from dyda.model.message import UpdateMessage
+from dyda.sources.adapter import Inbox
 from dyda.sources.log.commit_order import Moment, is_settled, latest
 from dyda.sources.log.messages import Names, read_messages
 from dyda.sources.log.schema_entries import SchemaEntry
 from dyda.sources.log.transactions import Reading, Transaction
 
-__all__ = ["Inbox", "KeptMessages"]
-
-
-@dataclass(frozen=True)
-class Inbox:
-    """All messages that wait, by transaction and in the source's order, and how that differs from an earlier poll."""
-
-    messages: Mapping[int, UpdateMessage]
-    new: Sequence[UpdateMessage]
-    gone: frozenset[int]
-    before: int | None
-    """The number of the inbox that `new` and `gone` are counted from; None: all is new."""
-    number: int = 0
+__all__ = ["KeptMessages"]
 
 
 class KeptMessages:

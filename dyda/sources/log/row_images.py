@@ -17,15 +17,11 @@ import pyarrow.compute as pc
 
 from dyda.errors import BrokenUnit
 from dyda.rows import parse_rows
+from dyda.sources.adapter import LACKS, XID
 
-__all__ = ["LACKS", "XID", "delivered_names", "joined_bytes", "places_of", "read_images", "stops"]
+__all__ = ["delivered_names", "joined_bytes", "places_of", "read_images", "stops"]
 
-XID = "#xid"
 COUNT = "#count"
-LACKS = "##lacks"
-"""The columns, as they are delivered, that the table did not have when the image was taken; NULL if it had them all.
-Their values there are unknown, whatever is delivered in their place."""
-
 CHUNK = 256 * 2**20
 """Bytes of image text that are parsed at once."""
 

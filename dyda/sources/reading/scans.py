@@ -7,10 +7,12 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from dyda.errors import DydaError
 from dyda.model.bag import COUNT, Bag
-from dyda.sources.reading.copy import ScanPartition, read_partition
+from dyda.sources.connection import translated
+from dyda.sources.reading.copy import ReadFailed, ScanPartition, read_partition
 
-__all__ = ["Scanned", "few_or_partitions", "read_rows"]
+__all__ = ["Scanned", "few_or_partitions", "read_rows", "why_unread"]
 
 Scanned: TypeAlias = Bag | Sequence[ScanPartition]
 """All rows of a relation, or its partitions."""
@@ -31,3 +33,8 @@ def read_rows(partitions: Sequence[ScanPartition], columns: Sequence[str]) -> Ba
     pieces = [read_partition(partition).rename_columns(names) for partition in partitions]
     table = pa.concat_tables(pieces) if pieces else Bag.empty(names).table.select(names)
     return Bag(table.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)))
+
+
+def why_unread(error: ReadFailed) -> DydaError:
+    """What a piece that could not be read means to the unit, as if the source had been asked from here."""
+    return translated(error.source, [error.relation], error.sqlstate, error.what)

@@ -28,12 +28,13 @@ from dyda.model.position import Position
 from dyda.model.relation import Relation, RelationName
 from dyda.rows import copy_out
 from dyda.sources import catalog
+from dyda.sources.adapter import Inbox, SourceIdentity
 from dyda.sources.capture import unlogged_changes
-from dyda.sources.capture.state import CaptureState, read_state, schema_changed
+from dyda.sources.capture.state import LogState, read_state, schema_changed
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, translate, value
+from dyda.sources.fingerprints import ABSENT, look, uncaptured
 from dyda.sources.log.cache import Received
 from dyda.sources.log.commit_order import Look
-from dyda.sources.log.inbox import Inbox
 from dyda.sources.log.messages import Names, concerned
 from dyda.sources.log.row_images import delivered_names, read_images
 from dyda.sources.reading.copy import ScanPartition
@@ -41,7 +42,7 @@ from dyda.sources.reading.queries import distinct_keys, lookup_query, page_queri
 from dyda.sources.reading.rights import Accesses
 from dyda.sources.reading.scans import Scanned, few_or_partitions
 from dyda.sources.reading.table_locks import TableLocks
-from dyda.sources.settings import Consumer, SourceIdentity
+from dyda.sources.settings import Consumer
 from dyda.sources.stalled_server import PatientConnection
 
 __all__ = ["SourceSnapshot"]
@@ -116,7 +117,7 @@ class SourceSnapshot:
             with self._sessions.transaction(FRESH) as cursor:
                 fingerprinted = value(cursor, "SELECT pg_current_snapshot()::text")
                 before = read_state(cursor, self._consumer)
-                self._trace = None if before.event_triggers else unlogged_changes.read_trace(cursor)
+                self._trace = None if before.inline_schema_changes else unlogged_changes.read_trace(cursor)
                 watched = {RelationName(self.source, *name) for name in before.watched.values()}
                 names = sorted(watched.union(self._relations))
                 self._before = catalog.fingerprint(cursor, names, self._oids)
@@ -141,7 +142,7 @@ class SourceSnapshot:
             same = (after.gap, after.identity, after.log_file) == (before.gap, before.identity, before.log_file)
             if same and not changed:
                 self._holder = holder
-                self.state: CaptureState = before
+                self.state: LogState = before
                 self.position = Position.parse(position)
                 self._look = Look(self.position, *clocks)
                 self.identity: SourceIdentity = before.identity
@@ -178,7 +179,7 @@ class SourceSnapshot:
             if root in by_root:
                 found[name] = by_root[root]
             elif root is None and (name.schema, name.table) in left:
-                found[name] = catalog.ABSENT  # no such table, and the caller knows only the name
+                found[name] = ABSENT  # no such table, and the caller knows only the name
         return found
 
     def kept(self, name: RelationName) -> str | None:
@@ -201,7 +202,7 @@ class SourceSnapshot:
     def _lasting(self, found: catalog.Fingerprint) -> str:
         """A relation that is not watched is uncaptured, whatever triggers it has."""
         if not found.captured or (found.root is not None and found.root not in self.state.watched):
-            return catalog.uncaptured(found.lasting)
+            return uncaptured(found.lasting)
         return found.lasting
 
     # ---------------------------------------------------------------- the log
@@ -388,7 +389,7 @@ class SourceSnapshot:
         after = self.fingerprint_again(names) if names or self.log_read else {}
         before = self.fingerprints
         moved = {name for name in read if after.get(name) != before.get(name)}
-        moved |= {name for name in looked_at if catalog.look(after.get(name)) != catalog.look(before.get(name))}
+        moved |= {name for name in looked_at if look(after.get(name)) != look(before.get(name))}
         if moved:
             raise BrokenUnit(self.source, frozenset(map(str, moved)), "the schema changed while tables were being read")
         self.unchecked -= names

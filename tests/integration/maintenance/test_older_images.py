@@ -13,7 +13,7 @@ from dyda.maintenance.cycle import Outcome
 from dyda.maintenance.execute.deltas import Refresh
 from dyda.model.bag import COUNT
 from dyda.model.position import Position
-from dyda.sources.log.row_images import LACKS, XID
+from dyda.sources.adapter import LACKS, XID
 from tests.town import Town
 from tests.unit.vm.builders import relation, view
 from vm import flatten
