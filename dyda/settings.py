@@ -98,6 +98,7 @@ class MaintenanceSettings:
     poll_max: float = 1.0
     lock_timeout: float = 1.0
     statement_timeout: float = 60.0
+    stale_after: float = 60.0
 
 
 @dataclass(frozen=True)

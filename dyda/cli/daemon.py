@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
 from dyda.cli.options import CommonCommand, common
 from dyda.cli.output import Column, answered, log, say, table
-from dyda.passwords import hidden
 
 __all__ = ["daemon_command", "say_lost", "status_command", "stop_command", "view_columns"]
 
@@ -28,7 +27,19 @@ def say_lost(views: list[dict[str, Any]]) -> None:
 
 @click.command("daemon", cls=CommonCommand)
 @click.option("--until-idle", is_flag=True, help="Exit when nothing that can run is pending.")
-def daemon_command(until_idle: bool) -> None:
+@click.option("--log-format", type=click.Choice(["human", "json"]), default="human", help="How lines are written.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["info", "warning", "error"]),
+    default="info",
+    help="The least that is written: info has a line for each installed unit.",
+)
+@click.option(
+    "--log-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the log to this file, not to standard error. At 10 MB a new one is begun; five old ones are kept.",
+)
+def daemon_command(until_idle: bool, log_format: str, log_level: str, log_file: Path | None) -> None:
     """Run maintenance until SIGTERM or Ctrl-C.
 
     One daemon works on a project. A second one stands by, logs which process works, and takes over within seconds
@@ -37,12 +48,11 @@ def daemon_command(until_idle: bool) -> None:
     daemon keeps the settings it started with: restart it when dyda.toml changes.
     """
     from dyda import commands
+    from dyda.commands.daemon_log import DaemonLog, LogFile
+    from dyda.model.event import Level
 
-    def write(text: str) -> None:
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        log(f"{now} {hidden(text)}")
-
-    sys.exit(commands.run_daemon(common().folder, until_idle, write))
+    write = log if log_file is None else LogFile(log_file, log).write
+    sys.exit(commands.run_daemon(common().folder, until_idle, DaemonLog(write, log_format, Level(log_level))))
 
 
 @click.command("status", cls=CommonCommand)

@@ -14,6 +14,7 @@ import click
 import dyda
 from dyda.cli.daemon import daemon_command, status_command, stop_command
 from dyda.cli.demo import demo_command
+from dyda.cli.events import events_command
 from dyda.cli.impact import impact_command
 from dyda.cli.knowledge import knowledge_group
 from dyda.cli.options import CommonGroup
@@ -52,6 +53,7 @@ for command in (
     apply_command,
     daemon_command,
     status_command,
+    events_command,
     pending_group,
     views_group,
     knowledge_group,

@@ -14,11 +14,14 @@ parser, maintenance) is imported by the functions that do it.
     knowledge          knowledge.toml: applied, listed
     knowledge_check    its constraints tested against the live data
     daemon             daemon, stop
+    daemon_log         what a daemon writes
+    daemon_lookout     what it notices beside its units
     daemon_standby     a daemon that stands by while another one works
     daemon_warm_up     what a daemon does before its first message
     handover           work done by this process, or by the daemon that holds the lock
     requests           requests of other commands to the daemon
     queue              the queue, and the order in which it will be processed
+    events             what happened
     status             sources, views, everything at a glance
     views              explain, verify, resync
     verify             one view recomputed and compared
@@ -30,9 +33,12 @@ parser, maintenance) is imported by the functions that do it.
     demo/              the travel example
 """
 
-import dyda.commands.views  # noqa: F401 - imported later, the module would take the place of the function `views`
+# Imported later, these modules would take the place of the functions of their names.
+import dyda.commands.events
+import dyda.commands.views  # noqa: F401
 from dyda.commands.apply import ApplyPlan, apply, plan_apply
 from dyda.commands.daemon import run_daemon, stop
+from dyda.commands.events import events, follow_events
 from dyda.commands.history import views_diff, views_history
 from dyda.commands.impact import impact
 from dyda.commands.knowledge import knowledge, knowledge_check
@@ -52,6 +58,8 @@ from dyda.commands.views import verify, views_explain, views_resync
 __all__ = [
     "ApplyPlan",
     "apply",
+    "events",
+    "follow_events",
     "impact",
     "init",
     "knowledge",
