@@ -153,7 +153,7 @@ def next_for_view(view: str, cause: Cause | None, *, broken: bool) -> str | None
             return None  # the cause has the statement to run
         case causes.DependentObjects(dependents=dependents):
             return f"Drop or change {', '.join(dependents)}; maintenance of the view then resumes."
-        case causes.RowsInTheWay():
+        case causes.RowsInTheWay() | causes.Unshown():
             return None  # the cause says what to do
         case causes.SchemaChanged():
             return (

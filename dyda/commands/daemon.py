@@ -22,9 +22,10 @@ from dyda.open_project import OpenProject
 from dyda.passwords import hidden
 from dyda.project import Project
 from dyda.settings import EMBEDDED, SparkSettings
-from dyda.warehouse import is_hidden
+from dyda.warehouse import EventRecord, is_hidden
 
 if TYPE_CHECKING:
+    from dyda.commands.daemon_notify import Notifier
     from dyda.engine import Engine
     from dyda.maintenance.cycle import Outcome
     from dyda.maintenance.loop import Maintainer
@@ -62,8 +63,14 @@ def _run(folder: Path, until_idle: bool, log: DaemonLog, stopping: StopSignal) -
             try:
                 try:
                     engine = spark.engine(folder)
-                    with OpenProject.open(folder, engine) as opened, opened.warehouse.lock(role="daemon") as writer:
-                        writer.outlet = log.event
+                    with (
+                        OpenProject.open(folder, engine) as opened,
+                        opened.warehouse.lock(role="daemon") as writer,
+                        contextlib.ExitStack() as stack,
+                    ):
+                        notifier = stack.enter_context(_notifications(opened, writer, log))
+                        outlet = _to_both(log, notifier)
+                        writer.outlet = outlet
                         try:
                             if outage.forget():
                                 writer.tell(WarehouseBack(round(time.monotonic() - seen_at, 1)))
@@ -71,7 +78,7 @@ def _run(folder: Path, until_idle: bool, log: DaemonLog, stopping: StopSignal) -
                                 writer.tell(DaemonTookOver(os.getpid(), socket.gethostname()))
                             stood_by = False
                             with _stopped_in_order(writer, stopping):
-                                return _serve(folder, opened, writer, until_idle, log, stopping)
+                                return _serve(folder, opened, writer, until_idle, log, stopping, outlet)
                         finally:
                             seen_at = time.monotonic()
                 except ProjectBusy:
@@ -91,6 +98,30 @@ def _run(folder: Path, until_idle: bool, log: DaemonLog, stopping: StopSignal) -
                     return 1
                 stopping.wait(1.0)
     return 0
+
+
+def _notifications(
+    opened: OpenProject, writer: Writer, log: DaemonLog
+) -> contextlib.AbstractContextManager[Notifier | None]:
+    """Whoever dyda.toml names is told, until the end of the block."""
+    settings, folder = opened.project.settings, opened.project.folder
+    if not settings.notify:
+        return contextlib.nullcontext()
+    from dyda.commands.daemon_notify import Notifier
+
+    return contextlib.closing(Notifier(settings.notify, opened.warehouse, writer, folder, settings.project.id, log))
+
+
+def _to_both(log: DaemonLog, notifier: Notifier | None) -> Callable[[EventRecord], None]:
+    """Where the daemon's events go."""
+    if notifier is None:
+        return log.event
+
+    def outlet(event: EventRecord) -> None:
+        log.event(event)
+        notifier.happened(event)
+
+    return outlet
 
 
 @contextlib.contextmanager
@@ -148,11 +179,12 @@ def _serve(
     until_idle: bool,
     log: DaemonLog,
     stopping: threading.Event,
+    outlet: Callable[[EventRecord], None],
 ) -> int:
     from dyda.commands.daemon_lookout import Lookout
     from dyda.maintenance.loop import Maintainer
 
-    maintainer = Maintainer(opened, writer, log, stopping.is_set, log.event)
+    maintainer = Maintainer(opened, writer, log, stopping.is_set, outlet)
     limit = opened.project.settings.maintenance.stale_after
     with contextlib.closing(maintainer), contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.closing(Lookout(opened.warehouse, writer, limit, log)))

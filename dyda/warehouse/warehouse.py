@@ -212,6 +212,7 @@ class Warehouse:
     lanes = _reads(queries.lanes)
     status = _reads(queries.status)
     events = _reads(happened.events)
+    notified = _reads(happened.notified)
     newest_event = _reads(happened.newest_event)
     freshness = _reads(queries.freshness)
 

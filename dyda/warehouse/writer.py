@@ -116,6 +116,15 @@ class Writer(FencedSession):
         with self._telling() as (_, told):
             told.extend(events)
 
+    def note_notified(self, target: str, event: int) -> None:
+        """The target was told of all events up to this one."""
+        with self.writing() as cursor:
+            cursor.execute(
+                "INSERT INTO dyda.notified (target, event) VALUES (%s, %s)"
+                " ON CONFLICT (target) DO UPDATE SET event = excluded.event, at = now()",
+                (target, event),
+            )
+
     def forget_old_events(self) -> None:
         """Deletes what is older than events are kept, or more than are kept."""
         with self.writing() as cursor:

@@ -15,7 +15,7 @@ from dyda.warehouse.catalog.cause_codec import parts_of
 from dyda.warehouse.catalog.records import EventRecord
 from dyda.warehouse.connection import load
 
-__all__ = ["events", "forget_old_events", "newest_event", "save_events"]
+__all__ = ["events", "forget_old_events", "newest_event", "notified", "save_events"]
 
 LASTING_DAYS, LASTING = 30, 100_000
 """So long, and so many of them, events are kept …"""
@@ -93,6 +93,13 @@ def newest_event(cursor: Cursor) -> int:
     """The number of the last event; 0 if there was none."""
     cursor.execute("SELECT coalesce(max(id), 0) FROM dyda.event")
     return int(cursor.fetchone()[0])
+
+
+def notified(cursor: Cursor, target: str) -> int | None:
+    """The last event that the target was told of; None: it was told of none yet."""
+    cursor.execute("SELECT event FROM dyda.notified WHERE target = %s", (target,))
+    row = cursor.fetchone()
+    return None if row is None else int(row[0])
 
 
 def forget_old_events(cursor: Cursor) -> None:

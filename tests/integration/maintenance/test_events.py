@@ -1,4 +1,4 @@
-"""What happens is said: each kind of event is provoked once, and seen in the log and in the catalog.
+"""What happens is said: each kind of event is provoked once, and seen in the log, in the catalog and by a webhook.
 
 What only a daemon says is in test_daemon_events.py.
 """
@@ -7,34 +7,44 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
 
 from dyda import commands, faults
+from dyda.commands.daemon import _to_both
 from dyda.commands.daemon_log import DaemonLog
+from dyda.commands.daemon_notify import Notifier
 from dyda.commands.pending_decisions import DECISIONS
 from dyda.maintenance.cycle import Outcome
 from dyda.maintenance.loop import Maintainer
 from dyda.model.cause import Obstacle, RelationDrifted, RightsMissing, SchemaChanged, SourceDrifted
 from dyda.model.view_state import ViewState
+from dyda.settings import NotifyEntry
 from tests.recompute_oracle import printed
 from tests.town import Town
+from tests.webhook import Webhook, webhook
 
 
 class Told:
-    """A project's events, as its log has them and as its catalog has them."""
+    """A project's events, as its log has them, as its catalog has them, and as a webhook is told of them."""
 
-    def __init__(self, town: Town) -> None:
+    def __init__(self, town: Town, hook: Webhook) -> None:
         self.town = town
+        self.hook = hook
         self.lines: list[dict[str, Any]] = []
         self._log = DaemonLog(lambda line: self.lines.append(json.loads(line)), "json")
 
     @contextmanager
     def maintainer(self) -> Iterator[Maintainer]:
-        with self.town.opened() as opened, opened.warehouse.lock() as writer:
-            yield Maintainer(opened, writer, self._log, outlet=self._log.event)
+        entries = (NotifyEntry(webhook=self.hook.url, events=("*",)),)
+        with (
+            self.town.opened() as opened,
+            opened.warehouse.lock() as writer,
+            closing(Notifier(entries, opened.warehouse, writer, self.town.folder, "town", self._log)) as notifier,
+        ):
+            yield Maintainer(opened, writer, self._log, outlet=_to_both(self._log, notifier))
 
     def settle(self, limit: int = 100) -> None:
         with self.maintainer() as maintainer:
@@ -60,6 +70,8 @@ class Told:
         shown = event["text"] if event["next"] is None else f"{event['text'].rstrip('.')}. {event['next']}"
         assert logged[0] == {**event, "text": logged[0]["text"]}
         assert logged[0]["text"] in (shown, event["text"])
+        posted = [payload for payload in self.hook.received if payload["id"] == event["id"]]
+        assert posted == [{"version": 1, "project": "town", **event}]
         return event
 
 
@@ -85,16 +97,23 @@ def _filled(town: Town) -> Town:
 
 
 @pytest.fixture
-def told(town: Town) -> Told:
-    return Told(town)
+def hook() -> Iterator[Webhook]:
+    with webhook() as running:
+        yield running
+
+
+@pytest.fixture
+def told(town: Town, hook: Webhook) -> Told:
+    return Told(town, hook)
 
 
 def _message(town: Town) -> int:
     return int(commands.pending(town.folder)[0]["id"])
 
 
-def test_what_apply_does(town: Town) -> None:
-    """There is no daemon: the catalog alone has it, and the command has said it."""
+def test_what_apply_does(told: Told, town: Town) -> None:
+    """There is no daemon: the catalog alone has it, and the next daemon tells who is to be told."""
+    told.settle()
     kinds = [event["kind"] for event in commands.events(town.folder, view="names")]
     assert kinds == ["view.building", "view.built"]
     (built,) = (event for event in commands.events(town.folder, view="names") if event["kind"] == "view.built")
@@ -108,6 +127,12 @@ def test_what_apply_does(town: Town) -> None:
     assert detached["next"] == "To attach it again, run: dyda apply"
     broken = commands.events(town.folder, view="bought")[-1]
     assert (broken["kind"], broken["cause"]) == ("view.broken", {"kind": "detached", "source": "shop"})
+    town.view("late", "SELECT c.id FROM crm.customer c")
+    town.apply()
+    told.settle()
+    later = [event["kind"] for event in told.hook.received if not event["kind"].startswith("unit.")]
+    assert later[:4] == ["view.dropped", "view.broken", "source.detached", "view.building"]
+    assert sorted(later[4:]) == ["view.built", "view.built", "view.recovered"], "late and bought"
 
 
 def test_schema_changes(told: Told, town: Town) -> None:
@@ -165,9 +190,9 @@ def test_a_row_that_cannot_be_computed(told: Told, town: Town) -> None:
     assert told.the("view.resync", view="ratio")["cause"]["kind"] == "message_skipped"
 
 
-def test_decisions(new_town: Callable[..., Town]) -> None:
+def test_decisions(new_town: Callable[..., Town], hook: Webhook) -> None:
     town = _filled(new_town('schema_changes = "approve"'))
-    told = Told(town)
+    told = Told(town, hook)
     town.execute("crm", "ALTER TABLE customer DROP age")
     with told.maintainer() as maintainer:
         maintainer.cycle()
