@@ -69,7 +69,8 @@ def event_sentence(event: Event) -> str:
         case kinds.MessageSkipped(message, source, cause):
             return _with_cause(f"message {message} of source {source} was skipped", cause)
         case kinds.SourceLost(source, detail):
-            return f"source {source} is out of reach: {detail}"
+            said = detail.startswith(f"source {source} ")
+            return detail if said else f"source {source} is out of reach: {detail}"
         case kinds.SourceBack(source):
             return f"source {source} is back"
         case kinds.SourceGap(_, cause) | kinds.SourceDrift(_, cause):
@@ -89,7 +90,7 @@ def event_sentence(event: Event) -> str:
         case kinds.DaemonTookOver(pid, host):
             return f"the daemon with pid {pid} on {host} has taken over"
         case kinds.DaemonStopped(pid, host):
-            return f"the daemon with pid {pid} on {host} has stopped"
+            return f"the daemon with pid {pid} on {host} has ended"
         case kinds.DaemonBlocked(detail):
             return f"maintenance cannot go on: {detail}"
         case kinds.DaemonUnblocked():

@@ -34,12 +34,14 @@ if TYPE_CHECKING:
 __all__ = ["run_daemon", "stop"]
 
 
-def run_daemon(folder: Path, until_idle: bool, log: DaemonLog) -> int:
+def run_daemon(folder: Path, until_idle: bool, write: Callable[[str], None]) -> int:
     """Maintain the project's views until told to stop; the exit code.
 
     One process works on a project. If that is another one, this one stands by. If this one loses its session and
-    another takes over, this one has written nothing since, and stands by like any other.
+    another takes over, this one has written nothing since, and stands by like any other. `write` gets lines, or is a
+    log.
     """
+    log = write if isinstance(write, DaemonLog) else DaemonLog(write)
     with _stop_signals() as stopping:
         try:
             code = _run(folder, until_idle, log, stopping)
@@ -237,7 +239,8 @@ def _note_obstacle(maintainer: Maintainer, outcome: Outcome, log: Callable[[str]
     """`status` shows the obstacle. A warehouse with a full disk may not even take that."""
     from dyda.maintenance.cycle import Outcome
 
-    error = maintainer.obstacle if outcome is Outcome.BLOCKED else None
+    blocked = outcome is Outcome.BLOCKED or (outcome is not Outcome.IDLE and maintainer.still_blocked)
+    error = maintainer.obstacle if blocked else None
     what = None if error is None else f"{error.what} ({maintainer.waiting})"
     try:
         maintainer.writer.note_obstacle(what)

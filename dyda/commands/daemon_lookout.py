@@ -20,6 +20,9 @@ __all__ = ["Lookout", "overdue"]
 SHORTEST, LONGEST = 1.0, 15.0
 """Seconds between two looks; a fourth of the limit if that is in between."""
 
+GRACE = 60.0
+"""Seconds until the first look, or the limit if that is less."""
+
 SHARE = 20
 """A look that takes long is rare: at most this part of the time is spent looking."""
 
@@ -48,7 +51,8 @@ class Lookout:
 
     def _run(self) -> None:
         least = max(SHORTEST, min(self._limit / 4, LONGEST))
-        pause, said = SHORTEST, ""
+        # A daemon that has just started catches up first: it says what it cannot make fresh.
+        pause, said = max(SHORTEST, min(self._limit, GRACE)), ""
         while not self._closed.wait(pause):
             began = time.monotonic()
             try:

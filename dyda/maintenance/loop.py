@@ -60,6 +60,10 @@ __all__ = ["Maintainer"]
 RENEW_PAUSE = 60.0
 """Seconds until a table that a reader had open is tried again."""
 
+BLOCKED_FOR = 10.0
+"""Seconds for which an obstacle counts after it was last met, while other views go on: it is said once, and not with
+each of their units."""
+
 
 class Maintainer:
     """Keeps the views of one project; holds the project's lock through its writer."""
@@ -81,6 +85,7 @@ class Maintainer:
         self.obstacle: DydaError | None = None
         """Why the last cycle was blocked."""
         self.waiting = ALL_WAIT
+        self._blocked_at = 0.0
         self.planner = Planner(opened, self._say)
         self.recovery = Recovery(opened)
         self.approval = Approval(opened)
@@ -334,6 +339,13 @@ class Maintainer:
 
     # --- what cannot be done now
 
+    @property
+    def still_blocked(self) -> bool:
+        """Whether the obstacle is probably still there although other views go on: their units say nothing about it."""
+        if isinstance(self.obstacle, SourceNotAvailable) and self.writer.reaches(self.obstacle.source) is False:
+            return True
+        return self.obstacle is not None and time.monotonic() - self._blocked_at < BLOCKED_FOR
+
     def _put_aside(self, view: str, state: ViewState, error: DydaError, cycle: Cycle) -> Outcome:
         """One view cannot be installed: it stays as it is and says why, and the others go on without it."""
         if view in cycle.requested:
@@ -345,7 +357,7 @@ class Maintainer:
     def blocked(self, error: DydaError, sources: Collection[str] = ()) -> Outcome:
         """The views of these sources, or all, cannot go on now: whoever runs the cycles says so, and tries again."""
         self.waiting = who_waits(self.known.views.values(), sources) if sources else ALL_WAIT
-        self.obstacle = error
+        self.obstacle, self._blocked_at = error, time.monotonic()
         return Outcome.BLOCKED
 
 

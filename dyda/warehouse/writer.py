@@ -288,6 +288,11 @@ class Writer(FencedSession):
             self._note_reach(state, error)
         self._noted[name] = (noted, now)
 
+    def reaches(self, name: str) -> bool | None:
+        """Whether the source answered the last poll; None: it was not asked yet."""
+        noted = self._noted.get(name)
+        return None if noted is None else noted[0][0]
+
     def _note_reach(self, state: SourceState, error: str | None) -> None:
         """The source is lost, or back, unless the catalog knows that already."""
         with self._telling() as (cursor, told):
