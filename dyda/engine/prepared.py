@@ -10,7 +10,8 @@ place of the first ones and the rule is applied to one operator after the other.
 its own JVM, as they do in a job.
 
 One template serves many evaluations (`f` is the number of one in its template), because a unit that asks for twenty
-must not pay for twenty. It grows when an evaluation comes that it does not know yet.
+must not pay for twenty. It grows when an evaluation comes that it does not know yet. Columns are called after their
+types, so that those of one evaluation are used for others, too.
 
 What is not a chain of Project and Filter over one relation, what has many rows, and what fails takes the ordinary way;
 a failure is then told in the ordinary words. Where a later Spark has other internals, everything takes that way, which
