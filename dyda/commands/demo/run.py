@@ -120,23 +120,41 @@ def _start_servers(folder: Path, chance: int) -> dict[str, str]:
 def _daemon(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """`dyda daemon` as a separate process; its log is kept beside the servers."""
     path = folder / ".dyda" / "daemon.log"
-    with open(path, "wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "dyda", "-C", str(folder), "daemon"],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,  # Ctrl-C reaches only the demo, which then ends the daemon cleanly
-        )
+    process: subprocess.Popen[bytes] | None = None
     try:
+        with open(path, "wb") as log, _signals_later():
+            process = subprocess.Popen(
+                [sys.executable, "-m", "dyda", "-C", str(folder), "daemon"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C reaches only the demo, which then ends the daemon cleanly
+            )
         yield process
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if process is not None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@contextlib.contextmanager
+def _signals_later() -> Iterator[None]:
+    """A signal to end is obeyed at the end of the block: a process that is being started must not be left behind, where
+    it would start servers again in a folder that is gone."""
+    came: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, lambda number, frame: came.append(number)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for one in came:
+            signal.raise_signal(one)
 
 
 def _change_and_follow(
