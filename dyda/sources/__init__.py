@@ -9,6 +9,7 @@
     capture/        triggers write row images and schema changes into a log inside the writers' own transactions
     log/            that log as update messages in commit order
     reading/        one state of log and tables together
+    wal/            capture from the write-ahead log
     stalled_server  connections that give up on a server that no longer responds
 
 Always true here: values travel as PostgreSQL's own text under pinned settings; what DyDa puts into a source waits no

@@ -17,10 +17,12 @@ from dyda.sources.capture.check import check, obstacles
 from dyda.sources.capture.state import LogState, read_state
 from dyda.sources.connection import FRESH, WRITING, Sessions
 from dyda.sources.log.cache import Received
+from dyda.sources.log.reader import LogReader
 from dyda.sources.settings import Consumer, SourceSettings
 
 if TYPE_CHECKING:
     from dyda.sources.reading.snapshot import SourceSnapshot
+    from dyda.sources.wal.reader import WalReader
 
 __all__ = ["PostgresSource"]
 
@@ -39,6 +41,7 @@ class PostgresSource:
         self.name = settings.name
         self._sessions = Sessions(settings)
         self._received = Received(self._sessions)
+        self._streamed: WalReader | None = None
         self._open: set[SourceSnapshot] = set()
 
     @property
@@ -75,7 +78,7 @@ class PostgresSource:
 
         `waiting` is called with the sessions in the way, and raises to end the wait; `attached` with each relation.
         """
-        self._received.forget()
+        self._forget()
         install.attach(self._sessions, self.consumer, relations, waiting, attached)
 
     def stand_back(self, schema: str, table: str) -> None:
@@ -84,12 +87,12 @@ class PostgresSource:
 
     def release(self, relations: Iterable[Relation]) -> None:
         """Stop capturing these relations."""
-        self._received.forget()
+        self._forget()
         install.release(self._sessions, relations)
 
     def detach(self) -> None:
         """Remove everything DyDa put into this source."""
-        self._received.forget()
+        self._forget()
         install.detach(self._sessions, self.consumer)
 
     def check(self, tables: Iterable[tuple[str, str]], *, owner_known: bool = True) -> list[Finding]:
@@ -119,7 +122,9 @@ class PostgresSource:
         """
         from dyda.sources.reading.snapshot import SourceSnapshot
 
-        snapshot = SourceSnapshot(self._sessions, self.consumer, self._received, relations, lock, lock_limit)
+        if self._streamed is not None and not any(held.held for held in self._open):
+            self._streamed.tidy()
+        snapshot = SourceSnapshot(self._sessions, self.consumer, self._reader, relations, lock, lock_limit)
         try:
             self.consumer.refuse_rival(snapshot.state.project)
         except BaseException:
@@ -143,6 +148,8 @@ class PostgresSource:
             cursor.execute("SELECT * FROM dyda.acknowledge(%s, %s::pg_snapshot)", (self._registered, str(position)))
             deleted, size = cursor.fetchone()
         self._received.acknowledged(position)
+        if self._streamed is not None:
+            self._streamed.acknowledged(position)
         most = min(SHRINK, self.settings.log_limit // 2)
         if size > most:
             with contextlib.suppress(SourceBusy), self._sessions.transaction(WRITING) as cursor:
@@ -150,9 +157,26 @@ class PostgresSource:
         faults.point("acknowledge.after")
         return int(deleted)
 
+    def _reader(self, state: LogState) -> LogReader:
+        """Of what is captured the way that is installed there now."""
+        if not state.by_wal:
+            return self._received
+        if self._streamed is None:
+            from dyda.sources.wal.reader import WalReader
+
+            self._streamed = WalReader(self._sessions)
+        return self._streamed
+
+    def _forget(self) -> None:
+        self._received.forget()
+        if self._streamed is not None:
+            self._streamed.forget()
+
     def close(self) -> None:
         for held in self._open:
             held.close()
         self._open = set()
         self._received.close()
+        if self._streamed is not None:
+            self._streamed.close()
         self._sessions.close()

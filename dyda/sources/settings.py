@@ -21,6 +21,8 @@ class SourceSettings:
     lock_timeout: float = 1.0
     statement_timeout: float = 60.0
     attach_timeout: float = 30.0
+    capture: str = "triggers"
+    """How rows are captured: `triggers`, or `wal`."""
 
 
 @dataclass(frozen=True)

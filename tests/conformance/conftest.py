@@ -31,5 +31,5 @@ def places(way: Way) -> Iterator[Callable[..., Place]]:
 
 
 @pytest.fixture
-def place(places: Callable[..., Place], database: Callable[[str], str]) -> Place:
+def place(database: Callable[[str], str], places: Callable[..., Place]) -> Place:
     return places(database("crm"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,7 +41,15 @@ class Way:
     restore: str
 
 
-WAYS = (Way("triggers", PostgresSource, "ALTER TABLE {} DISABLE TRIGGER ALL", "ALTER TABLE {} ENABLE TRIGGER ALL"),)
+WAYS = (
+    Way("triggers", PostgresSource, "ALTER TABLE {} DISABLE TRIGGER ALL", "ALTER TABLE {} ENABLE TRIGGER ALL"),
+    Way(
+        "wal",
+        PostgresSource,
+        "ALTER PUBLICATION dyda_capture DROP TABLE {}",
+        "ALTER PUBLICATION dyda_capture ADD TABLE {}",
+    ),
+)
 
 
 class Place:
@@ -57,7 +66,9 @@ class Place:
 
     def adapter(self, project: str = PROJECT, name: str = "crm", others: Sequence[str] = ()) -> Source:
         """A further adapter for the same database: of another process, or after a restart."""
-        self._sources.append(self.way.open(SourceSettings(name, self.url, **self._settings), project, others))
+        self._sources.append(
+            self.way.open(SourceSettings(name, self.url, capture=self.way.name, **self._settings), project, others)
+        )
         return self._sources[-1]
 
     def connect(self) -> Any:
@@ -103,6 +114,15 @@ class Place:
     def close(self) -> None:
         for source in self._sources:
             source.close()
+        if self.way.name != "wal":
+            self._disconnect()
+            return
+        self._run = self.connect()
+        while self.run("SELECT FROM pg_replication_slots WHERE database = current_database() AND active"):
+            time.sleep(0.01)  # the server has yet to see that nobody reads it
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         for connection in self._connections:
             connection.close()
 

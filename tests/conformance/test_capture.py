@@ -188,7 +188,10 @@ def test_C6_a_transaction_that_was_open_is_in_the_build_or_in_the_messages(place
     thread = threading.Thread(target=finish)
     thread.start()
     found = place.source.describe([("public", "t")])
-    place.source.attach(found.values(), lambda blocked: begun.set(), lambda relation: begun.set())
+    try:
+        place.source.attach(found.values(), lambda blocked: begun.set())
+    finally:
+        begun.set()
     relation = found[("public", "t")]
     with place.open(relation) as snapshot:
         built, first = table_now(snapshot, relation, ["a"]), snapshot.position

@@ -7,6 +7,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+import psycopg2
 import pyarrow as pa
 import pytest
 
@@ -37,7 +38,11 @@ def test_R1_what_changes_a_table_while_it_is_read_breaks_the_unit(place: Place, 
     relation = place.watch("t")
     with place.open(relation) as snapshot:
         snapshot.compare([relation.name])
-        place.run(statement)
+        try:
+            place.run(statement)
+        except psycopg2.errors.ObjectNotInPrerequisiteState:
+            assert place.way.name == "wal", "a table whose rows go to the log may not leave it"
+            return
         with pytest.raises(BrokenUnit):
             snapshot.compare([relation.name])
 

@@ -34,6 +34,7 @@ from dyda.sources.catalog import fingerprint, hierarchies, oids_of
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, value
 from dyda.sources.reading.rights import ReaderRole, find_access, give_up_reader_role, grant_reading, install_reader
 from dyda.sources.settings import Consumer
+from dyda.sources.wal.slot import create_slot, drop_slot, require_logical
 
 __all__ = ["attach", "detach", "release", "stand_back"]
 
@@ -75,6 +76,7 @@ def attach(
     try:
         _strip_a_copy(sessions, consumer)
         _install(sessions, consumer)
+        _keep_wal(sessions, waiting)
     except MissingRights:
         missing = _not_in_place(sessions, consumer, wanted)
         if missing == []:
@@ -164,6 +166,10 @@ def detach(sessions: Sessions, consumer: Consumer) -> None:
     if events:
         with sessions.transaction(WRITING) as cursor:
             cursor.execute("; ".join(f"DROP EVENT TRIGGER IF EXISTS {name}" for name in events))
+    drop_slot(sessions)
+    with sessions.transaction(WRITING) as cursor:
+        cursor.execute("DROP PUBLICATION IF EXISTS dyda_capture")
+    _restore_identities(sessions)
     for relid in tables:
         _patiently(sessions, partial(_strip, relid=relid), relid, any_use=True)
     _patiently(sessions, lambda cursor: cursor.execute(load_sql("remove"), {"functions": [*FUNCTIONS, *ATTACHING]}))
@@ -260,6 +266,9 @@ def _install(sessions: Sessions, consumer: Consumer) -> None:
             cursor.execute(_shared(name, signature))
         for part in ("observing", "events", "guarding", "reading"):
             cursor.execute(load_sql(part))
+        if sessions.settings.capture == "wal":
+            require_logical(cursor, sessions.settings.name)
+        cursor.execute(load_sql("wal" if sessions.settings.capture == "wal" else "no_wal"))
         cursor.execute(load_sql("private"), {"functions": [*FUNCTIONS, *ATTACHING]})
         give_what_is_new(cursor, sessions.settings.name)
     with contextlib.suppress(MissingRights, SourceBusy):
@@ -269,6 +278,31 @@ def _install(sessions: Sessions, consumer: Consumer) -> None:
         _patiently(sessions, partial(_give_away, source=sessions.settings.name))
     with contextlib.suppress(MissingRights), sessions.transaction(WRITING) as cursor:
         cursor.execute(load_sql("event_triggers"))
+
+
+def _keep_wal(sessions: Sessions, waiting: Waiting | None) -> None:
+    """The slot, before any table is published (C6); or none, and the tables as they were."""
+    if sessions.settings.capture == "wal":
+        if create_slot(sessions, waiting):
+            with sessions.transaction(WRITING) as cursor:
+                cursor.execute("SELECT dyda.forward_gap()")
+        return
+    drop_slot(sessions)
+    _restore_identities(sessions)
+
+
+def _restore_identities(sessions: Sessions) -> None:
+    with sessions.transaction(FRESH) as cursor:
+        if value(cursor, "SELECT to_regclass('dyda.identity') IS NULL"):
+            return
+        cursor.execute("SELECT i.relid FROM dyda.identity i")
+        tables = [relid for (relid,) in cursor.fetchall()]
+    for relid in tables:
+        _patiently(sessions, partial(_restore_identity, relid=relid), relid, any_use=True)
+
+
+def _restore_identity(cursor: Cursor, relid: int) -> None:
+    cursor.execute("SELECT dyda.be_quiet(); SELECT dyda.withdraw(%s)", (relid,))
 
 
 def _give_away(cursor: Cursor, source: str) -> None:

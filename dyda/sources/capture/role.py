@@ -57,10 +57,10 @@ MADE = "made by DyDa"
 """The comment on roles that we created: these we may drop again."""
 
 RELATIONS = (
-    *("log", "consumer", "watched", "holder", "member", "described", "mark"),
+    *("log", "consumer", "watched", "holder", "member", "described", "mark", "identity"),
     *("log_sequence", "gap", "gap_until", "key", "measure_at", "home_number"),
 )
-ATTACHING = ("capture_table", "release_table", "suspend_table", "let_read")
+ATTACHING = ("capture_table", "release_table", "suspend_table", "let_read", "publish", "withdraw")
 INSTALLED = "".join(load_sql(part) for part in ("capture", "observing", "events", "guarding", "reading"))
 FUNCTIONS = tuple(
     {"columns", "fingerprints", *re.findall(r"CREATE OR REPLACE FUNCTION dyda\.(\w+)", INSTALLED)} - set(ATTACHING)

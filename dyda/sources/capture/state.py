@@ -9,16 +9,20 @@ from dyda.sources.adapter import CaptureState, SourceIdentity
 from dyda.sources.capture.role import refuse_traps
 from dyda.sources.connection import value
 from dyda.sources.settings import Consumer
+from dyda.sources.wal.slot import Slot, find_slot
 
 __all__ = ["LogState", "is_complete", "read_state", "schema_changed"]
 
 
 @dataclass(frozen=True)
 class LogState(CaptureState):
-    """Also the log's consumer, and its file, which changes when the log is truncated or created again."""
+    """Also the log's consumer, and its file, which changes when the log is truncated or created again. `by_wal`: rows
+    come from the write-ahead log, and `slot` keeps it."""
 
     project: str | None = None
     log_file: int = 0
+    by_wal: bool = False
+    slot: Slot | None = None
 
 
 def is_complete(cursor: Cursor) -> bool:
@@ -60,7 +64,14 @@ def read_state(cursor: Cursor, consumer: Consumer) -> LogState:
         return nothing
     watched = {root: (schema, table) for root, schema, table in relations}
     identity = SourceIdentity(system, timeline)
-    return LogState(True, identity, gap, unsettled, events, order, frozenset(marks), watched, project, log_file)
+    by_wal = bool(value(cursor, "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = 'dyda_capture')"))
+    slot = find_slot(cursor) if by_wal else None
+    if by_wal and (slot is None or not slot.works):
+        return LogState(False, identity, project=project, by_wal=True)
+    order = order or by_wal
+    return LogState(
+        True, identity, gap, unsettled, events, order, frozenset(marks), watched, project, log_file, by_wal, slot
+    )
 
 
 def schema_changed(cursor: Cursor, since: str) -> bool:

@@ -5,6 +5,7 @@ is PostgreSQL's own text of the whole row.
 
     transactions    a source's transactions, as its log has them
     commit_order    the order in which they committed, as far as the source's clock can be trusted
+    reader          what a snapshot asks of the captured changes, whichever way they come
     cache           what was read and is not acknowledged: a poll reads only what is new
     inbox           the messages of what waits, kept from poll to poll
     messages        what each transaction did, under the relation names that the reader knows

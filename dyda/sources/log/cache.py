@@ -16,16 +16,31 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping
 
+import pyarrow as pa
+from psycopg2 import sql
+
 from dyda.cursor import Cursor
 from dyda.model.position import Position
 from dyda.model.xids import Xids
+from dyda.rows import copy_out
 from dyda.sources.connection import Sessions, load_sql, translate
 from dyda.sources.log.commit_order import Look, contradicts
 from dyda.sources.log.inbox import KeptMessages
+from dyda.sources.log.reader import FIELDS, HeldState
 from dyda.sources.log.transactions import Reading, Transaction, transactions
 from dyda.sources.stalled_server import PatientConnection
 
 __all__ = ["Received"]
+
+IMAGES = (
+    "SELECT seq, xid, op, root, shape, image FROM dyda.entries({after}::pg_snapshot) WHERE op IN ('I', 'D')"
+    " AND root = ANY ({roots}::oid[]) AND ({xids}::text[] IS NULL OR xid::text = ANY ({xids}::text[]))"
+    " ORDER BY xid, seq"
+)
+IMAGES_OF = (
+    "SELECT seq, xid, op, root, shape, image FROM dyda.images_of({xids}::xid8[])"
+    " WHERE root = ANY ({roots}::oid[]) ORDER BY xid, seq"
+)
 
 _NUMBERS = itertools.count(1)
 
@@ -61,6 +76,19 @@ class Received:
         """Whether the source's clock can be trusted for everything that waits."""
         return not self._doubted
 
+    def images(
+        self, now: HeldState, roots: Collection[int], after: Position | None, xids: Collection[int] | None
+    ) -> pa.Table:
+        """The entries about rows of these relations that the state has and `after` does not."""
+        with self._sessions.transaction(now.begin) as cursor:
+            direct = xids is not None and self.finds_images(cursor)
+            query = sql.SQL(IMAGES_OF if direct else IMAGES).format(
+                after=sql.Literal(str(after) if after else None),
+                roots=sql.Literal(list(roots)),
+                xids=sql.Literal(None if xids is None else [str(xid) for xid in xids]),
+            )
+            return copy_out(cursor, query.as_string(cursor), FIELDS)
+
     def finds_images(self, cursor: Cursor) -> bool:
         """Whether the source can be asked for the images of some transactions alone: an older DyDa's cannot, nor one
         where the role was given no right to that yet."""
@@ -91,11 +119,11 @@ class Received:
             self._session.close()
             self._session = None
 
-    def read(self, begin: str, log: object, now: Look, after: Position | None) -> Reading:
-        """The transactions that `now` has and `after` does not. `begin` opens a transaction under the snapshot that
-        `now` is about; `log` is equal for two snapshots if nothing has happened to the log but what is in it."""
+    def read(self, state: HeldState, after: Position | None) -> Reading:
+        """The transactions that the state has and `after` does not."""
+        now, log = state.look, state.log
         until = now.position
-        session = self._begin(begin)
+        session = self._begin(state.begin)
         try:
             known = self._until
             has_all = self._since is None or (after is not None and after.covers(self._since))

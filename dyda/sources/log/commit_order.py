@@ -29,11 +29,13 @@ BARRIERS = ("S", "T")
 
 @dataclass(frozen=True)
 class Look:
-    """A state of the source, and what its clock said before and after that state was fixed."""
+    """A state of the source, and what its clock said before and after that state was fixed. `lsn`: the end of its WAL
+    after that; None on a standby, which writes none."""
 
     position: Position
     before: datetime
     after: datetime
+    lsn: int | None = None
 
 
 @dataclass(frozen=True)

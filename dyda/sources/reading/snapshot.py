@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 
 import pyarrow as pa
-from psycopg2 import sql
 
 from dyda import faults
 from dyda.cursor import Cursor
@@ -33,9 +32,9 @@ from dyda.sources.capture import unlogged_changes
 from dyda.sources.capture.state import LogState, read_state, schema_changed
 from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql, translate, value
 from dyda.sources.fingerprints import ABSENT, look, uncaptured
-from dyda.sources.log.cache import Received
 from dyda.sources.log.commit_order import Look
 from dyda.sources.log.messages import Names, concerned
+from dyda.sources.log.reader import FIELDS, HeldState, LogReader
 from dyda.sources.log.row_images import delivered_names, read_images
 from dyda.sources.reading.copy import ScanPartition
 from dyda.sources.reading.queries import distinct_keys, lookup_query, page_queries, pieces, query_text
@@ -46,16 +45,6 @@ from dyda.sources.settings import Consumer
 from dyda.sources.stalled_server import PatientConnection
 
 __all__ = ["SourceSnapshot"]
-
-_IMAGES = (
-    "SELECT seq, xid, op, root, shape, image FROM dyda.entries({after}::pg_snapshot) WHERE op IN ('I', 'D')"
-    " AND root = ANY ({roots}::oid[]) AND ({xids}::text[] IS NULL OR xid::text = ANY ({xids}::text[]))"
-    " ORDER BY xid, seq"
-)
-_IMAGES_OF = (
-    "SELECT seq, xid, op, root, shape, image FROM dyda.images_of({xids}::xid8[])"
-    " WHERE root = ANY ({roots}::oid[]) ORDER BY xid, seq"
-)
 
 ATTEMPTS = 20
 PATIENCE = 4
@@ -72,7 +61,7 @@ class SourceSnapshot:
         self,
         sessions: Sessions,
         consumer: Consumer,
-        received: Received,
+        readers: Callable[[LogState], LogReader],
         relations: Collection[RelationName] | Mapping[RelationName, int],
         lock: Collection[RelationName] = (),
         lock_limit: float = 30.0,
@@ -96,7 +85,7 @@ class SourceSnapshot:
         self._by_oid = isinstance(relations, Mapping)
         self._access = Accesses(sessions, consumer)
         self._holder: PatientConnection | None = None
-        self._received = received
+        self._readers = readers
         self._locks = TableLocks(sessions, {name: self._oids.get(name) for name in lock}, lock_limit) if lock else None
         try:
             self._open()
@@ -130,9 +119,10 @@ class SourceSnapshot:
                 with translate(self.source), holder.cursor() as cursor:
                     cursor.execute(
                         "SELECT pg_current_snapshot()::text, pg_export_snapshot(), statement_timestamp(),"
-                        " clock_timestamp(), pg_try_advisory_xact_lock_shared(1685677153, 3)"
+                        " clock_timestamp(), pg_try_advisory_xact_lock_shared(1685677153, 3),"
+                        " CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_insert_lsn() - '0/0'::pg_lsn END"
                     )
-                    position, self._exported, *clocks, _ = cursor.fetchone()
+                    position, self._exported, before_it, after_it, _, lsn = cursor.fetchone()
                 with self._sessions.transaction(FRESH) as cursor:
                     after = read_state(cursor, self._consumer)
                     changed = after.attached and attempt < PATIENCE and schema_changed(cursor, fingerprinted)
@@ -144,9 +134,12 @@ class SourceSnapshot:
                 self._holder = holder
                 self.state: LogState = before
                 self.position = Position.parse(position)
-                self._look = Look(self.position, *clocks)
+                look = Look(self.position, before_it, after_it, None if lsn is None else int(lsn))
                 self.identity: SourceIdentity = before.identity
                 self.gap = before.gap
+                self._received = self._readers(before)
+                log = (before.identity, before.gap, before.log_file)
+                self._now = HeldState(look, self._under_snapshot, log)
                 if self._locks is not None:
                     self._locks.show(self._exported)
                 return
@@ -216,8 +209,7 @@ class SourceSnapshot:
         if not self.state.attached:
             return Inbox({}, (), frozenset(), None)
         self.log_read = True
-        log = (self.identity, self.gap, self.state.log_file)
-        found = self._received.read(self._under_snapshot, log, self._look, after)
+        found = self._received.read(self._now, after)
         return self._received.messages.inbox(self.source, found, self._names(), clock=self._received.clock)
 
     def writers(self, relation: Relation) -> Collection[int]:
@@ -279,19 +271,11 @@ class SourceSnapshot:
         # virtual columns are null in images (C1)
         numbers = {o: {c.name: c.number for c in r.columns if c.generated != "v"} for o, r in described.items()}
         asked = {root: (str(name), columns, numbers.get(root, {})) for name, (root, columns) in roots.items()}
-        fields = ["seq", "xid", "op", "root", "shape", "image"]
         if self.state.attached:
             self.log_read = True
-            with self._read_log(wanted) as cursor:
-                direct = xids is not None and self._received.finds_images(cursor)
-                query = sql.SQL(_IMAGES_OF if direct else _IMAGES).format(
-                    after=sql.Literal(str(after) if after else None),
-                    roots=sql.Literal([root for root, _ in roots.values()]),
-                    xids=sql.Literal(None if xids is None else [str(xid) for xid in xids]),
-                )
-                entries = copy_out(cursor, query.as_string(cursor), fields)
+            entries = self._received.images(self._now, [root for root, _ in roots.values()], after, xids)
         else:
-            entries = pa.table({field: pa.array([], pa.string()) for field in fields})
+            entries = pa.table({field: pa.array([], pa.string()) for field in FIELDS})
         images = read_images(self.source, entries, asked, partial=partial)
         return {name: images[root] for name, (root, _) in roots.items()}
 

@@ -338,7 +338,137 @@ BEGIN
 END
 $body$;
 
--- The triggers that capture a table as part of the watched relation; four, if all is well.
+-- Whether rows are captured from the write-ahead log: the publication is there. Then tables have only the trigger for
+-- TRUNCATE, which says in the catalog which relation they are part of, and costs nothing when rows are written.
+CREATE OR REPLACE FUNCTION dyda.by_wal() RETURNS boolean
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    RETURN EXISTS (SELECT FROM pg_publication p WHERE p.pubname = 'dyda_capture');
+END
+$body$;
+
+-- Whether the log gets whole rows of this table. Columns that cannot be published would make writers' UPDATE fail.
+CREATE OR REPLACE FUNCTION dyda.is_published(relation oid) RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM pg_class c
+        WHERE c.oid = relation AND (c.relkind = 'p' OR c.relreplident = 'f' AND EXISTS (
+            SELECT FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid
+            WHERE r.prrelid = relation AND p.pubname = 'dyda_capture'
+              AND p.pubinsert AND p.pubupdate AND p.pubdelete AND NOT p.pubviaroot)));
+END
+$body$;
+
+-- The columns that the write-ahead log does not have.
+CREATE OR REPLACE FUNCTION dyda.unpublishable(relation oid) RETURNS text
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    RETURN (SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_attribute a
+            WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
+              AND (a.attgenerated = 'v'
+                   OR a.attgenerated = 's' AND current_setting('server_version_num')::integer < 180000));
+END
+$body$;
+
+-- Tell the reader of the stream something, in the place where it happens.
+CREATE OR REPLACE FUNCTION dyda.tell(what jsonb) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    PERFORM pg_logical_emit_message(true, 'dyda', what::text);
+END
+$body$;
+
+-- Entries of the log about schema changes and truncations, told in the stream between the rows. (The log keeps them too: there
+-- they can be asked for.)
+CREATE OR REPLACE FUNCTION dyda.announce() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    PERFORM dyda.tell(jsonb_build_object('op', NEW.op, 'root', NEW.root::bigint, 'relid', NEW.relid::bigint,
+                                         'image', NEW.image));
+    RETURN NEW;
+END
+$body$;
+
+-- Put a table's rows into the log, whole. First the identity: a published table without one makes its writers fail. Returns
+-- whether anything was to be done.
+CREATE OR REPLACE FUNCTION dyda.publish(relation oid, watched oid) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    shown text;
+    kind "char";
+    identity "char";
+BEGIN
+    SELECT format('%I.%I', n.nspname, c.relname), c.relkind, c.relreplident INTO STRICT shown, kind, identity
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation;
+    IF kind = 'p' OR dyda.is_published(relation) THEN
+        RETURN false;
+    END IF;
+    IF identity <> 'f' THEN
+        INSERT INTO dyda.identity (relid, kind, index)
+        VALUES (relation, identity, (SELECT i.indexrelid FROM pg_index i WHERE i.indrelid = relation AND i.indisreplident))
+        ON CONFLICT DO NOTHING;
+        EXECUTE format('ALTER TABLE ONLY %s REPLICA IDENTITY FULL', shown);
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid
+                   WHERE r.prrelid = relation AND p.pubname = 'dyda_capture') THEN
+        EXECUTE format('ALTER PUBLICATION dyda_capture ADD TABLE ONLY %s', shown);
+    END IF;
+    RETURN true;
+END
+$body$;
+
+-- The opposite; the table gets back the identity that it had.
+CREATE OR REPLACE FUNCTION dyda.withdraw(relation oid) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    shown text;
+    restored text;
+BEGIN
+    SELECT format('%I.%I', n.nspname, c.relname) INTO shown
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation;
+    IF shown IS NOT NULL AND EXISTS (SELECT FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid
+                                     WHERE r.prrelid = relation AND p.pubname = 'dyda_capture') THEN
+        EXECUTE format('ALTER PUBLICATION dyda_capture DROP TABLE ONLY %s', shown);
+    END IF;
+    restored := dyda.former_identity(relation);
+    IF shown IS NOT NULL AND restored IS NOT NULL THEN
+        EXECUTE format('ALTER TABLE ONLY %s REPLICA IDENTITY %s', shown, restored);
+    END IF;
+    DELETE FROM dyda.identity i WHERE i.relid = relation;
+END
+$body$;
+
+-- As REPLICA IDENTITY names it; null: it was full, or somebody has changed it since.
+CREATE OR REPLACE FUNCTION dyda.former_identity(relation oid) RETURNS text
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    RETURN (SELECT CASE WHEN i.kind = 'n' THEN 'NOTHING'
+                        WHEN i.kind = 'i' AND x.relname IS NOT NULL THEN format('USING INDEX %I', x.relname)
+                        ELSE 'DEFAULT' END
+            FROM dyda.identity i JOIN pg_class c ON c.oid = i.relid LEFT JOIN pg_class x ON x.oid = i.index
+            WHERE i.relid = relation AND c.relreplident = 'f');
+END
+$body$;
+
+-- The triggers that capture a table as part of the watched relation; four, if all is well. Where rows are captured from the
+-- write-ahead log, three of them stand for its being published.
 CREATE OR REPLACE FUNCTION dyda.capturing(relation oid, watched oid) RETURNS SETOF name
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -347,7 +477,10 @@ BEGIN
     RETURN QUERY
         SELECT t.tgname FROM pg_trigger t
         WHERE t.tgrelid = relation AND t.tgenabled = 'A' AND t.tgfoid = 'dyda.capture()'::regprocedure
-          AND dyda.root_of(t.tgrelid, t.tgargs) = watched;
+          AND dyda.root_of(t.tgrelid, t.tgargs) = watched AND (t.tgname = 'dyda_truncate' OR NOT dyda.by_wal());
+    IF dyda.by_wal() AND dyda.is_published(relation) THEN
+        RETURN QUERY SELECT unnest(ARRAY['dyda_insert', 'dyda_update', 'dyda_delete']::name[]);
+    END IF;
 END
 $body$;
 
@@ -359,6 +492,8 @@ SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
     told text := current_setting('dyda.quiet', true);
+    by_wal boolean := dyda.by_wal();
+    changed boolean := false;
     shown text;
     made text[] := '{}';
     event record;
@@ -366,6 +501,15 @@ BEGIN
     SELECT format('%I.%I', n.nspname, c.relname) INTO STRICT shown
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation;
     PERFORM dyda.be_quiet();
+    IF by_wal THEN
+        IF dyda.unpublishable(relation) IS NOT NULL THEN
+            PERFORM dyda.withdraw(relation);
+            PERFORM dyda.mark_gap();
+            PERFORM set_config('dyda.quiet', coalesce(told, ''), true);
+            RETURN;  -- its fingerprint says that it is not captured
+        END IF;
+        changed := dyda.publish(relation, watched);
+    END IF;
     FOR event IN
         SELECT e.*, EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = relation AND t.tgname = e.name) AS there
         FROM (VALUES
@@ -373,7 +517,7 @@ BEGIN
             ('dyda_update', 'UPDATE', 'REFERENCING OLD TABLE AS "dyda old" NEW TABLE AS "dyda new"'),
             ('dyda_delete', 'DELETE', 'REFERENCING OLD TABLE AS "dyda old"'),
             ('dyda_truncate', 'TRUNCATE', '')) AS e (name, event, referencing)
-        WHERE e.name NOT IN (SELECT dyda.capturing(relation, watched))
+        WHERE e.name NOT IN (SELECT dyda.capturing(relation, watched)) AND (e.name = 'dyda_truncate' OR NOT by_wal)
     LOOP
         IF event.there THEN  -- not IF EXISTS, which would send a notice to the application
             EXECUTE format('DROP TRIGGER %I ON %s', event.name, shown);
@@ -389,6 +533,12 @@ BEGIN
     IF (SELECT count(*) FROM dyda.capturing(relation, watched)) < 4 THEN
         RAISE EXCEPTION 'table % was renamed while capture was attached', shown USING ERRCODE = 'serialization_failure';
     END IF;
+    IF by_wal AND (changed OR made <> '{}') THEN
+        PERFORM dyda.tell(jsonb_build_object(
+            'op', 'M', 'root', watched::bigint, 'relid', relation::bigint, 'was', dyda.former_root(relation)::bigint,
+            'columns', (SELECT coalesce(jsonb_agg(jsonb_build_array(k.number, k.name)), '[]')
+                        FROM dyda.columns(ARRAY[watched]) k)));
+    END IF;
     PERFORM dyda.keep_member(relation, watched);
     PERFORM dyda.let_read(relation, true);
     PERFORM set_config('dyda.quiet', coalesce(told, ''), true);
@@ -401,6 +551,11 @@ LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
 BEGIN
+    IF dyda.by_wal() THEN
+        PERFORM dyda.tell(jsonb_build_object(
+            'op', 'R', 'root', coalesce(dyda.former_root(relation), 0)::bigint, 'relid', relation::bigint));
+        PERFORM dyda.withdraw(relation);
+    END IF;
     PERFORM dyda.drop_triggers(relation, true);
     PERFORM dyda.keep_member(relation, NULL);
     PERFORM dyda.let_read(relation, false);

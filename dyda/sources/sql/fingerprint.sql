@@ -40,6 +40,10 @@ WITH RECURSIVE used(relid, typid) AS (
     SELECT t.tgrelid, format('trigger %%s %%s %%s %%s %%s', t.tgname, t.tgenabled, t.tgfoid, t.tgtype, t.xmin), '', t.xmin
     FROM pg_trigger t WHERE t.tgrelid = ANY (%(relids)s::oid[]) AND t.tgname LIKE 'dyda\_%%'
     UNION ALL
+    SELECT r.prrelid, format('published %%s %%s %%s %%s', r.oid, r.xmin, p.oid, p.xmin), '', r.xmin
+    FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
+    WHERE r.prrelid = ANY (%(relids)s::oid[]) AND p.pubname = 'dyda_capture'
+    UNION ALL
     SELECT s.srrelid, format('subscription %%s', s.srsubid), '', NULL
     FROM pg_subscription_rel s WHERE s.srrelid = ANY (%(relids)s::oid[])
     UNION ALL
@@ -57,9 +61,15 @@ WITH RECURSIVE used(relid, typid) AS (
 SELECT p.relid,
        md5(string_agg(p.lasting, E'\n' ORDER BY p.lasting COLLATE "C")),
        md5(string_agg(p.passing, E'\n' ORDER BY p.passing COLLATE "C")),
-       (SELECT count(*) = 4 FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid JOIN pg_namespace n ON n.oid = f.pronamespace
+       (SELECT CASE WHEN NOT w.by_wal THEN count(*) = 4 ELSE bool_or(t.tgname = 'dyda_truncate') AND EXISTS (
+                   SELECT FROM pg_class c
+                   WHERE c.oid = p.relid AND (c.relkind = 'p' OR c.relreplident = 'f' AND EXISTS (
+                       SELECT FROM pg_publication b JOIN pg_publication_rel r ON r.prpubid = b.oid
+                       WHERE r.prrelid = c.oid AND b.pubname = 'dyda_capture'
+                         AND b.pubinsert AND b.pubupdate AND b.pubdelete AND NOT b.pubviaroot))) END IS TRUE
+        FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid JOIN pg_namespace n ON n.oid = f.pronamespace
         WHERE t.tgrelid = p.relid AND n.nspname = 'dyda' AND f.proname = 'capture' AND t.tgenabled = 'A'
           AND t.tgname IN ('dyda_insert', 'dyda_update', 'dyda_delete', 'dyda_truncate')),
        array_agg(DISTINCT p.written::text::bigint) FILTER (WHERE p.written IS NOT NULL)
-FROM parts p
-GROUP BY p.relid
+FROM parts p, (SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = 'dyda_capture') AS by_wal) AS w
+GROUP BY p.relid, w.by_wal

@@ -97,6 +97,14 @@ LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$ SELECT w.root, w.schema_name, w.table_name FROM dyda.watched w $body$;
 
+-- The tables that are captured as parts of watched relations, and the columns of those, as the caller's snapshot has them.
+CREATE OR REPLACE FUNCTION dyda.layout() RETURNS TABLE (relid oid, root oid, columns jsonb)
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+    SELECT m.relid, m.root, d.description -> 'columns' FROM dyda.member m JOIN dyda.described d ON d.root = m.root
+$body$;
+
 -- Also returns the size of the log's files, so that the caller knows whether to call dyda.shrink.
 CREATE OR REPLACE FUNCTION dyda.acknowledge(consumer text, done pg_snapshot, OUT deleted bigint, OUT size bigint)
 LANGUAGE plpgsql SECURITY DEFINER

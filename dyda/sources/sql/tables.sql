@@ -68,6 +68,13 @@ CREATE TABLE IF NOT EXISTS dyda.described (
     known_unseen boolean
 );
 
+-- The replica identities that tables had before the write-ahead log was to have whole rows of them.
+CREATE TABLE IF NOT EXISTS dyda.identity (
+    relid oid PRIMARY KEY,
+    kind  "char" NOT NULL,
+    index oid
+);
+
 -- Marks of installations (dyda.leave_mark), at most about a hundred: a source without the last one has lost data that was read.
 CREATE TABLE IF NOT EXISTS dyda.mark (
     mark   text PRIMARY KEY,
