@@ -96,6 +96,8 @@ def open_sources(project: Project, owner: str) -> Iterator[dict[str, Source]]:
                 url=server_url(project, name, entry.url),
                 schema=entry.schema,
                 log_limit=entry.log_limit,
+                capture=entry.capture,
+                wal_limit=entry.wal_limit,
                 trusted_owners=entry.trusted_owners,
                 lock_timeout=limits.lock_timeout,
                 statement_timeout=limits.statement_timeout,

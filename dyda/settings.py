@@ -60,13 +60,15 @@ class WarehouseSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceEntry(WarehouseSettings):
-    """One source. `schema` is what the short name `source.table` means; `log_limit` is in bytes.
+    """One source. `schema` is what the short name `source.table` means; `log_limit` and `wal_limit` are in bytes.
 
     `trusted_owners` are roles there whose functions may run with the rights of the role that reads.
     """
 
     name: str
     log_limit: int = 10 * 2**30
+    capture: str = "triggers"
+    wal_limit: int = 10 * 2**30
     trusted_owners: tuple[str, ...] = ()
 
 
@@ -195,6 +197,8 @@ def _source(name: str, table: _Table) -> SourceEntry:
         url=table.url(),
         schema=table.identifier("schema", "public"),
         log_limit=table.size("log_limit", SourceEntry.log_limit),
+        capture=table.choice("capture", SourceEntry.capture, ("triggers", "wal")),
+        wal_limit=table.size("wal_limit", SourceEntry.wal_limit),
         trusted_owners=table.texts("trusted_owners"),
         password_file=table.password_file(),
     )

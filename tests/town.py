@@ -39,6 +39,7 @@ class Town:
         self.maintenance = maintenance
         self.spark = spark
         self.sources: dict[str, str] = {}
+        self.capture = "triggers"
         self.warehouse = database("warehouse")
         self._judge: Judge | None = None
         (folder / "views").mkdir(parents=True, exist_ok=True)
@@ -56,7 +57,10 @@ class Town:
 
     def _write_settings(self) -> None:
         lines = [f"[warehouse]\nurl = {json.dumps(self.warehouse)}\n"]
-        lines += [f"[sources.{json.dumps(name)}]\nurl = {json.dumps(url)}\n" for name, url in self.sources.items()]
+        capture = "" if self.capture == "triggers" else f"capture = {json.dumps(self.capture)}\n"
+        lines += [
+            f"[sources.{json.dumps(name)}]\nurl = {json.dumps(url)}\n{capture}" for name, url in self.sources.items()
+        ]
         lines.append(f'[spark]\nmaster = "local[2]"\n{self.spark}\n\n[maintenance]\n{self.maintenance}\n')
         file = self.folder / "dyda.toml"
         if file.exists():  # whoever edits it keeps what `apply` has written into it

@@ -19,6 +19,7 @@ from dyda.sources.connection import FRESH, WRITING, Sessions
 from dyda.sources.log.cache import Received
 from dyda.sources.log.reader import LogReader
 from dyda.sources.settings import Consumer, SourceSettings
+from dyda.sources.wal.slot import drop_slot
 
 if TYPE_CHECKING:
     from dyda.sources.reading.snapshot import SourceSnapshot
@@ -130,6 +131,13 @@ class PostgresSource:
         except BaseException:
             snapshot.close()
             raise
+        slot = snapshot.state.slot
+        if slot is not None and slot.retained > self.settings.wal_limit:
+            # A disk that fills up at the source is worse than views that are built again.
+            snapshot.close()
+            self._forget()
+            drop_slot(self._sessions)
+            raise SourceBusy(self.name, f"its replication slot kept {slot.retained} bytes of WAL, and was dropped")
         older = snapshot.state.project == self.consumer.project
         self._registered = self.consumer.project if older else self.consumer.text
         self._open = {held for held in self._open if held.held} | {snapshot}

@@ -23,6 +23,8 @@ class SourceSettings:
     attach_timeout: float = 30.0
     capture: str = "triggers"
     """How rows are captured: `triggers`, or `wal`."""
+    wal_limit: int = 10 * 2**30
+    """Bytes of WAL that the slot may keep at the source."""
 
 
 @dataclass(frozen=True)

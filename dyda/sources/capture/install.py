@@ -107,6 +107,8 @@ def attach(
 
 def _attach(sessions: Sessions, relation: Relation, waiting: Waiting | None) -> None:
     root = relation.oid
+    if sessions.settings.capture == "wal":
+        _require_publishable(sessions, relation)
     patiently = partial(_patiently, sessions, waiting=waiting)
     patiently(partial(_watch, relation=relation), root)
     for _ in range(10):  # without event triggers children may appear meanwhile
@@ -123,6 +125,22 @@ def _attach(sessions: Sessions, relation: Relation, waiting: Waiting | None) -> 
             patiently(_call(SUSPEND, relid), relid, any_use=True)
     patiently(_call("SELECT dyda.remember(%s)", root), root)
     patiently(partial(_let_read, relation=relation), root)
+
+
+def _require_publishable(sessions: Sessions, relation: Relation) -> None:
+    """A table with such columns, published whole, would make its writers' UPDATE fail."""
+    with sessions.transaction(FRESH) as cursor:
+        cursor.execute(
+            "SELECT string_agg(dyda.unpublishable(t), ', ') FROM dyda.tree(%s) t",
+            (relation.oid,),
+        )
+        (found,) = cursor.fetchone()
+    if found is not None:
+        raise MissingRights(
+            f"{relation.name}: the write-ahead log does not have its generated columns ({found})",
+            f'Set capture = "triggers" for source {relation.name.source}.',
+            relation.name.source,
+        )
 
 
 def release(sessions: Sessions, relations: Iterable[Relation]) -> None:

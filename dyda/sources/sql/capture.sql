@@ -360,11 +360,12 @@ BEGIN
         WHERE c.oid = relation AND (c.relkind = 'p' OR c.relreplident = 'f' AND EXISTS (
             SELECT FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid
             WHERE r.prrelid = relation AND p.pubname = 'dyda_capture'
-              AND p.pubinsert AND p.pubupdate AND p.pubdelete AND NOT p.pubviaroot)));
+              AND p.pubinsert AND p.pubupdate AND p.pubdelete AND NOT p.pubviaroot)
+            AND dyda.unpublishable(relation) IS NULL));
 END
 $body$;
 
--- The columns that the write-ahead log does not have.
+-- The columns that the write-ahead log does not have, null if there are none.
 CREATE OR REPLACE FUNCTION dyda.unpublishable(relation oid) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -509,6 +510,7 @@ BEGIN
             RETURN;  -- its fingerprint says that it is not captured
         END IF;
         changed := dyda.publish(relation, watched);
+        PERFORM dyda.drop_triggers(relation, false);  -- of the time when rows were captured by triggers
     END IF;
     FOR event IN
         SELECT e.*, EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = relation AND t.tgname = e.name) AS there
