@@ -66,7 +66,8 @@ def read_state(cursor: Cursor, consumer: Consumer) -> LogState:
     identity = SourceIdentity(system, timeline)
     by_wal = bool(value(cursor, "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = 'dyda_capture')"))
     slot = find_slot(cursor) if by_wal else None
-    if by_wal and (slot is None or not slot.works):
+    # A stream names columns, and only event triggers tell their numbers in the same place.
+    if by_wal and (slot is None or not slot.works or not events):
         return LogState(False, identity, project=project, by_wal=True)
     order = order or by_wal
     return LogState(

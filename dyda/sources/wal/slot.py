@@ -36,6 +36,18 @@ def find_slot(cursor: Cursor) -> Slot | None:
 
 
 def require_logical(cursor: Cursor, source: str) -> None:
+    """What capture from the write-ahead log needs, before anything is changed."""
+    events = (
+        "SELECT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) OR (SELECT count(*) = 3 FROM"
+        " pg_event_trigger WHERE evtenabled = 'A' AND evtname IN"
+        " ('dyda_command_ended', 'dyda_object_dropped', 'dyda_table_rewritten'))"
+    )
+    if not value(cursor, events):
+        raise MissingRights(
+            f"source {source}: reading the write-ahead log needs event triggers, which only a superuser can create",
+            'Run `dyda apply` once with a superuser\'s url, or set capture = "triggers".',
+            source,
+        )
     if value(cursor, "SELECT current_setting('wal_level')") != "logical":
         raise MissingRights(
             f"source {source}: its write-ahead log has no rows to read (wal_level is not logical)",

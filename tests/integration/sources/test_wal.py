@@ -187,3 +187,13 @@ def test_a_writers_error_is_its_own(place: Place) -> None:
         place.run("INSERT INTO t VALUES (1)")
     with place.open(relation) as snapshot:
         assert images(snapshot, relation, ["a"]) == Counter({("1",): 1})
+
+
+def test_without_event_triggers_nothing_is_read(place: Place) -> None:
+    """The stream names columns, and names may be exchanged: without their numbers, values would be taken for others."""
+    place.run("CREATE TABLE t (a int, b int)")
+    relation = place.watch("t")
+    place.run("DROP EVENT TRIGGER dyda_command_ended")
+    assert place.source.state().capture == "detached"
+    place.source.attach([relation])
+    assert place.source.state().capture == "attached"
