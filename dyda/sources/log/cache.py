@@ -15,20 +15,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from psycopg2 import sql
 
 from dyda.cursor import Cursor
 from dyda.model.position import Position
 from dyda.model.xids import Xids
-from dyda.rows import copy_out
 from dyda.sources.connection import Sessions, load_sql, translate
 from dyda.sources.log.commit_order import Look, contradicts
 from dyda.sources.log.inbox import KeptMessages
 from dyda.sources.log.reader import FIELDS, HeldState
 from dyda.sources.log.transactions import Reading, Transaction, transactions
 from dyda.sources.stalled_server import PatientConnection
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Received"]
 
@@ -80,6 +82,8 @@ class Received:
         self, now: HeldState, roots: Collection[int], after: Position | None, xids: Collection[int] | None
     ) -> pa.Table:
         """The entries about rows of these relations that the state has and `after` does not."""
+        from dyda.rows import copy_out
+
         with self._sessions.transaction(now.begin) as cursor:
             direct = xids is not None and self.finds_images(cursor)
             query = sql.SQL(IMAGES_OF if direct else IMAGES).format(
