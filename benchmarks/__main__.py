@@ -19,6 +19,8 @@ BENCHMARKS = {
     "capture": "what capture costs a source: pgbench with and without it, and how long ALTER TABLE waits for lookups",
     "sales": "totals per customer over 1.8 million rows (paper 004, Section 5.2), and its Table 1",
     "growth": "the same batch while the relations, the view, the number of views, the queue or the join grows",
+    "views": "ten changed rows and one view, or a hundred of every kind",
+    "tpch": "the 22 views of TPC-H beside PostgreSQL computing them again",
     "freshness": "from a source's commit to a reader who sees it, with and without schema changes",
     "lanes": "freshness of the other views while a large one is rebuilt beside them",
     "start": "what commands cost before they say anything, and a daemon's first unit",

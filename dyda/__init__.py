@@ -23,6 +23,7 @@ and `engine` do not see each other. The algorithms live beside this package: `sc
     passwords       where passwords may come from
     masking         messages without passwords
     wording         causes as sentences; they are made nowhere else
+    event_wording   events as sentences, and what to do about each
     errors          every error that is raised on purpose
     faults          where a test may stop or kill a running unit
 """

@@ -397,3 +397,6 @@ class BrokenUnit(DydaError):
         super().__init__(f"source {source}: {why} ({', '.join(sorted(relations))})")
         self.source = source
         self.relations = relations
+
+    recorded = False
+    """Whether the warehouse has it, with the unit's messages."""

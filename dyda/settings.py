@@ -10,11 +10,14 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
+import urllib.parse
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from dyda.errors import ConfigurationError
+from dyda.model.event import EVENTS, Level
 from dyda.passwords import is_written_in, quoted_password
 
 __all__ = [
@@ -22,6 +25,7 @@ __all__ = [
     "LONGEST_NAME",
     "DaemonSettings",
     "MaintenanceSettings",
+    "NotifyEntry",
     "PreferenceSettings",
     "ProjectSettings",
     "Settings",
@@ -100,6 +104,7 @@ class MaintenanceSettings:
     poll_max: float = 1.0
     lock_timeout: float = 1.0
     statement_timeout: float = 60.0
+    stale_after: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,37 @@ class DaemonSettings:
 
 
 @dataclass(frozen=True)
+class NotifyEntry:
+    """Somebody who is told of events: a `webhook` or a `command`. `events` and `views` are patterns; no `events`:
+    whatever is a warning or an error."""
+
+    webhook: str | None = field(default=None, repr=False)
+    command: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    events: tuple[str, ...] = ()
+    views: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """Who it is, without what may be a secret: of a webhook its host, of a command its program."""
+        if self.webhook is not None:
+            return f"webhook {urllib.parse.urlsplit(self.webhook).hostname}"
+        return f"command {(self.command or '').split()[0]}"
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of events that it is told of."""
+        if not self.events:
+            return tuple(kind for kind, event in EVENTS.items() if event.level is not Level.INFO)
+        return tuple(kind for kind in EVENTS if any(fnmatchcase(kind, pattern) for pattern in self.events))
+
+    def concerns(self, kind: str, view: str | None) -> bool:
+        """Whether it is told of such an event. One that concerns no view is for everybody."""
+        wanted = view is None or not self.views or any(fnmatchcase(view, pattern) for pattern in self.views)
+        return wanted and kind in self.kinds
+
+
+@dataclass(frozen=True)
 class ProjectSettings:
     """`id` identifies the project, whatever its folder is called; None: it was created by an older DyDa."""
 
@@ -136,6 +172,7 @@ class Settings:
     maintenance: MaintenanceSettings = MaintenanceSettings()
     preferences: PreferenceSettings = PreferenceSettings()
     daemon: DaemonSettings = DaemonSettings()
+    notify: tuple[NotifyEntry, ...] = ()
     project: ProjectSettings = field(default_factory=ProjectSettings, compare=False)
     """Not compared: a project that just got its id is no reason to restart its daemon."""
 
@@ -144,7 +181,7 @@ class Settings:
         """Read the text of a dyda.toml; `${NAME}` is taken from `environment`."""
         document = read_toml(text, "dyda.toml")
         root = _Table("", document, environment)
-        root.finish({"project", "warehouse", "sources", "spark", "maintenance", "preferences", "daemon"})
+        root.finish({"project", "warehouse", "sources", "spark", "maintenance", "preferences", "daemon", "notify"})
         settings = cls(
             warehouse=_warehouse(root.table("warehouse", required=True)),
             sources={name: _source(name, root.table("sources").table(name)) for name in root.table("sources").values},
@@ -152,6 +189,7 @@ class Settings:
             maintenance=_maintenance(root.table("maintenance")),
             preferences=root.table("preferences").settings(PreferenceSettings),
             daemon=_daemon(root.table("daemon")),
+            notify=tuple(map(_notify, root.tables("notify"))),
             project=_project(root.table("project")),
         )
         _refuse_shared_databases(settings)
@@ -247,6 +285,40 @@ def _daemon(table: _Table) -> DaemonSettings:
     return DaemonSettings((host.removeprefix("[").removesuffix("]"), int(port)))
 
 
+def _notify(table: _Table) -> NotifyEntry:
+    headers = table.table("headers")
+    entry = NotifyEntry(
+        webhook=table.text("webhook", "") or None,
+        command=table.text("command", "") or None,
+        headers={name: headers.text(name, "") for name in headers.values},
+        events=table.texts("events"),
+        views=table.texts("views"),
+    )
+    headers.finish()
+    table.finish({"headers"})
+    if (entry.webhook is None) == (entry.command is None):
+        raise table.error("webhook", "and command are given both, or neither", "Give one of them to each [[notify]].")
+    if entry.webhook is not None:
+        if not _is_http(entry.webhook):
+            raise table.error("webhook", "is not an http or https URL", 'Write webhook = "https://…".')
+    elif not (entry.command or "").strip():
+        raise table.error("command", "is empty", "Write the command line to run.")
+    for pattern in entry.events:
+        if not any(fnmatchcase(kind, pattern) for kind in EVENTS):
+            near = difflib.get_close_matches(pattern, EVENTS, n=3, cutoff=0.5)
+            remedy = f"Did you mean {' or '.join(near)}?" if near else f"The kinds are: {', '.join(EVENTS)}."
+            raise table.error("events", f"has {pattern!r}, which is no kind of event", remedy)
+    return entry
+
+
+def _is_http(url: str) -> bool:
+    try:
+        place = urllib.parse.urlsplit(url)
+        return place.scheme in ("http", "https") and bool(place.hostname) and place.port != 0
+    except ValueError:  # a port that is no number, half an IPv6 address
+        return False
+
+
 def _project(table: _Table) -> ProjectSettings:
     identity = table.text("id", "")
     table.finish()
@@ -310,6 +382,13 @@ class _Table:
         if not isinstance(value, dict):
             raise ConfigurationError(f"dyda.toml: {place} is not a table", f"Write it as [{place}].")
         return _Table(place, value, self.environment)
+
+    def tables(self, name: str) -> list[_Table]:
+        """An array of tables."""
+        value = self.values.get(name, [])
+        if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+            raise ConfigurationError(f"dyda.toml: {name} is not an array of tables", f"Write it as [[{name}]].")
+        return [_Table(f"[{name}]", entry, self.environment) for entry in value]
 
     def finish(self, tables: Collection[str] = ()) -> None:
         known = self.asked | set(tables)

@@ -18,6 +18,7 @@ source transaction at a time (`complete`, paper 003, Section 5).
     schedule        the queue as it fills and empties, and the next unit of it
     footprint       what processing a message may read, and whose schema it changes
     stretches       the queue source by source, in pieces that a plan need not look into
+    needs           what a message reads that a pending schema change changes
     dependencies    the dependency graph, near linear in the queue's length
     deco            a legal order, with minimal merges
     batching        from an order to units

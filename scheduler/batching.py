@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from scheduler.deco import Planned
-from scheduler.dependencies import Entry
+from scheduler.needs import Entry
 from scheduler.queue import Consistency, Queued, Unit, UnitKind
 
 __all__ = ["take_run", "take_unit"]

@@ -7,6 +7,10 @@ that wait for nothing, whose first message arrived first.
 
     dependencies ──▶ components ──▶ groups ──heap──▶ Planned, Planned, …      one by one, as they are asked for
 
+As long as the first message of the queue waits for none that came later, it is next, and there is no graph: no cycle
+leads through it, and of all messages that are ready it came first. So a queue of renames, after each of which the rest
+is planned again, is never looked at as a whole.
+
 What is held never comes up, nor what depends on it; everything else does.
 """
 
@@ -21,8 +25,9 @@ from itertools import pairwise
 import networkx
 
 from dyda.model.message import MessageState
-from scheduler.dependencies import Dependencies, Edge, EdgeKind, Entry, Run
+from scheduler.dependencies import Dependencies, Edge, EdgeKind, Run
 from scheduler.footprint import Footprints
+from scheduler.needs import Entry, Needs
 from scheduler.queue import numbers
 from scheduler.stretches import Stretches
 
@@ -98,7 +103,10 @@ class Plan:
     def __init__(
         self, arrived: Iterable[Entry], changes: Iterable[Entry], stretches: Stretches, footprints: Footprints
     ) -> None:
-        self.dependencies = Dependencies(stretches, changes, footprints)
+        self._needs = Needs(changes, footprints)
+        self._stretches = stretches
+        self._dependencies: Dependencies | None = None
+        """None as long as messages come up from the front of the queue."""
         self._arrived = list(arrived)
         self._first = 0
         self._emitted: set[int] = set()
@@ -106,39 +114,76 @@ class Plan:
         self._groups: list[_Group] = []
         self._ready: list[tuple[int, int]] = []
         self._graph = networkx.DiGraph()
+
+    @property
+    def dependencies(self) -> Dependencies:
+        """The graph, built when it is first asked for."""
+        self.complete()
+        assert self._dependencies is not None
+        return self._dependencies
+
+    def complete(self) -> None:
+        """Build the graph if there is none, of what is in the queue now."""
+        if self._dependencies is not None:
+            return
+        self._dependencies = Dependencies(self._stretches, self._needs)
         self._merge()
+        while self._ready and self._ready[0][0] in self._emitted:  # what came up from the front
+            group, _ = self._take()
+            self._release(group)
 
     def __iter__(self) -> Iterator[Planned]:
         return self
 
     def __next__(self) -> Planned:
         """The next messages to process, those before them being processed. Ends where all that is left is held."""
+        if self._dependencies is None and self._first == len(self._arrived):
+            raise StopIteration
+        if self._dependencies is None and self._waits_for_nothing(first := self._arrived[self._first]):
+            self._first += 1
+            self._emitted.add(first.number)
+            return Planned((first,), False, None, None, ())
+        self.complete()
         if not self._ready:
             raise StopIteration
+        group, entries = self._take()
+        because = self._cycle(group) if group.merged else tuple(edge for edge in group.wanted if not edge.safe)
+        overtaken = self._overtaken(entries[0])
+        planned = Planned(entries, group.merged, overtaken, self._waits_on(overtaken), because)
+        self._release(group)
+        return planned
+
+    def _waits_for_nothing(self, first: Entry) -> bool:
+        return first.state is MessageState.WAITING and not self._needs.waits(first)
+
+    def _take(self) -> tuple[_Group, tuple[Entry, ...]]:
+        """What comes up next of the groups."""
         _, index = heapq.heappop(self._ready)
         group = self._groups[index]
         if group.merged:
             entries = tuple(sorted((e for run in group.runs for e in run.entries), key=lambda entry: entry.number))
-            because = self._cycle(group)
         else:
             entries = (group.runs[0].entries[group.emitted],)
-            because = tuple(edge for edge in group.wanted if not edge.safe)
         group.emitted += len(entries)
         self._emitted.update(entry.number for entry in entries)
-        overtaken = self._overtaken(entries[0])
-        planned = Planned(entries, group.merged, overtaken, self._waits_on(overtaken), because)
+        return group, entries
+
+    def _release(self, group: _Group) -> None:
+        """What `_take` returned has come up: on to what is next of the group, or to what waits for it."""
         if not group.merged and group.emitted < len(group.runs[0].entries):
-            heapq.heappush(self._ready, (group.next_number, index))
+            heapq.heappush(self._ready, (group.next_number, group.index))
         else:
             self._finish(group)
-        return planned
 
     def append(self, entry: Entry) -> None:
         """Plan a message with data updates only, which has just arrived. Nothing depends on it, so all else stays."""
         self._arrived.append(entry)
-        tail = self.dependencies.tail(entry)
+        dependencies = self._dependencies
+        if dependencies is None:
+            return
+        tail = dependencies.tail(entry)
         # A run that has come up is over. One that is merged is never last in its source, unless a schema change is.
-        run = self.dependencies.append(entry, extend=tail is None or not self._group_of[tail.index].done)
+        run = dependencies.append(entry, extend=tail is None or not self._group_of[tail.index].done)
         if run.index not in self._group_of:
             self._add_group([run])
             self._connect(self._groups[-1])

@@ -37,8 +37,8 @@ from typing import Protocol
 
 from dyda.model.message import MessageState
 from dyda.model.relation import RelationName
-from scheduler.footprint import Effect, Footprint, Footprints, Shape, meet
-from scheduler.queue import Queued
+from scheduler.footprint import Effect, Footprint, Shape, meet
+from scheduler.needs import Entry, Need, Needs
 from scheduler.rename_classes import Columns
 
 __all__ = ["Dependencies", "Edge", "EdgeKind", "Entry", "Run"]
@@ -72,33 +72,6 @@ class Edge:
             return f"{self.after} came after {self.before} from source {self.source}"
         reads = "broke while it read" if self.observed else "would query"
         return f"processing {self.after} {reads} {self.relation}, and message {self.before} {self.does}"
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """A message in the queue, with what scheduling keeps about it. `observed`: relations it broke on (rule S3)."""
-
-    queued: Queued
-    number: int
-    source: str
-    shape: Shape
-    rows: int
-    state: MessageState = MessageState.WAITING
-    observed: frozenset[RelationName] = frozenset()
-    changes_schema: bool = field(init=False)
-    alone: bool = field(init=False)
-    """Whether it must be a run of its own; a field because every planning asks every message."""
-
-    def __post_init__(self) -> None:
-        self.changes_schema = self.alone = not isinstance(self.shape, frozenset)
-
-    def mark(self, state: MessageState) -> None:
-        self.state = state
-        self.alone = self.changes_schema or state is not MessageState.WAITING or bool(self.observed)
-
-    def observe(self, relations: Iterable[RelationName]) -> None:
-        self.observed |= frozenset(relations)
-        self.mark(self.state)
 
 
 @dataclass(slots=True, eq=False)
@@ -138,17 +111,12 @@ class Dependencies:
     """The graph over messages that are given one by one or in stretches, those of each source in arrival order, and the
     schema changes among them, all in arrival order. Messages with data only can be appended later."""
 
-    def __init__(self, parts: Iterable[Dividing | Entry], changes: Iterable[Entry], footprints: Footprints) -> None:
-        self.footprints = footprints
+    def __init__(self, parts: Iterable[Dividing | Entry], needs: Needs) -> None:
+        self.needs = needs
         self.runs: list[Run] = []
         self.run_of_change: dict[int, Run] = {}
-        self._changes: dict[RelationName, _Changes] = {}
-        self._needs: dict[RelationName, tuple[_Need, ...]] = {}
         self._chains: dict[str, _Chain] = {}
         self._idle = _Chain()
-        for entry in changes:
-            for relation, columns in footprints.of(entry.shape).schema.items():
-                self._changes.setdefault(relation, _Changes()).record(entry, columns)
         idle: list[Entry] = []
         for part in parts:
             if isinstance(part, Entry):
@@ -215,11 +183,11 @@ class Dependencies:
                 before = entry
 
     def footprint(self, entry: Entry) -> Footprint:
-        return self.footprints.of(entry.shape)
+        return self.needs.footprints.of(entry.shape)
 
     def concerned(self, entry: Entry) -> bool:
-        """Whether it takes part in the order at all: it concerns a view, or has broken, so it had work to do."""
-        return bool(entry.observed) or self.footprints.concerned(entry.shape)
+        """Whether it takes part in the order at all."""
+        return self.needs.concerned(entry)
 
     def tail(self, entry: Entry) -> Run | None:
         """The run that `entry`, if it came now, would follow or join."""
@@ -231,13 +199,13 @@ class Dependencies:
         runs = self._chains[entry.source].runs
         return runs[bisect.bisect_right(runs, entry.number, key=lambda run: run.entries[0].number) - 1]
 
-    def _needed(self, entry: Entry) -> Iterator[_Need]:
-        for need in self._reads(entry):
+    def _needed(self, entry: Entry) -> Iterator[Need]:
+        for need in self.needs.of(entry):
             changer = need[2]
             if changer.number > entry.number or changer.source != entry.source:
                 yield need
 
-    def _edge(self, entry: Entry, need: _Need) -> Edge:
+    def _edge(self, entry: Entry, need: Need) -> Edge:
         relation, columns, changer = need
         return Edge(
             before=changer.number,
@@ -266,31 +234,9 @@ class Dependencies:
             self.run_of_change[entry.number] = run
         return run
 
-    def _reads(self, entry: Entry) -> Iterable[_Need]:
-        """Per relation that processing `entry` may read and that changes: the columns read and the last change."""
-        if isinstance(entry.shape, frozenset) and not entry.observed:
-            return (need for relation in entry.shape for need in self._needs_of(relation))
-        reads = dict(self.footprint(entry).reads)
-        reads |= {self.footprints.names.relation(relation): None for relation in entry.observed}
-        return self._last_changes(reads.items())
-
-    def _needs_of(self, relation: RelationName) -> tuple[_Need, ...]:
-        """What a data update of one relation needs, computed once."""
-        found = self._needs.get(relation)
-        if found is None:
-            reads = self.footprints.of_relation(relation).reads
-            found = self._needs[relation] = tuple(self._last_changes(reads.items()))
-        return found
-
-    def _last_changes(self, reads: Iterable[tuple[RelationName, Columns]]) -> Iterator[_Need]:
-        for relation, columns in reads:
-            changes = self._changes.get(relation)
-            if changes is not None and (last := changes.last(columns)) is not None:
-                yield relation, columns, last
-
     def _met(self, changer: Entry, relation: RelationName, columns: Columns) -> Effect:
         """The effect that a reader of `columns` would meet: what a reason names."""
-        names = self.footprints.names
+        names = self.needs.footprints.names
         effects = [found for found in self.footprint(changer).effects if names.relation(found.relation) == relation]
         met = (effect for effect in effects if meet(names.columns(relation, effect.columns), columns))
         return next(met, effects[0])
@@ -298,31 +244,3 @@ class Dependencies:
     def _foreseen(self, entry: Entry, relation: RelationName, changer: Entry) -> bool:
         reads = self.footprint(entry).reads
         return relation in reads and meet(self.footprint(changer).schema[relation], reads[relation])
-
-
-_Need = tuple[RelationName, Columns, Entry]
-
-
-@dataclass(slots=True)
-class _Changes:
-    """The last message that changes a relation: at all, as a whole, and in each column."""
-
-    anything: Entry | None = None
-    whole: Entry | None = None
-    columns: dict[str, Entry] = field(default_factory=dict)
-
-    def record(self, entry: Entry, columns: Columns) -> None:
-        self.anything = entry
-        if columns is None:
-            self.whole = entry
-        else:
-            self.columns.update(dict.fromkeys(columns, entry))
-
-    def last(self, columns: Columns) -> Entry | None:
-        """The last one that a reader of `columns` would meet."""
-        if columns is None:
-            return self.anything
-        found = [self.columns[column] for column in columns if column in self.columns]
-        if self.whole is not None:
-            found.append(self.whole)
-        return max(found, key=lambda entry: entry.number, default=None)

@@ -121,6 +121,8 @@ class Footprints:
             [(found.relation, found.renamed_to) for found in effects if found.renamed_to],
             [(found.relation, *found.renamed_column) for found in effects if found.renamed_column],
         )
+        self.changing = frozenset(self.names.relation(found.relation) for found in effects)
+        """The relations that some pending change is about."""
         self._readers: dict[RelationName, list[tuple[ViewReads, RelationName]]] = {}
         self._candidates: dict[RelationName, list[ViewReads]] = {}
         for view in views:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from dyda.model.message import DataUpdate, MessageState
 from dyda.model.printable import visible
 from scheduler.deco import Plan
-from scheduler.dependencies import EdgeKind, Entry
+from scheduler.dependencies import EdgeKind
 from scheduler.footprint import Footprint
+from scheduler.needs import Entry
 from scheduler.queue import numbers
 
 __all__ = ["Drawing", "DrawnEdge", "DrawnNode", "dot", "draw", "text"]

@@ -21,9 +21,10 @@ from dyda.model.message import MessageState
 from dyda.model.relation import RelationName
 from scheduler.batching import take_run, take_unit
 from scheduler.deco import Plan, Planned
-from scheduler.dependencies import Dependencies, Edge, Entry
+from scheduler.dependencies import Dependencies, Edge
 from scheduler.footprint import EffectOf, Footprint, Footprints, ViewReads, effect_of, shape_of
 from scheduler.graph import Drawing, draw
+from scheduler.needs import Entry, Needs
 from scheduler.queue import Consistency, Queued, Unit
 from scheduler.stretches import Stretches
 
@@ -106,6 +107,8 @@ class Schedule:
                 shape = self._same(shape)
             entry = Entry(queued, queued.number, queued.message.source, shape, queued.message.rows)
             self._entries[entry.number] = entry
+            if self._plan is not None and self.detection is Detection.OPTIMISTIC:
+                self._plan.complete()  # it is about what was here when a unit broke
             if self._stretches is not None:
                 self._stretches.add(entry)
             if entry.changes_schema:
@@ -193,7 +196,7 @@ class Schedule:
         if not unit or not self._schema:
             return None
         entries = sorted({**self._schema, **unit}.values(), key=lambda entry: entry.number)
-        dependencies = Dependencies(entries, self._schema.values(), self._footprints())
+        dependencies = Dependencies(entries, Needs(self._schema.values(), self._footprints()))
         for entry in unit.values():
             for edge in dependencies.edges(entry):
                 if edge.before not in unit and edge.before > since:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 
-from scheduler.dependencies import Entry
 from scheduler.footprint import Shape
+from scheduler.needs import Entry
 
 __all__ = ["Stretch", "Stretches"]
 

@@ -28,6 +28,7 @@ lose a row is asked of a source (rule R4); a row's counts before and after are e
     keys            keys that travel along join edges
     worlds          what a relation was and became, as entries that Spark multiplies through the joins
     evaluation      one evaluation per block: ΔV = new − old
+    limits          rows for which a condition cannot be true
     careful         the same, so that nothing is evaluated for rows that cancel out
     shared_sweeps   blocks that are swept alike
     shared_lookups  lookups that several views share
@@ -48,7 +49,7 @@ from vm.join_tree import SweepPlan, plan_sweep
 from vm.program import WAREHOUSE, Program, Step, Term, state_number
 from vm.shared_lookups import Lookup, SharedLookups, asking, needed_columns
 from vm.shared_sweeps import course, own_worlds, together
-from vm.sweep import Ask, demand, sweep
+from vm.sweep import Ask, Limit, demand, sweep
 from vm.worlds import TAG, Whole, Worlds
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "Ask",
     "Evaluation",
     "JoinBlock",
+    "Limit",
     "Lookup",
     "Occurrence",
     "Program",

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dyda.model.algebra.nodes import ColumnRef, Expression
 from vm.evaluation import Evaluation, as_text, counts, joined
@@ -30,6 +31,7 @@ SURE = re.compile(
 """Words of an expression that fails for no value."""
 
 
+@lru_cache(maxsize=4096)
 def may_fail(expression: Expression) -> bool:
     """Whether computing it may fail for some value: anything but comparisons of columns and constants is suspected."""
     if expression.equality is not None or expression.column is not None:

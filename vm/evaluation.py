@@ -328,14 +328,18 @@ def render_combined(
 
 
 def _of_its_own(texts: Mapping[int, str]) -> str:
-    """What to compute for a row, by the number of the evaluation that it is of."""
-    numbers: dict[str, list[int]] = {}
-    for number, text in texts.items():
-        numbers.setdefault(text, []).append(number)
-    if len(numbers) == 1:
-        return next(iter(numbers))
-    branches = [f"WHEN f IN ({', '.join(map(str, mine))}) THEN {text}" for text, mine in numbers.items()]
-    return f"CASE {' '.join(branches)} END"
+    """What to compute for a row, by the number of the evaluation that it is of. It is found by halving, because Spark
+    looks at one branch after the other, for each row and column."""
+    numbers = sorted(texts)
+    starts = [place for place, number in enumerate(numbers) if not place or texts[number] != texts[numbers[place - 1]]]
+
+    def chosen(first: int, end: int) -> str:
+        if end - first == 1:
+            return texts[numbers[starts[first]]]
+        middle = (first + end) // 2
+        return f"CASE WHEN f < {numbers[starts[middle]]} THEN {chosen(first, middle)} ELSE {chosen(middle, end)} END"
+
+    return chosen(0, len(starts))
 
 
 def join_order(evaluation: Evaluation, without: Collection[Expression] = ()) -> list[Occurrence]:

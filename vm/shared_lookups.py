@@ -4,7 +4,7 @@
     view 2 ──customer by id: 2, 3──▶ │ memory │ ──3─────▶ source
     view 3 ──customer by id: 1, 3──▶ └────────┘           not asked at all
 
-Keys travel from changed rows before any condition is looked at, so views over the same relations mostly send the same
+Keys travel from changed rows mostly before a condition is looked at, so views over the same relations send the same
 keys along the same edge, and the relation is asked once for all of them. The rows have all columns that any view of the
 batch needs. Answers are what the snapshot shows: each view still compensates for itself.
 """

@@ -3,7 +3,7 @@
     view 1   π x      r ──a── s        ┐
     view 2   π y, z   r ──a── s        ┘   one sweep over x, y and z, of which each gets its own columns
 
-The same keys travel for all of them, because keys travel before any condition is looked at. A sweep that reads more
+The same keys travel for all of them: those of rows that any of them may keep (vm/limits.py). A sweep that reads more
 columns distinguishes more rows and may fetch more. Entries are additive: rows that one view cannot tell apart add up to
 what its own sweep would have fetched, for every row that can take part in a change of that view (W4 holds row by row).
 """

@@ -6,6 +6,9 @@
 Keys travel outward from changed rows; at each hop the source returns only the rows those keys reach, and what comes
 back is turned into worlds (vm/worlds.py). `demand` goes one way only: from the rows that have given keys outward.
 Hops that do not build on each other, the left and the right sweep of paper 003 (Section 5.3), may be asked at once.
+
+A row that no condition of the block can keep is in no combination, neither before nor after: its keys need not travel.
+Views that are swept alike are asked for once, so what a hop saves must be worth a question of its own.
 """
 
 from __future__ import annotations
@@ -24,13 +27,22 @@ from vm.keys import KeyPredicate, KeySet, distinct_keys
 from vm.sweep_state import Learned
 from vm.worlds import TAG, TAGGED, TWO_WORLDS, Whole, Worlds
 
-__all__ = ["Ask", "SweepLimits", "demand", "sweep"]
+__all__ = ["Ask", "Limit", "SweepLimits", "demand", "sweep"]
 
 AT_ONE_SOURCE = 2
 """Concurrent lookups at one source: it has other work to do, but left and right sweep may meet there."""
 
 Ask: TypeAlias = Callable[[str, Sequence[str], Sequence[str], pa.Table], Bag]
 """ask(alias, columns, key, values): rows of that occurrence's relation, at least those with one of these keys."""
+
+
+Limit: TypeAlias = Callable[[pa.Table], "pa.Array | pa.ChunkedArray | None"]
+"""limit(rows): which of an occurrence's rows, as texts, may be in a combination; None: all of them may."""
+
+MANY_KEYS = 100
+"""Up to so many keys, rows are not looked at: other views may ask for the same."""
+WORTH = 4
+"""How many times fewer keys must be left."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +64,10 @@ def sweep(
     ask: Ask,
     limits: SweepLimits | None = None,
     workers: Executor | None = None,
+    possible: Mapping[str, Limit] | None = None,
 ) -> dict[str, Worlds | Whole]:
-    """Read what ΔV needs and nothing else. `deltas` are ours, `pending` is captured, visible and not ours.
+    """Read what ΔV needs and nothing else. `deltas` are ours, `pending` is captured, visible and not ours. `possible`
+    tells for some occurrences which rows conditions may keep.
 
     `ask` must answer from the very snapshot in which both were read. It is called once per directed tree edge at the
     most, and not at all where no key travels. If a delta has a TAG column, worlds are tagged and keys travel from every
@@ -73,7 +87,8 @@ def sweep(
         elif len(changed) > 1:
             reason = "rows changed on both sides of a join that has no pushable equality"
         else:
-            reason = _Asking(learned, ask, limits or SweepLimits(), workers).both_ways(component)
+            asking = _Asking(learned, ask, limits or SweepLimits(), workers, possible or {})
+            reason = asking.both_ways(component)
         for alias in component.aliases:
             result[alias] = learned[alias].whole(reason) if reason else learned[alias].worlds()
     return result
@@ -138,7 +153,15 @@ def _unconnected(component: Component) -> str:
 class _Asking:
     """Hops over one component, in any order in which each comes after those that it builds on."""
 
-    def __init__(self, learned: Mapping[str, Learned], ask: Ask, limits: SweepLimits, workers: Executor | None) -> None:
+    def __init__(
+        self,
+        learned: Mapping[str, Learned],
+        ask: Ask,
+        limits: SweepLimits,
+        workers: Executor | None,
+        possible: Mapping[str, Limit] | None = None,
+    ) -> None:
+        self._possible = possible or {}
         self._learned = learned
         self._ask = ask
         self._limits = limits
@@ -204,10 +227,21 @@ class _Asking:
         relation = self._learned[hop.target].occurrence.relation
         types = [relation.column(column).type.name for column in at_target]
         keys = distinct_keys(rows, at_sender, at_target, hop.edge.families, types)
+        limit = self._possible.get(hop.sender)
+        if limit is not None and len(keys) > MANY_KEYS:
+            kept = [_limited(table, limit) for table in rows]
+            fewer = distinct_keys(kept, at_sender, at_target, hop.edge.families, types)
+            if WORTH * len(fewer) <= len(keys):
+                keys = fewer
         return KeyPredicate(at_target, hop.edge.families, keys)
 
     def _source(self, alias: str) -> str:
         return self._learned[alias].occurrence.relation.name.source
+
+
+def _limited(rows: pa.Table, limit: Limit) -> pa.Table:
+    mask = limit(rows)
+    return rows if mask is None else rows.filter(mask)
 
 
 class _Here(Executor):

@@ -204,7 +204,7 @@ def run(profile: str) -> Report:
             report.rows.append([name, f"{size:,}", str(sample), f"{sample.median / first.median:.2f}"])
     many = found["views"]
     if {1, 50} <= set(many):
-        report.bars = [Bar("50 views sharing four relations ÷ one view", many[50].median / many[1].median, most=8)]
+        report.bars = [Bar("50 views sharing four relations ÷ one view", many[50].median / many[1].median, most=3)]
     report.plots = [_plot(name, axes[name], samples) for name, samples in found.items()]
     report.notes += _told(found["queue"], phases)
     report.data = {

@@ -9,6 +9,9 @@ where they are called: Spark, Arrow and SQLAlchemy take a second that `dyda --he
     output     JSON or aligned tables
     project    init, sources, apply
     daemon     daemon, status, stop
+    events     events
+    notify     notify test
+    psql       psql
     views      views, show, history, diff, explain, resync, verify
     pending    the queue, and an operator's decision about one message
     impact     impact

@@ -14,11 +14,14 @@ import click
 import dyda
 from dyda.cli.daemon import daemon_command, status_command, stop_command
 from dyda.cli.demo import demo_command
+from dyda.cli.events import events_command
 from dyda.cli.impact import impact_command
 from dyda.cli.knowledge import knowledge_group
+from dyda.cli.notify import notify_group
 from dyda.cli.options import CommonGroup
 from dyda.cli.pending import pending_group
 from dyda.cli.project import apply_command, init_command, sources_group
+from dyda.cli.psql import psql_command
 from dyda.cli.views import verify_command, views_group
 from dyda.errors import DydaError
 from dyda.model.printable import visible
@@ -52,11 +55,14 @@ for command in (
     apply_command,
     daemon_command,
     status_command,
+    events_command,
+    notify_group,
     pending_group,
     views_group,
     knowledge_group,
     impact_command,
     verify_command,
+    psql_command,
     stop_command,
 ):
     cli.add_command(command)

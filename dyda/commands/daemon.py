@@ -12,16 +12,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dyda.commands.daemon_log import DaemonLog
 from dyda.commands.daemon_standby import PATIENCE, wait_for_turn
 from dyda.commands.open_transactions import Reminders
 from dyda.embedded import EmbeddedServer
 from dyda.errors import DydaError, Fenced, ProjectBusy, WarehouseUnreachable
+from dyda.model.event import DaemonStarted, DaemonStopped, DaemonTookOver, WarehouseBack
 from dyda.open_project import OpenProject
 from dyda.passwords import hidden
 from dyda.project import Project
 from dyda.settings import EMBEDDED, SparkSettings
+from dyda.warehouse import EventRecord, is_hidden
 
 if TYPE_CHECKING:
+    from dyda.commands.daemon_notify import Notifier
     from dyda.engine import Engine
     from dyda.maintenance.cycle import Outcome
     from dyda.maintenance.loop import Maintainer
@@ -30,12 +34,14 @@ if TYPE_CHECKING:
 __all__ = ["run_daemon", "stop"]
 
 
-def run_daemon(folder: Path, until_idle: bool, log: Callable[[str], None]) -> int:
+def run_daemon(folder: Path, until_idle: bool, write: Callable[[str], None]) -> int:
     """Maintain the project's views until told to stop; the exit code.
 
     One process works on a project. If that is another one, this one stands by. If this one loses its session and
-    another takes over, this one has written nothing since, and stands by like any other.
+    another takes over, this one has written nothing since, and stands by like any other. `write` gets lines, or is a
+    log.
     """
+    log = write if isinstance(write, DaemonLog) else DaemonLog(write)
     with _stop_signals() as stopping:
         try:
             code = _run(folder, until_idle, log, stopping)
@@ -50,18 +56,31 @@ def run_daemon(folder: Path, until_idle: bool, log: Callable[[str], None]) -> in
         return code
 
 
-def _run(folder: Path, until_idle: bool, log: Callable[[str], None], stopping: StopSignal) -> int:
+def _run(folder: Path, until_idle: bool, log: DaemonLog, stopping: StopSignal) -> int:
     with contextlib.closing(_Spark(log)) as spark:
         seen_at = time.monotonic()
         outage = Reminders(log)
+        stood_by = False
         while not stopping.is_set():
             try:
                 try:
                     engine = spark.engine(folder)
-                    with OpenProject.open(folder, engine) as opened, opened.warehouse.lock(role="daemon") as writer:
+                    with (
+                        OpenProject.open(folder, engine) as opened,
+                        opened.warehouse.lock(role="daemon") as writer,
+                        contextlib.ExitStack() as stack,
+                    ):
+                        notifier = stack.enter_context(_notifications(opened, writer, log))
+                        outlet = _to_both(log, notifier)
+                        writer.outlet = outlet
                         try:
-                            _say_back(outage, seen_at, log)
-                            return _serve(folder, opened, writer, until_idle, log, stopping)
+                            if outage.forget():
+                                writer.tell(WarehouseBack(round(time.monotonic() - seen_at, 1)))
+                            if stood_by:
+                                writer.tell(DaemonTookOver(os.getpid(), socket.gethostname()))
+                            stood_by = False
+                            with _stopped_in_order(writer, stopping):
+                                return _serve(folder, opened, writer, until_idle, log, stopping, outlet)
                         finally:
                             seen_at = time.monotonic()
                 except ProjectBusy:
@@ -71,6 +90,7 @@ def _run(folder: Path, until_idle: bool, log: Callable[[str], None], stopping: S
                     code = wait_for_turn(folder, until_idle, log, stopping)
                     if code is not None:
                         return code
+                    stood_by = True
                 except Fenced as error:
                     spark.close()
                     log(error.in_one_line)
@@ -80,6 +100,48 @@ def _run(folder: Path, until_idle: bool, log: Callable[[str], None], stopping: S
                     return 1
                 stopping.wait(1.0)
     return 0
+
+
+def _notifications(
+    opened: OpenProject, writer: Writer, log: DaemonLog
+) -> contextlib.AbstractContextManager[Notifier | None]:
+    """Whoever dyda.toml names is told, until the end of the block."""
+    settings, folder = opened.project.settings, opened.project.folder
+    if not settings.notify:
+        return contextlib.nullcontext()
+    from dyda.commands.daemon_notify import Notifier
+
+    return contextlib.closing(Notifier(settings.notify, opened.warehouse, writer, folder, settings.project.id, log))
+
+
+def _to_both(log: DaemonLog, notifier: Notifier | None) -> Callable[[EventRecord], None]:
+    """Where the daemon's events go."""
+    if notifier is None:
+        return log.event
+
+    def outlet(event: EventRecord) -> None:
+        log.event(event)
+        notifier.happened(event)
+
+    return outlet
+
+
+@contextlib.contextmanager
+def _stopped_in_order(writer: Writer, stopping: threading.Event) -> Iterator[None]:
+    """The daemon's end is an event too, if the warehouse can still be told."""
+    try:
+        yield
+    except Exception:
+        if not stopping.is_set():
+            raise
+        _tell_the_end(writer)
+        raise
+    _tell_the_end(writer)
+
+
+def _tell_the_end(writer: Writer) -> None:
+    with contextlib.suppress(Fenced, WarehouseUnreachable):  # then another one works, or nobody can be told
+        writer.tell(DaemonStopped(os.getpid(), socket.gethostname()))
 
 
 def _say_back(outage: Reminders, seen_at: float, log: Callable[[str], None]) -> None:
@@ -117,13 +179,17 @@ def _serve(
     opened: OpenProject,
     writer: Writer,
     until_idle: bool,
-    log: Callable[[str], None],
+    log: DaemonLog,
     stopping: threading.Event,
+    outlet: Callable[[EventRecord], None],
 ) -> int:
+    from dyda.commands.daemon_lookout import Lookout
     from dyda.maintenance.loop import Maintainer
 
-    maintainer = Maintainer(opened, writer, log, stopping.is_set)
+    maintainer = Maintainer(opened, writer, log, stopping.is_set, outlet)
+    limit = opened.project.settings.maintenance.stale_after
     with contextlib.closing(maintainer), contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.closing(Lookout(opened.warehouse, writer, limit, log)))
         views = list(maintainer.known.views.values())
         if views and not until_idle and not opened.engine.asked:
             from dyda.commands.daemon_warm_up import WarmUp
@@ -132,15 +198,14 @@ def _serve(
         return _maintain(folder, maintainer, until_idle, log, stopping)
 
 
-def _maintain(
-    folder: Path, maintainer: Maintainer, until_idle: bool, log: Callable[[str], None], stopping: threading.Event
-) -> int:
+def _maintain(folder: Path, maintainer: Maintainer, until_idle: bool, log: DaemonLog, stopping: threading.Event) -> int:
     from dyda.commands.requests import Requests
     from dyda.maintenance.cycle import Outcome
 
     opened = maintainer.opened
     settings = opened.project.settings.maintenance
-    log(f"maintaining {len(maintainer.known.views)} views, consistency {settings.consistency}")
+    views = len([name for name in maintainer.known.views if not is_hidden(name)])
+    maintainer.writer.tell(DaemonStarted(os.getpid(), socket.gethostname(), views, settings.consistency))
     requests = Requests(folder, maintainer, log)
     pause, blocked_since = settings.poll_min, None
     while not stopping.is_set():
@@ -174,14 +239,15 @@ def _note_obstacle(maintainer: Maintainer, outcome: Outcome, log: Callable[[str]
     """`status` shows the obstacle. A warehouse with a full disk may not even take that."""
     from dyda.maintenance.cycle import Outcome
 
-    error = maintainer.obstacle if outcome is Outcome.BLOCKED else None
+    blocked = outcome is Outcome.BLOCKED or (outcome is not Outcome.IDLE and maintainer.still_blocked)
+    error = maintainer.obstacle if blocked else None
     what = None if error is None else f"{error.what} ({maintainer.waiting})"
     try:
         maintainer.writer.note_obstacle(what)
     except (Fenced, WarehouseUnreachable):
         raise
     except DydaError as error:
-        log(f"could not record the obstacle in the warehouse: {error.what}")
+        log(f"{what or 'maintenance goes on'} (could not record that in the warehouse: {error.what})")
 
 
 class StopSignal(threading.Event):

@@ -132,7 +132,7 @@ def _reject(maintainer: Maintainer, arguments: Mapping[str, Any]) -> Answer:
     positions = positions_after(maintainer.known, broken)
     # The other views follow it in their turn; if none lacks it, the message is done.
     done = (record.id,) if everywhere(positions, record.source, record.xid) else ()
-    maintainer.writer.approve_message(record.id)
+    maintainer.writer.approve_message(record.id, views)
     maintainer.writer.install(Installation(broken, done=done))
     maintainer.reload()
     return {"id": record.id, "state": "rejected", **told(cause), "views": views}

@@ -19,8 +19,17 @@ from dyda.commands.handover import release
 from dyda.commands.open_transactions import Patience, Progress, Reminders
 from dyda.commands.pending_decisions import DECISIONS
 from dyda.commands.views import begin_resync, execute_resync
-from dyda.errors import CaptureBlocked, DydaError
+from dyda.errors import (
+    CaptureBlocked,
+    ConfigurationError,
+    DydaError,
+    RefusedFiles,
+    UnknownColumn,
+    UnknownRelation,
+    UnsupportedSql,
+)
 from dyda.maintenance.loop import Maintainer
+from dyda.model.event import ConfigurationRefused
 from dyda.passwords import hidden
 from dyda.project import Project
 from dyda.warehouse import RequestRecord
@@ -32,6 +41,12 @@ ATTEMPT = 0.5
 
 BUILDING = ("apply", "resync")
 """Requests that may take long."""
+
+FROM_FILES = ("apply", "check")
+"""Requests about the project's files."""
+
+REFUSALS = (ConfigurationError, RefusedFiles, UnknownColumn, UnknownRelation, UnsupportedSql)
+"""What is wrong with them is said to the command, and remembered for those who look after the daemon."""
 
 SHORTEST, LONGEST = 1.0, 5.0
 """Seconds between two attempts."""
@@ -153,6 +168,8 @@ class Requests:
             return request.id not in self._deferred
         except DydaError as error:
             writer.finish(request.id, error=error)
+            if request.verb in FROM_FILES and isinstance(error, REFUSALS):
+                writer.tell(ConfigurationRefused(error.what, error.remedy))
             self._maintainer.reload()
         except Exception as error:
             what = hidden(f"unexpected {type(error).__name__}: {error}")
@@ -166,7 +183,7 @@ class Requests:
             case "apply" | "check":
                 project = Project.load(self._folder)
                 if project.settings != maintainer.opened.project.settings:
-                    raise DydaError(
+                    raise ConfigurationError(
                         "dyda.toml has changed since the daemon was started",
                         "Restart it, then apply: dyda stop, dyda daemon",
                     )

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from dyda.commands.attention import DUE, decisions, next_of
 from dyda.errors import DydaError
 from dyda.model.cause import Cause, WaitsBehind
 from dyda.model.layout import Layout
@@ -36,7 +37,9 @@ def status(folder: Path) -> dict[str, Any]:
     with OpenProject.open(folder) as opened:
         now = opened.warehouse.status()
         aborted, seconds = opened.warehouse.aborts()
+        shown = _shown(opened, now.views)
         return {
+            "warehouse": {"url": _url(opened), "schema": opened.warehouse.schema},
             "daemon": {
                 "running": now.daemon.running and now.daemon.role == "daemon",
                 "pid": now.daemon.pid,
@@ -49,7 +52,10 @@ def status(folder: Path) -> dict[str, Any]:
             "lanes": [_lane(record) for record in opened.warehouse.lanes() if now.daemon.running],
             "aborts": {"units": aborted, "seconds": seconds},
             "units": _where_time_goes(opened.warehouse.units(RECENT)),
-            "views": _views(opened, now.views),
+            "views": _listed(opened, shown),
+            "decide": decisions(
+                opened.warehouse.messages(states=DUE), [(record.name, record.state, record.cause) for record in shown]
+            ),
             "blocked_by": [{**asdict(blocker), "since": time_text(blocker.since)} for blocker in now.blockers],
         }
 
@@ -198,16 +204,33 @@ def told(cause: Cause | None) -> dict[str, Any]:
     return {"reason": None if cause is None else sentence(cause), "cause": cause_to_json(cause)}
 
 
+def _url(opened: OpenProject) -> str:
+    """The warehouse's, without a password; that of an embedded server has none."""
+    url = opened.warehouse.url
+    return url if opened.project.settings.warehouse.embedded else without_password(url)
+
+
 def _views(opened: OpenProject, records: Sequence[ViewRecord]) -> list[dict[str, Any]]:
-    unshown, behind, lost = opened.warehouse.unshown(), _behind(opened), opened.warehouse.lost_indexes()
-    return [
-        _view(
-            replace(record, state=ShownState.HELD, cause=behind[record.name]) if record.name in behind else record,
-            unshown.get(record.name),
-            lost.get(record.name, ()),
-        )
-        for record in records
-    ]
+    return _listed(opened, _shown(opened, records))
+
+
+def _shown(opened: OpenProject, records: Sequence[ViewRecord]) -> list[ViewRecord]:
+    """With the state and the cause that users see. A view whose reader-facing view is gone is broken for its readers,
+    however well it is maintained."""
+    unshown, behind = opened.warehouse.unshown(), _behind(opened)
+    found = []
+    for record in records:
+        if record.name in behind:
+            record = replace(record, state=ShownState.HELD, cause=behind[record.name])
+        if record.stored_state == ViewState.LIVE and record.name in unshown:
+            record = replace(record, state=ShownState.BROKEN, cause=unshown[record.name])
+        found.append(record)
+    return found
+
+
+def _listed(opened: OpenProject, shown: Sequence[ViewRecord]) -> list[dict[str, Any]]:
+    lost = opened.warehouse.lost_indexes()
+    return [_view(record, lost.get(record.name, ())) for record in shown]
 
 
 def _behind(opened: OpenProject) -> dict[str, Cause]:
@@ -230,17 +253,16 @@ def _behind(opened: OpenProject) -> dict[str, Cause]:
     }
 
 
-def _view(record: ViewRecord, unshown: Cause | None, lost: Sequence[Cause]) -> dict[str, Any]:
-    """A view whose reader-facing view is gone is broken for its readers, however well it is maintained."""
-    shown = record.stored_state != ViewState.LIVE or unshown is None
+def _view(record: ViewRecord, lost: Sequence[Cause]) -> dict[str, Any]:
     return {
         "name": record.name,
-        "state": record.state if shown else ShownState.BROKEN,
-        **told(record.cause if shown else unshown),
+        "state": record.state,
+        **told(record.cause),
+        "next": next_of(record.name, record.state, record.cause),
         "version": record.version,
         "rows": record.rows,
         "fresh_at": time_text(record.fresh_at),
-        "since": time_text(record.fresh_at) if record.state != ShownState.FRESH or not shown else None,
+        "since": time_text(record.fresh_at) if record.state != ShownState.FRESH else None,
         "lag_seconds": record.lag_seconds,
         "positions": {source: str(position) for source, position in record.positions.items()},
         "columns": [{"name": column.name, "type": column.type} for column in record.columns],

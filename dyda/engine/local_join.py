@@ -4,13 +4,15 @@
     equality a.y = b.x         ──▶           7 │   7 │ 'q' │ 1        what Spark gets
 
 A join of a few rows costs Spark a plan and a stage for every relation, whatever the rows. Nothing is decided here: an
-equality of two columns of one type limits which rows can meet, and Spark then evaluates every condition, that one too.
-Combinations whose count does not change are left out. Where there would be too many, Spark joins them itself.
+equality of two columns of one type limits which rows can meet, conditions that are plain enough (vm/limits.py) limit
+which rows and combinations are left, and Spark then evaluates every condition, those too. Combinations whose count does
+not change are left out. Where there would be too many, Spark joins them itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +21,9 @@ import pyarrow.compute as pc
 
 from dyda.engine.typed_columns import arrow_type, typed_table
 from dyda.model.algebra.nodes import ColumnRef
+from vm.careful import may_fail
 from vm.evaluation import Evaluation, frame_columns, join_order
+from vm.limits import possible
 
 __all__ = ["combinations", "one_of_nulls"]
 
@@ -43,21 +47,23 @@ def combinations(evaluation: Evaluation) -> pa.Table | None:
         alias: typed_table(frame.table, frame.occurrence.frame, str(frame.occurrence.relation.name))
         for alias, frame in frames.items()
     }
+    single = {alias: _limited(evaluation, typed, {alias: _all(table)}, alias)[alias] for alias, table in typed.items()}
     first, *others = join_order(evaluation)
-    picked = {first.alias: pa.array(np.arange(typed[first.alias].num_rows))}
+    picked = {first.alias: single[first.alias]}
     for occurrence in others:
         left, right = [], []
+        mine = single[occurrence.alias]
         for here, there in _equalities(evaluation, set(picked), occurrence.alias):
             keys = _comparable(_values(evaluation, typed, here), _values(evaluation, typed, there))
             if keys is not None:
                 left.append(keys[0].take(picked[here.alias]))
-                right.append(keys[1])
-        count = len(picked[first.alias])
-        pairs = _pairs(left, right, count, typed[occurrence.alias].num_rows)
+                right.append(keys[1].take(mine))
+        pairs = _pairs(left, right, len(picked[first.alias]), len(mine))
         if pairs is None:
             return None
-        mine, theirs = pairs
-        picked = {alias: rows.take(mine) for alias, rows in picked.items()} | {occurrence.alias: theirs}
+        theirs, met = pairs
+        picked = {alias: rows.take(theirs) for alias, rows in picked.items()} | {occurrence.alias: mine.take(met)}
+        picked = _limited(evaluation, typed, picked, occurrence.alias)
     numbers = _numbers(evaluation, picked)
     if numbers is None:
         return None
@@ -75,6 +81,38 @@ def one_of_nulls(evaluation: Evaluation) -> pa.Table:
     types = {column.name: column.spark_type for one in evaluation.block.occurrences for column in one.frame}
     columns = {name: pa.nulls(1, arrow_type(types[name])) for name in _read(evaluation)}
     return pa.table(columns | {"n": pa.array([1], pa.int64())})
+
+
+def _all(table: pa.Table) -> pa.Array:
+    return pa.array(np.arange(table.num_rows))
+
+
+def _limited(
+    evaluation: Evaluation, typed: dict[str, pa.Table], picked: dict[str, pa.Array], newest: str
+) -> dict[str, pa.Array]:
+    """The combinations for which the conditions that can be asked now may be true.
+
+    A build of the view fails on a row over which one condition cannot be computed, though another excludes it, unless
+    it is done carefully (vm/careful.py); of one relation it is not, and then a unit fails on that row, too.
+    """
+    conjuncts = evaluation.block.conjuncts
+    if len(typed) == 1 and any(map(may_fail, conjuncts)):
+        return picked
+    for conjunct in conjuncts:
+        if newest not in conjunct.aliases or not conjunct.aliases <= picked.keys():
+            continue
+        if conjunct.equality is not None or (len(picked) > 1 and len(conjunct.aliases) == 1):
+            continue  # asked already
+        mask = possible(conjunct, partial(_picked_values, evaluation, typed, picked))
+        if mask is not None:
+            picked = {alias: rows.filter(mask) for alias, rows in picked.items()}
+    return picked
+
+
+def _picked_values(
+    evaluation: Evaluation, typed: dict[str, pa.Table], picked: dict[str, pa.Array], ref: ColumnRef
+) -> pa.ChunkedArray:
+    return _values(evaluation, typed, ref).take(picked[ref.alias])
 
 
 def _read(evaluation: Evaluation) -> dict[str, str]:

@@ -10,7 +10,8 @@ place of the first ones and the rule is applied to one operator after the other.
 its own JVM, as they do in a job.
 
 One template serves many evaluations (`f` is the number of one in its template), because a unit that asks for twenty
-must not pay for twenty. It grows when an evaluation comes that it does not know yet.
+must not pay for twenty. It grows when an evaluation comes that it does not know yet. Columns are called after their
+types, so that those of one evaluation are used for others, too.
 
 What is not a chain of Project and Filter over one relation, what has many rows, and what fails takes the ordinary way;
 a failure is then told in the ordinary words. Where a later Spark has other internals, everything takes that way, which
@@ -19,6 +20,7 @@ is said once.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,18 +30,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, UnknownException
+from pyspark.serializers import NoOpSerializer
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
+from pyspark.util import _load_from_socket
 
 from dyda.engine.frames import spark_type
 from dyda.engine.typed_columns import arrow_type
 from vm.evaluation import Evaluation, render_combined
+from vm.join_block import CarriedColumn, JoinBlock
 
 __all__ = ["Prepared", "Question"]
 
-MOST_ROWS = 4_000
-"""Beyond so many rows a job costs less: rows are evaluated one by one here."""
-MOST_BYTES = 512 * 1024
+MOST_ROWS = 10_000
+"""Beyond so many rows a job costs less: rows are evaluated one by one here, in one thread."""
+MOST_BYTES = 2 * 1024 * 1024
 """More would take longer to reach Java than a file that Spark reads."""
 
 BRANCHES = 24
@@ -49,7 +54,8 @@ FORGOTTEN = 200
 """A template that grows leaves out what was not asked for in so many units: those views have other definitions now."""
 
 ROWS_AT_ONCE = 64
-"""Java sends an answer of more than 8 KB in several writes, and waits some 40 ms between them."""
+"""Java sends an answer of more than 8 KB in several writes, and waits some 40 ms between them: more rows than this are
+served through a socket of their own, as the rows of a job are."""
 
 VIEW = "prepared"
 
@@ -87,6 +93,28 @@ class _Key:
     tagged: bool
 
 
+class _Places:
+    """What columns are called in templates: after their types, so that those of one question serve others, too."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, int] = {}
+
+    def of(self, key: _Key) -> dict[str, str]:
+        """The place of each column. Numbers that no relation has keep their names: they are the same for all."""
+        used: dict[str, int] = {}
+        found = {}
+        for name, kind in key.kinds:
+            prefix = re.match(r"_*(?=[tv][0-9]+_[0-9]+$)", name)
+            if prefix is None:
+                found[name] = name
+                continue
+            # The prefix is there because the view's text uses such names for something else.
+            family = f"{prefix[0]}v{self._types.setdefault(kind, len(self._types))}"
+            found[name] = f"{family}_{used.get(family, 0)}"
+            used[family] = used.get(family, 0) + 1
+        return found
+
+
 @dataclass
 class _Template:
     """The evaluations that share a plan, each with its number."""
@@ -94,21 +122,23 @@ class _Template:
     numbers: dict[_Key, int] = field(default_factory=dict)
     asked: list[tuple[Evaluation, Sequence[str]]] = field(default_factory=list)
     """Without their rows."""
+    places: dict[_Key, dict[str, str]] = field(default_factory=dict)
     used: dict[_Key, int] = field(default_factory=dict)
     """The unit in which each was asked last."""
     kinds: dict[str, str] = field(default_factory=dict)
+    """By place, the Spark type."""
     plan: _Plan | None = None
 
     def takes(self, key: _Key) -> bool:
-        """Whether it can grow by this one: a column has one type for all, and all are tagged or none is."""
-        same = all(self.kinds.get(name, kind) == kind for name, kind in key.kinds)
-        return same and all(key.tagged == other.tagged for other in self.numbers) and len(self.numbers) < BRANCHES
+        """Whether it can grow by this one: all are tagged or none is."""
+        return all(key.tagged == other.tagged for other in self.numbers) and len(self.numbers) < BRANCHES
 
-    def add(self, key: _Key, evaluation: Evaluation, types: Sequence[str], used: int) -> None:
+    def add(self, key: _Key, evaluation: Evaluation, types: Sequence[str], places: dict[str, str], used: int) -> None:
         self.numbers[key] = len(self.numbers)
         self.asked.append((replace(evaluation, frames=()), types))
+        self.places[key] = places
         self.used[key] = used
-        self.kinds |= dict(key.kinds)
+        self.kinds |= {places[name]: kind for name, kind in key.kinds}
 
     def rows(self, tables: Mapping[int, tuple[_Key, pa.Table]]) -> pa.Table:
         """The rows of all tables: w, the place of a table; f, the number of its question; then the columns."""
@@ -122,9 +152,9 @@ class _Template:
             arrays: list[Any] = [
                 pa.repeat(pa.scalar(number, pa.int32()), count) for number in (place, self.numbers[key])
             ]
-            present = set(table.column_names)
+            columns = {self.places[key][name]: name for name in table.column_names}
             arrays += [
-                table.column(name) if name in present else pa.nulls(count, arrow_type(kind))
+                table.column(columns[name]) if name in columns else pa.nulls(count, arrow_type(kind))
                 for name, kind in self.kinds.items()
             ]
             parts.append(pa.Table.from_arrays(arrays, schema=schema))
@@ -135,7 +165,11 @@ class _Template:
         width = max(len(evaluation.block.items) for evaluation, _ in self.asked)
         tagged = self.asked[0][0].tagged
         source = f"SELECT w, f, {', '.join(columns)} FROM {name}"
-        return render_combined(dict(enumerate(self.asked)), source, width, tagged=tagged, place="w")
+        asked = [
+            (replace(evaluation, block=_named(evaluation.block, places)), types)
+            for (evaluation, types), places in zip(self.asked, self.places.values(), strict=True)
+        ]
+        return render_combined(dict(enumerate(asked)), source, width, tagged=tagged, place="w")
 
     @property
     def types(self) -> str:
@@ -144,6 +178,20 @@ class _Template:
         for place, kind in enumerate(self.kinds.values()):
             schema.add(f"p{place}", spark_type(kind), True)
         return str(schema.json())
+
+
+def _named(block: JoinBlock, places: Mapping[str, str]) -> JoinBlock:
+    """The block with other names for its columns."""
+
+    def named(one: CarriedColumn) -> CarriedColumn:
+        return replace(
+            one,
+            text=places.get(one.text, one.text) if one.text is not None else None,
+            value=places.get(one.value, one.value) if one.value is not None else None,
+        )
+
+    occurrences = tuple(replace(one, carried=tuple(map(named, one.carried))) for one in block.occurrences)
+    return replace(block, occurrences=occurrences)
 
 
 class Prepared:
@@ -156,6 +204,7 @@ class Prepared:
         """Questions that cost no job."""
         self._spark: _Spark | None = None
         self._templates: list[_Template] = []
+        self._places = _Places()
         self._unfit: set[_Key] = set()
         self._units = 0
         self._off: SparkSession | None = None
@@ -219,7 +268,7 @@ class Prepared:
             taken = {}
             for key, question in list(new.items()):
                 if template.takes(key):
-                    template.add(key, question.evaluation, question.types, self._units)
+                    template.add(key, question.evaluation, question.types, self._places.of(key), self._units)
                     taken[key] = new.pop(key)
             if self._planned(spark, template, taken):
                 self._templates = [template, *(one for one in self._templates if one is not old)][:TEMPLATES]
@@ -228,7 +277,7 @@ class Prepared:
             else:  # one of them is not a chain: each is tried alone
                 for key, question in taken.items():
                     alone = _Template()
-                    alone.add(key, question.evaluation, question.types, self._units)
+                    alone.add(key, question.evaluation, question.types, self._places.of(key), self._units)
                     if self._planned(spark, alone, {key: question}):
                         self._templates = [alone, *self._templates][:TEMPLATES]
                     else:
@@ -239,7 +288,7 @@ class Prepared:
         template = _Template()
         for key, asked in zip(old.numbers, old.asked, strict=True) if old is not None else ():
             if old is not None and self._units - old.used[key] <= FORGOTTEN:
-                template.add(key, *asked, old.used[key])
+                template.add(key, *asked, old.places[key], old.used[key])
         return template
 
     @staticmethod
@@ -277,6 +326,7 @@ class _Spark:
         self._stream = java.java.io.ByteArrayInputStream
         self._arrow = _scala_object(java.org.apache.spark.sql.execution.arrow, "ArrowConverters")
         self._rule = _scala_object(java.org.apache.spark.sql.catalyst.optimizer, RULE)
+        self._python = java.org.apache.spark.api.python.PythonRDD
         self._nothing = _scala_object(java.scala.collection.immutable, "Nil")
         # A job for a few rows evaluates what was written, before anything is simplified: so the same rows fail.
         batches = _each(self._java_session.sessionState().optimizer().defaultBatches())
@@ -313,12 +363,21 @@ class _Spark:
         done = self._evaluated(plan, relation)
         if done is None:
             raise TypeError("an operator that was evaluated once is not evaluated again")
-        found = done.data().iterator()
-        batches = self._arrow.toBatchWithSchemaIterator(found, plan.row, ROWS_AT_ONCE, 0, "UTC", True, False)
-        tables = []
-        while batches.hasNext():
-            tables.append(pa.ipc.open_stream(batches.next()).read_all())
+        rows, size = done.data(), done.data().size()
+        if size <= ROWS_AT_ONCE:
+            answers = self._batches(rows, plan, ROWS_AT_ONCE)
+            streams = [answers.next() for _ in range(int(answers.hasNext()))]
+        else:
+            port, secret, *_ = self._python.serveIterator(self._batches(rows, plan, 0), "rows of a kept plan")
+            with _load_from_socket((port, secret), NoOpSerializer()) as served:
+                streams = list(served)
+        tables = [pa.ipc.open_stream(stream).read_all() for stream in streams]
+        if sum(table.num_rows for table in tables) != size:  # who serves them ends without a word where it fails
+            raise TypeError(f"{size} rows were to come")
         return pa.concat_tables(tables).combine_chunks() if tables else plan.answer.empty_table()
+
+    def _batches(self, rows: Any, plan: _Plan, most: int) -> Any:
+        return self._arrow.toBatchWithSchemaIterator(rows.iterator(), plan.row, most, 0, "UTC", True, False)
 
     def _frame(self, rows: pa.Table, types: str) -> Any:
         self._sessions.setActiveSession(self._java_session)  # whose settings the expressions are evaluated with

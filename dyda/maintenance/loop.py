@@ -30,6 +30,7 @@ from dyda.errors import (
     UnknownView,
     WarehouseUnreachable,
 )
+from dyda.event_wording import in_one_line
 from dyda.maintenance.approval import Approval
 from dyda.maintenance.catalog_state import BuildRequest, Catalog, CatalogState
 from dyda.maintenance.cycle import Cycle, Due, Outcome
@@ -47,16 +48,21 @@ from dyda.maintenance.observe.unexplained_changes import find_movement
 from dyda.maintenance.phases import Phases
 from dyda.maintenance.units import Units
 from dyda.model.cause import Behind, Cause
+from dyda.model.event import UnitAborted
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
-from dyda.warehouse import ViewRecord, is_hidden
+from dyda.warehouse import EventRecord, ViewRecord, is_hidden
 from dyda.warehouse.writer import Writer
 
 __all__ = ["Maintainer"]
 
 RENEW_PAUSE = 60.0
 """Seconds until a table that a reader had open is tried again."""
+
+BLOCKED_FOR = 10.0
+"""Seconds for which an obstacle counts after it was last met, while other views go on: it is said once, and not with
+each of their units."""
 
 
 class Maintainer:
@@ -68,15 +74,18 @@ class Maintainer:
         writer: Writer,
         log: Callable[[str], None] = lambda text: None,
         stopping: Callable[[], bool] | None = None,
+        outlet: Callable[[EventRecord], None] | None = None,
     ) -> None:
-        """`stopping`, for a process that goes on: whether it is to end. What takes long is then built in lanes."""
+        """`stopping`, for a process that goes on: whether it is to end. What takes long is then built in lanes.
+        `outlet` gets each event; without one, it is a line of the log."""
         self.opened = opened
         self.writer = writer
         self.log = log
-        writer.log = self._say
+        writer.outlet = outlet if outlet is not None else self._say_event
         self.obstacle: DydaError | None = None
         """Why the last cycle was blocked."""
         self.waiting = ALL_WAIT
+        self._blocked_at = 0.0
         self.planner = Planner(opened, self._say)
         self.recovery = Recovery(opened)
         self.approval = Approval(opened)
@@ -85,7 +94,7 @@ class Maintainer:
         self._renew_after = 0.0
         self._resting = Resting(opened)
         self._backlog = Backlog()
-        self._barred = Barred(opened, writer, self._say)
+        self._barred = Barred(opened, writer)
         lanes = stopping is not None and opened.project.settings.maintenance.lanes > 0
         self.units = Units(
             opened, writer, self.catalog, self.planner, self.approval, self.recovery, self._resting, self._say, lanes
@@ -112,6 +121,9 @@ class Maintainer:
 
     def _say(self, text: str) -> None:
         self.log(text)
+
+    def _say_event(self, event: EventRecord) -> None:
+        self.log(in_one_line(event.text, event.next))
 
     def forget(self) -> None:
         """Read the catalog again before the next unit."""
@@ -184,7 +196,8 @@ class Maintainer:
         """The one place that decides what an exception means for the rounds to come."""
         match error:
             case BrokenUnit() | PositionMoved():
-                self.log(f"unit abandoned: {error.what}")
+                if isinstance(error, PositionMoved) or not error.recorded:
+                    self.writer.tell(UnitAborted((), error.what, 0.0))
                 self.recovery.forget(cycle.returning)
                 return Outcome.BROKEN
             case MissingRights() if self._barred.add(error, self.known):
@@ -264,7 +277,7 @@ class Maintainer:
             self.planner.forget()
         movement = find_movement(polled, self.known)
         listen_again(self.opened, self.writer, movement.deaf, self.log)
-        if account_for(self.writer, self.known, polled, movement, self.log):
+        if account_for(self.writer, self.known, polled, movement):
             if self.lanes is not None:
                 self.lanes.give_up({drift.source for drift in movement.drifts})
             self.reload()
@@ -326,21 +339,25 @@ class Maintainer:
 
     # --- what cannot be done now
 
+    @property
+    def still_blocked(self) -> bool:
+        """Whether the obstacle is probably still there although other views go on: their units say nothing about it."""
+        if isinstance(self.obstacle, SourceNotAvailable) and self.writer.reaches(self.obstacle.source) is False:
+            return True
+        return self.obstacle is not None and time.monotonic() - self._blocked_at < BLOCKED_FOR
+
     def _put_aside(self, view: str, state: ViewState, error: DydaError, cycle: Cycle) -> Outcome:
         """One view cannot be installed: it stays as it is and says why, and the others go on without it."""
         if view in cycle.requested:
             raise error
-        self.log(f"view {view} is {state}: {error.what}")
         self.writer.set_state(view, state, cause_of(error))
         self.reload()
         return Outcome.BROKEN
 
     def blocked(self, error: DydaError, sources: Collection[str] = ()) -> Outcome:
-        """The views of these sources, or all, cannot go on now: log it once, and try again."""
-        waiting = who_waits(self.known.views.values(), sources) if sources else ALL_WAIT
-        if self.obstacle is None or cause_of(self.obstacle) != cause_of(error):
-            self.log(f"{error.in_one_line} ({waiting})")
-        self.obstacle, self.waiting = error, waiting
+        """The views of these sources, or all, cannot go on now: whoever runs the cycles says so, and tries again."""
+        self.waiting = who_waits(self.known.views.values(), sources) if sources else ALL_WAIT
+        self.obstacle, self._blocked_at = error, time.monotonic()
         return Outcome.BLOCKED
 
 

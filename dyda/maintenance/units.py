@@ -39,16 +39,13 @@ from dyda.maintenance.plan.analysis import SparkAnalysis
 from dyda.maintenance.plan.builds import Builds, Reading, plan_builds, reachable_relations
 from dyda.maintenance.plan.planner import plan_knowledge, plan_measured, plan_run, plan_unit
 from dyda.maintenance.plan.unit_plan import Adapt, LeaveBehind, UnitPlan
-from dyda.maintenance.plan.version_details import layout_changes_of
 from dyda.model.cause import Quarantined
-from dyda.model.layout import LayoutEvent
 from dyda.model.message import MessageState
 from dyda.model.relation import Relation, RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import Installation, RelationState, ViewChange, is_hidden
 from dyda.warehouse.writer import Writer
-from dyda.wording import layout_sentence, sentence
 from scheduler import Queued, Unit, UnitKind
 from vs import read
 
@@ -163,6 +160,7 @@ class Units:
         except BrokenUnit as error:
             relations = self.planner.broken(unit, error, self.catalog.state)
             self.writer.record_abort(unit.numbers, error.what, phases.total, relations)
+            error.recorded = True
             raise
 
     def _process_unit(self, work: _Work, unit: Unit, phases: Phases) -> bool:
@@ -221,6 +219,7 @@ class Units:
         except BrokenUnit as error:
             self.planner.build_broken(self._read_for(due.builds, error))
             self.writer.record_abort((), error.what, phases.total)
+            error.recorded = True
             raise
 
     def _build_all(self, polled: Poll, due: Due, cycle: Cycle, phases: Phases) -> Outcome:
@@ -388,14 +387,8 @@ class Units:
         prepared = self._installation(done)
         self.writer.install(prepared)
         phases.done("install")
-        for change in done.changes:
-            for relaid in layout_changes_of(change.version):
-                if relaid.event in (LayoutEvent.KEY_LOST, LayoutEvent.INDEX_LOST):
-                    continue  # the writer says what to do about it
-                self.log(f"view {change.view}: {layout_sentence(relaid)}")
         for one in plan.views:
             if isinstance(one, LeaveBehind) and one.lane is not None and not is_hidden(one.name):
-                self.log(f"view {one.name} has followed a schema change: {sentence(one.lane)}")
                 self.left += [(plan, one.adapt)] if one.adapt is not None else []
         for name, relation in plan.facts.described.items():
             if name not in self.catalog.state.relations and polled.snapshots[name.source].stands(relation):
@@ -464,7 +457,6 @@ class Units:
                     row = culprit(work.refresh.with_all_images(view.program.blocks), unit, read, compute)
                 cause = uncomputable(own, row)
                 held = Quarantined(tuple(numbers), cause)
-                self.log(f"view {view.name} is held: {sentence(held)}")
                 self.writer.mark_messages(numbers, MessageState.QUARANTINED, cause)
                 self.writer.set_state(view.name, ViewState.HELD, held)
         self.writer.discard_stagings()

@@ -11,6 +11,7 @@ import of ours. Papers: 003 for the messages and counts, 000 for positions, 002 
     message         what one source transaction did
     view_state      the states of a view, stored and shown
     cause           why a view or a message is in its state
+    event           what happened: one for each change of a state
     schema_change   what a schema change did to a relation, as primitive steps
     operator_state  what a keyed operator stores beside the extent
     preferences     what a view's author allows when a schema changes

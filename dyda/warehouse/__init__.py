@@ -11,6 +11,7 @@ project's lock and whose fence is the current one. Readers never see two views i
     installation    what a unit installs, as data
     install         the one transaction that installs a unit
     view_installer  one view's part of it
+    transitions     what an installation means to its views, as events
     hidden_views    views that lanes have built and no reader sees yet
     hidden_names    what those are called
     reading         sessions for short questions
@@ -25,6 +26,8 @@ from dyda.warehouse.catalog.cause_codec import cause_to_json
 from dyda.warehouse.catalog.records import (
     DaemonRecord,
     EarlierCatalog,
+    EventRecord,
+    FreshnessRecord,
     Identity,
     IndexRecord,
     KnowledgeRecord,
@@ -48,6 +51,8 @@ from dyda.warehouse.warehouse import Warehouse
 __all__ = [
     "DaemonRecord",
     "EarlierCatalog",
+    "EventRecord",
+    "FreshnessRecord",
     "Identity",
     "IndexRecord",
     "Installation",

@@ -18,6 +18,7 @@ from psycopg2.extras import Json
 from dyda.cursor import Cursor
 from dyda.errors import UnknownView
 from dyda.model.cause import LostIndex
+from dyda.model.event import Event, ViewBuilt, ViewRecovered
 from dyda.warehouse.catalog.stored_views import KnownView, known_views
 from dyda.warehouse.connection import load
 from dyda.warehouse.extents.extent import Extent, extent_table
@@ -25,13 +26,14 @@ from dyda.warehouse.extents.indexes import carry_over, save_lost
 from dyda.warehouse.extents.plain_extent import PlainExtent
 from dyda.warehouse.extents.published_view import Publication, Reader, publish
 from dyda.warehouse.hidden_names import NEXT, hidden_name, visible_name
+from dyda.warehouse.transitions import STOPPED, lost_indexes
 
 __all__ = ["drop_all_hidden", "drop_hidden", "show"]
 
 
-def show(cursor: Cursor, schema: str, view: str, patience: float) -> list[LostIndex]:
+def show(cursor: Cursor, schema: str, view: str, patience: float) -> list[Event]:
     """Makes the hidden view the view, in the caller's transaction: rows, states, positions and versions are its own.
-    Returns the indexes that are lost with its old table."""
+    Returns what has happened: also which indexes are lost with its old table."""
     hidden = hidden_name(view)
     known = known_views(cursor, [view, hidden])
     before, after = known.get(view), known.get(hidden)
@@ -64,7 +66,10 @@ def show(cursor: Cursor, schema: str, view: str, patience: float) -> list[LostIn
     if built_without:  # said of a version that may be the view's already
         cursor.execute(load("save_lost_indexes.sql"), {"view": view, "lost": Json(built_without)})
     save_lost(cursor, view, lost)
-    return lost
+    cursor.execute("SELECT rows FROM dyda.view WHERE name = %s", (view,))
+    (rows,) = cursor.fetchone()
+    recovered = [ViewRecovered(view, before.state)] if before.state in STOPPED else []
+    return [ViewBuilt(view, rows, before.cause), *recovered, *lost_indexes(lost)]
 
 
 def _indexed_by_hand(cursor: Cursor, before: KnownView, extent: Extent) -> tuple[list[LostIndex], list[str]]:

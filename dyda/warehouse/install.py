@@ -13,14 +13,16 @@ from psycopg2.extras import Json
 from dyda import faults
 from dyda.cursor import Cursor
 from dyda.errors import PositionMoved
-from dyda.model.cause import LostIndex
+from dyda.model.event import Event
 from dyda.warehouse.catalog.codec import earlier_to_json, name_to_text, relation_to_json
-from dyda.warehouse.catalog.records import RelationState, SourceState, UnitRecord
+from dyda.warehouse.catalog.events import save_events
+from dyda.warehouse.catalog.records import EventRecord, RelationState, SourceState, UnitRecord
 from dyda.warehouse.catalog.stored_views import known_views
 from dyda.warehouse.connection import load
 from dyda.warehouse.extents.published_view import publish
 from dyda.warehouse.hidden_names import is_hidden
 from dyda.warehouse.installation import Installation, ViewChange
+from dyda.warehouse.transitions import unit_event
 from dyda.warehouse.view_installer import ViewInstaller, owned
 
 __all__ = ["carry_out", "save_relation", "save_source"]
@@ -28,9 +30,9 @@ __all__ = ["carry_out", "save_relation", "save_source"]
 
 def carry_out(
     cursor: Cursor, installation: Installation, schema: str, patience: float
-) -> tuple[int | None, list[LostIndex]]:
-    """Carries out an installation; the caller's transaction holds the fence's row. Returns the unit's number, and the
-    indexes that views have lost."""
+) -> tuple[int | None, list[EventRecord]]:
+    """Carries out an installation; the caller's transaction holds the fence's row. Returns the unit's number, and what
+    has happened, which is saved with it."""
     faults.point("install.begun")
     known = known_views(cursor, [change.view for change in installation.changes])
     installers = [
@@ -86,8 +88,19 @@ def carry_out(
             },
         )
     number = None if installation.unit is None else _save_unit(cursor, installation.unit)
+    happened = save_events(cursor, _events(installation, number, shown))
     faults.point("install.before-commit")
-    return number, [lost for installer in installers for lost in installer.lost]
+    return number, happened
+
+
+def _events(installation: Installation, number: int | None, shown: Sequence[ViewInstaller]) -> list[Event]:
+    """What happened to the views, and the unit's one line."""
+    unit = installation.unit
+    built = unit is not None and unit.kind == "build"
+    events = [event for installer in shown for event in installer.events(built=built)]
+    if unit is not None and number is not None:
+        events.append(unit_event(number, unit, len(shown)))
+    return events
 
 
 def _move(cursor: Cursor, changes: Sequence[ViewChange]) -> None:

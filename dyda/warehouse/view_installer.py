@@ -22,9 +22,10 @@ from dyda.errors import (
     UnknownView,
 )
 from dyda.model.cause import LostIndex
+from dyda.model.event import Event
 from dyda.model.layout import Layout
 from dyda.model.view_state import ViewState
-from dyda.warehouse.catalog.cause_codec import cause_to_json, stored_cause
+from dyda.warehouse.catalog.cause_codec import cause_to_json, reason_of, stored_cause
 from dyda.warehouse.catalog.codec import layout_to_json, name_to_text, states_to_json, view_columns_to_json
 from dyda.warehouse.catalog.records import ViewColumn, ViewVersion
 from dyda.warehouse.catalog.stored_views import KnownView
@@ -52,6 +53,7 @@ from dyda.warehouse.hidden_names import is_hidden, visible_name
 from dyda.warehouse.installation import ViewChange
 from dyda.warehouse.states.install import StateInstaller
 from dyda.warehouse.states.tables import StoredState
+from dyda.warehouse.transitions import view_events
 from dyda.wording import sentence
 
 __all__ = ["STOPPED", "ViewInstaller", "owned"]
@@ -97,12 +99,15 @@ class ViewInstaller:
         self.reader = Reader(schema, change.view)
         self.number = number
         self.exists = known is not None
+        self.before = known
         self.known = known or KnownView()
         self.previous = self.known.extent
         self.states = self.known.states
         self.publication: Publication | None = None
         self.lost: list[LostIndex] = []
         self.renames: list[str] = []
+        self.rows: int | None = None
+        """How many rows the view has, if all of them were written."""
 
     def run(self) -> None:
         change = self.change
@@ -405,6 +410,10 @@ class ViewInstaller:
                 places = self.change.projection
             self.publication = Publication(self.reader, extent, tuple(names), previous, places)
 
+    def events(self, *, built: bool) -> Iterator[Event]:
+        """What happened to the view; `built`: the unit builds views whole."""
+        return view_events(self.change, self.before, self.rows, self.lost, built=built)
+
     def clear(self) -> None:
         """Drops the extent and the states that are no longer used."""
         kept = {stored.number for stored in self.states}
@@ -425,6 +434,7 @@ class ViewInstaller:
         state = change.state or (ViewState.LIVE if renewed else None)
         rows_move = change.has_rows and (change.prepared is None or change.prepared.of is None)
         moved = rows_move or any(expected != new for expected, new in change.positions.values())
+        self.rows = rows if absolute else None
         if state in STOPPED:
             self.cursor.execute(load("stop_view.sql"), {"view": change.view})
         self.cursor.execute(
@@ -433,6 +443,7 @@ class ViewInstaller:
                 "view": change.view,
                 "state": state,
                 "cause": stored_cause(change.cause),
+                "reason": reason_of(change.cause),
                 "rows": rows,
                 "absolute": absolute,
                 "moved": moved,

@@ -23,6 +23,7 @@ from dyda.cursor import Connection as PostgresConnection
 from dyda.cursor import Cursor
 from dyda.errors import DydaError, ProjectBusy, RequestFailed, UnknownView, WarehouseUnreachable
 from dyda.model.cause import Cause
+from dyda.warehouse.catalog import events as happened
 from dyda.warehouse.catalog import queries
 from dyda.warehouse.catalog.records import DaemonRecord, MessageRecord, ViewRecord
 from dyda.warehouse.catalog.upgrade import is_ready, upgrade
@@ -210,6 +211,10 @@ class Warehouse:
     request = _reads(queries.request)
     lanes = _reads(queries.lanes)
     status = _reads(queries.status)
+    events = _reads(happened.events)
+    notified = _reads(happened.notified)
+    newest_event = _reads(happened.newest_event)
+    freshness = _reads(queries.freshness)
 
     def view(self, name: str) -> ViewRecord:
         with self._reading() as cursor:

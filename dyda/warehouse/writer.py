@@ -16,14 +16,33 @@ from dyda import faults
 from dyda.cursor import Connection, Cursor
 from dyda.errors import DydaError, UnknownView
 from dyda.model.bag import Bag
-from dyda.model.cause import Cause, LostIndex
+from dyda.model.cause import Cause
+from dyda.model.event import (
+    DaemonBlocked,
+    DaemonUnblocked,
+    Event,
+    MessageApproved,
+    MessageRejected,
+    SourceBack,
+    SourceDetached,
+    SourceLost,
+    UnitAborted,
+    ViewBuilding,
+    ViewDropped,
+    ViewFresh,
+    ViewResync,
+    ViewStale,
+    message_moved,
+    view_moved,
+)
 from dyda.model.message import MessageState, UpdateMessage
 from dyda.model.operator_state import State
 from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
-from dyda.warehouse.catalog.cause_codec import stored_cause
+from dyda.warehouse.catalog.cause_codec import cause_from_json, reason_of, stored_cause
 from dyda.warehouse.catalog.codec import layout_from_json, name_to_text, view_columns_from_json
-from dyda.warehouse.catalog.records import RelationState, RequestRecord, SourceState
+from dyda.warehouse.catalog.events import forget_old_events, save_events
+from dyda.warehouse.catalog.records import EventRecord, RelationState, RequestRecord, SourceState
 from dyda.warehouse.catalog.stored_views import known_state
 from dyda.warehouse.connection import load, translated
 from dyda.warehouse.extents.extent import extent_table
@@ -31,6 +50,7 @@ from dyda.warehouse.extents.forms import is_outdated
 from dyda.warehouse.extents.published_view import Reader, check_names
 from dyda.warehouse.extents.staging import Staging, create_staging, drop_staging
 from dyda.warehouse.fenced_session import FencedSession
+from dyda.warehouse.hidden_names import is_hidden
 from dyda.warehouse.hidden_views import drop_all_hidden, drop_hidden, show
 from dyda.warehouse.install import carry_out, save_relation, save_source
 from dyda.warehouse.installation import Installation, ViewChange
@@ -40,8 +60,8 @@ from dyda.warehouse.states.combine import Combined
 from dyda.warehouse.states.lookup import state_rows
 from dyda.warehouse.states.regroup import regroup
 from dyda.warehouse.states.tables import StoredState
+from dyda.warehouse.transitions import drifted
 from dyda.warehouse.view_installer import STOPPED
-from dyda.wording import sentence
 
 __all__ = ["Writer"]
 
@@ -66,14 +86,62 @@ class Writer(FencedSession):
         self.last_unit: int | None = None
         """The number of the unit that was installed last."""
         self.patience = PATIENCE
-        self.log: Callable[[str], None] = lambda text: None
-        """Gets a line for each index that a view has lost."""
+        self.outlet: Callable[[EventRecord], None] = lambda event: None
+        """Gets each event, after the transaction in which it happened."""
 
     def __enter__(self) -> Writer:
         return self
 
     def __exit__(self, *details: object) -> None:
         self.close()
+
+    # --- events
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[tuple[Cursor, list[Event]]]:
+        """A transaction, and what happens in it: that is saved with it, and told once it is committed."""
+        events: list[Event] = []
+        with self.turn:
+            with self.writing() as cursor:
+                yield cursor, events
+                saved = save_events(cursor, events)
+            self._pass_on(saved)
+
+    def _pass_on(self, events: Sequence[EventRecord]) -> None:
+        for event in events:
+            self.outlet(event)
+
+    def tell(self, *events: Event) -> None:
+        """Something has happened that is no change of the catalog."""
+        with self._telling() as (_, told):
+            told.extend(events)
+
+    def note_notified(self, target: str, event: int) -> None:
+        """The target was told of all events up to this one."""
+        with self.writing() as cursor:
+            cursor.execute(
+                "INSERT INTO dyda.notified (target, event) VALUES (%s, %s)"
+                " ON CONFLICT (target) DO UPDATE SET event = excluded.event, at = now()",
+                (target, event),
+            )
+
+    def forget_old_events(self) -> None:
+        """Deletes what is older than events are kept, or more than are kept."""
+        with self.writing() as cursor:
+            forget_old_events(cursor)
+
+    def note_overdue(self, events: Sequence[ViewStale | ViewFresh]) -> None:
+        """These views have become, or are no longer, older than they may be."""
+        with self._telling() as (cursor, told):
+            for event in events:
+                overdue = isinstance(event, ViewStale)
+                cursor.execute(
+                    "UPDATE dyda.view SET overdue_since = CASE WHEN %s THEN now() END WHERE name = %s"
+                    " AND (overdue_since IS NULL) = %s",
+                    (overdue, event.view, overdue),
+                )
+                if cursor.rowcount:
+                    told.append(event)
 
     # --- the queue
 
@@ -96,32 +164,44 @@ class Writer(FencedSession):
         self, ids: Sequence[int], state: MessageState, cause: Cause | None = None, unit: int | None = None
     ) -> None:
         """A new state of messages: running (in `unit`), quarantined with its cause, waiting again, …"""
-        with self.writing() as cursor:
+        with self._telling() as (cursor, told):
             cursor.execute(
-                "UPDATE dyda.message SET state = %s, cause = %s, unit = %s WHERE id = ANY(%s)",
-                (state, stored_cause(cause), unit, list(ids)),
+                "UPDATE dyda.message m SET state = %s, cause = %s, reason = %s, unit = %s FROM dyda.message o"
+                " WHERE m.id = ANY(%s) AND o.id = m.id RETURNING m.id, m.source, o.state, o.cause",
+                (state, stored_cause(cause), reason_of(cause), unit, list(ids)),
             )
+            for number, source, before, why in sorted(cursor.fetchall(), key=lambda row: row[0]):
+                if (before, cause_from_json(why)) != (state, cause):
+                    told += message_moved(number, source, MessageState(before), state, cause)
 
-    def approve_message(self, number: int) -> None:
-        """An operator approves the message: it waits for its turn and is not stopped again."""
-        with self.writing() as cursor:
+    def approve_message(self, number: int, rejected: Sequence[str] = ()) -> None:
+        """An operator has decided about the message: it waits for its turn and is not stopped again. `rejected`: the
+        views that break because of it."""
+        with self._telling() as (cursor, told):
             cursor.execute(
-                "UPDATE dyda.message SET approved = true, state = 'waiting', cause = NULL WHERE id = %s", (number,)
+                "UPDATE dyda.message SET approved = true, state = 'waiting', cause = NULL, reason = NULL WHERE id = %s"
+                " RETURNING source",
+                (number,),
             )
+            for (source,) in cursor.fetchall():
+                approved = MessageApproved(number, source)
+                told.append(MessageRejected(number, source, tuple(rejected)) if rejected else approved)
 
     # --- views
 
     def create_view(self, name: str) -> None:
         """Announces a view that is being built; its first installation adds version, extent and positions."""
         check_names(name, [])
-        with self.writing() as cursor:
+        with self._telling() as (cursor, told):
             cursor.execute(
                 "INSERT INTO dyda.view (name, state) VALUES (%s, 'building') ON CONFLICT (name) DO NOTHING", (name,)
             )
+            if cursor.rowcount:
+                told.append(ViewBuilding(name))
 
     def drop_view(self, name: str) -> None:
         """Drops the view with its rows, history and positions, in one transaction."""
-        with self.writing() as cursor:
+        with self._telling() as (cursor, told):
             drop_hidden(cursor, name)
             cursor.execute("SELECT id FROM dyda.extent WHERE view = %s", (name,))
             for (number,) in cursor.fetchall():
@@ -130,6 +210,7 @@ class Writer(FencedSession):
             cursor.execute("DELETE FROM dyda.view WHERE name = %s", (name,))
             if cursor.rowcount == 0:
                 raise UnknownView(f"there is no view {name}")
+            told.append(ViewDropped(name))
 
     def outdated_extents(self) -> list[str]:
         """Views whose table has not the form that it would get now: made by an older version, or before a key of the
@@ -148,9 +229,8 @@ class Writer(FencedSession):
 
     def show_hidden(self, view: str, patience: float) -> None:
         """What a lane has built and that has caught up is the view from now on; `patience` is for its readers."""
-        with self.writing() as cursor:
-            lost = show(cursor, self._schema, view, patience)
-        self._report(lost)
+        with self._telling() as (cursor, told):
+            told += show(cursor, self._schema, view, patience)
 
     def drop_hidden(self, view: str | None = None) -> None:
         """What lanes have built for the view, or for all of them."""
@@ -162,16 +242,21 @@ class Writer(FencedSession):
 
     def set_state(self, view: str, state: ViewState, cause: Cause | None = None) -> None:
         """A new state of a view, and its cause."""
-        with self.writing() as cursor:
+        with self._telling() as (cursor, told):
             if state in STOPPED:
                 cursor.execute(load("stop_view.sql"), {"view": view})
             cursor.execute(
-                "UPDATE dyda.view SET state = %(state)s, cause = %(cause)s,"
-                " earlier = CASE WHEN %(state)s = 'broken' THEN NULL ELSE earlier END WHERE name = %(view)s",
-                {"state": state, "cause": stored_cause(cause), "view": view},
+                "UPDATE dyda.view v SET state = %(state)s, cause = %(cause)s, reason = %(reason)s,"
+                " earlier = CASE WHEN %(state)s = 'broken' THEN NULL ELSE v.earlier END FROM dyda.view o"
+                " WHERE v.name = %(view)s AND o.name = v.name RETURNING o.state, o.cause",
+                {"state": state, "cause": stored_cause(cause), "reason": reason_of(cause), "view": view},
             )
-            if cursor.rowcount == 0:
+            row = cursor.fetchone()
+            if row is None:
                 raise UnknownView(f"there is no view {view}")
+            moved = view_moved(view, ViewState(row[0]), cause_from_json(row[1]), state, cause)
+            if moved is not None and not is_hidden(view):
+                told.append(moved)
 
     def keep_program(self, view: str, program: str) -> None:
         """Saves the fingerprint of a version that was built before fingerprints were recorded."""
@@ -196,8 +281,29 @@ class Writer(FencedSession):
         before = self._noted.get(name)
         if before is not None and before[0] == noted and now - before[1] < NOTE_AGAIN:
             return
-        self.save_sources([SourceState(name, reachable=reachable, error=error or "", polled=reachable)])
+        state = SourceState(name, reachable=reachable, error=error or "", polled=reachable)
+        if before is not None and before[0][0] == reachable:
+            self.save_sources([state])
+        else:
+            self._note_reach(state, error)
         self._noted[name] = (noted, now)
+
+    def reaches(self, name: str) -> bool | None:
+        """Whether the source answered the last poll; None: it was not asked yet."""
+        noted = self._noted.get(name)
+        return None if noted is None else noted[0][0]
+
+    def _note_reach(self, state: SourceState, error: str | None) -> None:
+        """The source is lost, or back, unless the catalog knows that already."""
+        with self._telling() as (cursor, told):
+            cursor.execute("SELECT reachable FROM dyda.source WHERE name = %s", (state.name,))
+            row = cursor.fetchone()
+            reached = None if row is None else row[0]
+            save_source(cursor, state)
+            if state.reachable and reached is False:
+                told.append(SourceBack(state.name))
+            elif not state.reachable and reached is not False:
+                told.append(SourceLost(state.name, error or "it does not answer"))
 
     def save_sources(self, states: Sequence[SourceState]) -> None:
         with self.writing() as cursor:
@@ -205,15 +311,24 @@ class Writer(FencedSession):
                 save_source(cursor, state)
 
     def account_for(
-        self, owing: Mapping[str, Cause], held: Iterable[str], sources: Sequence[SourceState], void: Iterable[str]
+        self,
+        owing: Mapping[str, Cause],
+        held: Iterable[str],
+        sources: Sequence[SourceState],
+        void: Iterable[str],
+        drifts: Iterable[Cause] = (),
     ) -> None:
         """Records drift, once: the views `owing` are to be rebuilt, each for its cause, and so are the `held` ones when
         they are released; the sources count as seen. Sources that lost transactions (`void`) lose their queue."""
-        with self.writing() as cursor:
+        with self._telling() as (cursor, told):
+            told += drifted([*drifts, *owing.values()])
             for view, cause in owing.items():
                 cursor.execute(
-                    "UPDATE dyda.view SET state = 'resync', cause = %s WHERE name = %s", (stored_cause(cause), view)
+                    "UPDATE dyda.view SET state = 'resync', cause = %s, reason = %s WHERE name = %s",
+                    (stored_cause(cause), reason_of(cause), view),
                 )
+                if not is_hidden(view):
+                    told.append(ViewResync(view, cause))
             cursor.execute(
                 "UPDATE dyda.view_version w SET details = w.details || '{\"behind\": true}' FROM dyda.view v"
                 " WHERE v.name = ANY(%s) AND w.view = v.name AND w.version = v.version",
@@ -244,19 +359,21 @@ class Writer(FencedSession):
     def forget_source(self, name: str) -> None:
         """Removes a source, its relations and its queue from the catalog; positions stay as long as their views."""
         self._queue.forget_source(name)
-        with self.writing() as cursor:
+        with self._telling() as (cursor, told):
             for statement in (
                 "DELETE FROM dyda.message WHERE source = %s",
                 "DELETE FROM dyda.relation WHERE source = %s",
                 "DELETE FROM dyda.source WHERE name = %s",
             ):
                 cursor.execute(statement, (name,))
+            told.append(SourceDetached(name))
 
     def note_obstacle(self, what: str | None) -> None:
         """What keeps the holder of the lock from working, for `status`; None: nothing does."""
         if what != self._obstacle:
-            with self.writing() as cursor:
+            with self._telling() as (cursor, told):
                 cursor.execute("UPDATE dyda.daemon SET obstacle = %s WHERE fence = %s", (what, self.fence))
+                told.append(DaemonUnblocked() if what is None else DaemonBlocked(what))
             self._obstacle = what
 
     # --- units
@@ -265,7 +382,8 @@ class Writer(FencedSession):
         self, messages: Sequence[int], reason: str, seconds: float, relations: Iterable[RelationName] = ()
     ) -> None:
         """A unit of these messages was abandoned after so many seconds: it met a schema change of `relations`."""
-        with self.writing() as cursor:
+        with self._telling() as (cursor, told):
+            told.append(UnitAborted(tuple(messages), reason, round(seconds, 3)))
             cursor.execute(
                 "INSERT INTO dyda.abort (messages, reason, seconds, relations) VALUES (%s, %s, %s, %s)",
                 (list(messages), reason, seconds, sorted(map(name_to_text, relations))),
@@ -360,20 +478,16 @@ class Writer(FencedSession):
             with self.writing() as cursor:
                 self._write_phases(cursor)
                 patience = self.patience if patience is None else patience
-                number, lost = carry_out(cursor, installation, self._schema, patience)
+                number, happened = carry_out(cursor, installation, self._schema, patience)
             self._phases.clear()
             self.last_unit = number
             self._queue.forget(installation.done)
             faults.point("install.committed")
-            self._report(lost)
             for change in installation.changes:
                 for staging in (change.staging, *(state.staging for state in change.states)):
                     if staging is not None:
                         self.drop_staging(staging)
-
-    def _report(self, lost: Sequence[LostIndex]) -> None:
-        for one in lost:
-            self.log(f"view {one.view}: {sentence(one)}")
+            self._pass_on(happened)
 
     def note_phases(self, unit: int | None, phases: Mapping[str, float]) -> None:
         """What a unit took beyond its own installation, in seconds; saved with a later write."""

@@ -71,7 +71,9 @@ def test_documented_commands_exist() -> None:
 def test_every_setting_is_documented() -> None:
     text = (TOP / "docs" / "reference" / "settings.md").read_text()
     for section in dataclasses.fields(dyda.settings.Settings):
-        assert f"## `[{section.name}" in text
+        assert re.search(rf"^## `\[\[?{section.name}", text, re.M), section.name
+    for field in dataclasses.fields(dyda.settings.NotifyEntry):
+        assert f"`{field.name}`" in text, f"{field.name} is not documented"
     for part in ("Warehouse", "Spark", "Maintenance", "Preference", "Daemon"):
         for field in dataclasses.fields(getattr(dyda.settings, f"{part}Settings")):
             assert f"`{field.name}`" in text, f"{field.name} is not documented"

@@ -36,6 +36,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
         "poll_max",
         "lock_timeout",
         "statement_timeout",
+        "stale_after",
     ),
     "preferences": ("extent", "new_columns", "dispensable", "replaceable"),
     "daemon": ("metrics",),

@@ -397,9 +397,9 @@ MUTANTS = (
         "P2, exactly once",
         "killed-at-install",
         "dyda/maintenance/units.py",
-        '        self.writer.install(prepared)\n        phases.done("install")\n        for change',
+        '        self.writer.install(prepared)\n        phases.done("install")\n        for one in plan.views',
         "        acknowledge(self.opened, polled, done.positions)\n"
-        '        self.writer.install(prepared)\n        phases.done("install")\n        for change',
+        '        self.writer.install(prepared)\n        phases.done("install")\n        for one in plan.views',
     ),
     _one(
         "rows-before-positions",

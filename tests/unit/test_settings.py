@@ -265,3 +265,65 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     Project.create(tmp_path)
     (tmp_path / "views" / "v.sql").write_bytes(b"\xef\xbb\xbfSELECT 1")
     assert Project.load(tmp_path).view_files["v"] == "SELECT 1"
+
+
+NOTIFY = """
+[[notify]]
+webhook = "https://hooks.example/${TOKEN}"
+headers = { Authorization = "Bearer ${TOKEN}" }
+events = ["view.*", "source.lost"]
+views = ["asia_*"]
+
+[[notify]]
+command = "mail ops"
+"""
+
+
+def test_notifications() -> None:
+    first, second = Settings.parse(MINIMAL + NOTIFY, {"TOKEN": "s3cr3t"}).notify
+    assert (first.webhook, first.headers) == ("https://hooks.example/s3cr3t", {"Authorization": "Bearer s3cr3t"})
+    assert "s3cr3t" not in repr(first) + first.shown
+    assert first.shown == "webhook hooks.example"
+    assert {"view.broken", "view.built", "source.lost"} <= set(first.kinds)
+    assert "source.back" not in first.kinds
+    assert first.concerns("view.broken", "asia_1")
+    assert not first.concerns("view.broken", "europe")
+    assert first.concerns("source.lost", None)
+    assert second.shown == "command mail"
+    assert {"view.broken", "message.approval"} <= set(second.kinds)
+    assert not {"unit.installed", "view.built"} & set(second.kinds)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("notify = 3\n" + MINIMAL, "dyda.toml: notify is not an array of tables\nWrite it as [[notify]]."),
+        (MINIMAL + "[notify]\ncommand = 'x'", "dyda.toml: notify is not an array of tables\nWrite it as [[notify]]."),
+        (
+            MINIMAL + "[[notify]]\nevents = ['view.broken']",
+            "dyda.toml, [[notify]]: webhook and command are given both, or neither\n"
+            "Give one of them to each [[notify]].",
+        ),
+        (
+            MINIMAL + "[[notify]]\nwebhook = 'ftp://x/secret'",
+            'dyda.toml, [[notify]]: webhook is not an http or https URL\nWrite webhook = "https://…".',
+        ),
+        (
+            MINIMAL + "[[notify]]\nwebhook = 'http://[::1/x'",
+            'dyda.toml, [[notify]]: webhook is not an http or https URL\nWrite webhook = "https://…".',
+        ),
+        (
+            MINIMAL + "[[notify]]\ncommand = 'x'\nevents = ['view.brokn']",
+            "dyda.toml, [[notify]]: events has 'view.brokn', which is no kind of event\nDid you mean view.broken",
+        ),
+        (
+            MINIMAL + "[[notify]]\nwebhok = 'x'",
+            "dyda.toml, [[notify]]: webhok is not a setting\nDid you mean webhook",
+        ),
+    ],
+)
+def test_notifications_that_are_wrong(text: str, message: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        Settings.parse(text, {})
+    assert str(raised.value).startswith(message)
+    assert "secret" not in str(raised.value)

@@ -19,6 +19,7 @@ from typing import Protocol, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dyda.maintenance.execute.possible_rows import limits
 from dyda.model.bag import COUNT, Bag
 from dyda.model.operator_state import Grouped, State
 from dyda.model.relation import RelationName
@@ -186,7 +187,8 @@ class Stepping:
             plan = together([term.plan for *_, term in alike])
             self.early_check(plan.block.relations)
             ask = self._asking(first, plan.block)
-            worlds = sweep(plan, *first.inputs(plan.block), ask, workers=self.workers)
+            kept = limits(plan.block, [term.block for *_, term in alike])
+            worlds = sweep(plan, *first.inputs(plan.block), ask, workers=self.workers, possible=kept)
             for view, step, term in alike:
                 own = own_worlds(worlds, plan, term.plan)
                 if len(alike) == 1:

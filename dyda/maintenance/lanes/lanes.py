@@ -363,6 +363,7 @@ class Lanes:
             if isinstance(lane.error, BrokenUnit):
                 self.planner.build_broken(lane.reads)
                 self.writer.record_abort((), lane.error.what, lane.seconds)
+                lane.error.recorded = True
             raise lane.error or BrokenUnit("", frozenset(), f"view {name} was not built")
         obstacle = self._obstacle(lane, polled)
         if obstacle is not None:

@@ -17,14 +17,11 @@ from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse import SourceState
 from dyda.warehouse.writer import Writer
-from dyda.wording import sentence, what_happened
 
 __all__ = ["account_for", "listen_again"]
 
 
-def account_for(
-    writer: Writer, known: CatalogState, polled: Poll, movement: Movement, log: Callable[[str], None]
-) -> bool:
+def account_for(writer: Writer, known: CatalogState, polled: Poll, movement: Movement) -> bool:
     """Record what is new in `movement`; whether there was anything, so that a new poll is needed."""
     owing = {
         name: cause for name, cause in movement.again.items() if known.records[name].stored_state != ViewState.RESYNC
@@ -39,11 +36,7 @@ def account_for(
     void = [drift.source for drift in movement.drifts if drift.drift in LOST]
     if not owing and not held and not states:
         return False
-    for drift in movement.drifts:
-        log(what_happened(drift))
-    for name, cause in owing.items():
-        log(f"view {name} needs a rebuild: {sentence(cause)}")
-    writer.account_for(owing, held, states, void)
+    writer.account_for(owing, held, states, void, movement.drifts)
     return True
 
 

@@ -18,7 +18,6 @@ from dyda.model.relation import RelationName
 from dyda.model.view_state import ViewState
 from dyda.open_project import OpenProject
 from dyda.warehouse.writer import Writer
-from dyda.wording import sentence
 
 __all__ = ["Barred"]
 
@@ -34,10 +33,9 @@ class _Bar:
 class Barred:
     """Which relations cannot be read now. A new process soon finds out."""
 
-    def __init__(self, opened: OpenProject, writer: Writer, log: Callable[[str], None]) -> None:
+    def __init__(self, opened: OpenProject, writer: Writer) -> None:
         self._opened = opened
         self._writer = writer
-        self._log = log
         self._bars: dict[RelationName, _Bar] = {}
 
     def add(self, error: MissingRights, known: CatalogState) -> bool:
@@ -49,7 +47,6 @@ class Barred:
             with suppress(DydaError):  # an obstacle to asking shows at the next poll
                 cause = self._obstacles(name)
             cause = cause or RightsMissing(name.source, str(name), (Obstacle(error.what, error.remedy),))
-            self._log(f"views over {name} wait: {sentence(cause)}")
             self._bars[name] = _Bar(cause, time.monotonic() + PAUSE)
         return bool(found)
 
@@ -62,7 +59,6 @@ class Barred:
             cause = self._obstacles(name)
             if cause is None:
                 del self._bars[name]
-                self._log(f"views over {name} resume: the right is back")
             else:
                 self._bars[name] = _Bar(cause, time.monotonic() + PAUSE)
         found: dict[str, Cause] = {

@@ -11,17 +11,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dyda.model.cause import CommittedChange, SchemaChanged
-from dyda.model.layout import LayoutChange, LayoutEvent
+from dyda.model.layout import LayoutChange
 from dyda.model.message import DataUpdate, SchemaChange, Truncation
 from dyda.model.position import Position
 from dyda.model.relation import RelationName
 from dyda.model.schema_change import RenameColumn, RenameRelation
-from dyda.warehouse import ViewVersion
 from scheduler import Queued
 from va import Adaptation, Reaggregate
 from vs import Broken, Holds, Rewritten
 
-__all__ = ["Moved", "because", "changed", "layout_changes_of", "relaid", "story", "unseen"]
+__all__ = ["Moved", "because", "changed", "relaid", "story", "unseen"]
 
 
 @dataclass(frozen=True)
@@ -96,12 +95,6 @@ def story(
 def relaid(changes: Sequence[LayoutChange]) -> dict[str, Any]:
     """What came and went of keys and indexes, as a version's details have it; nothing if nothing did."""
     return {"layout": [asdict(change) for change in changes]} if changes else {}
-
-
-def layout_changes_of(version: ViewVersion | None) -> list[LayoutChange]:
-    """What `relaid` has written down."""
-    entries = version.details.get("layout", ()) if version is not None else ()
-    return [LayoutChange(LayoutEvent(entry["event"]), tuple(entry["columns"])) for entry in entries]
 
 
 def changed(moved: Moved) -> dict[str, Any]:

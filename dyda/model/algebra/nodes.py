@@ -76,6 +76,9 @@ class Expression:
     parts: tuple[str | ColumnRef, ...] = field(default=(), compare=False, repr=False)
     """`sql` cut at its column references, as its author wrote it in between."""
 
+    def __hash__(self) -> int:
+        return hash(self.sql)  # which a text remembers
+
     def rendered(self, name: Callable[[ColumnRef], str]) -> str:
         """The expression with each column named by `name`; nothing else changes."""
         return "".join(part if isinstance(part, str) else name(part) for part in self.parts or (self.sql,))

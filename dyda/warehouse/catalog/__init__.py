@@ -8,6 +8,7 @@ frozen, never rows of an open transaction.
     records       what is read from the catalog, and what is saved in it
     queries       one function per kind of record, each given a cursor, so that several can share a snapshot
     stored_views  views as one transaction finds them: version, extent, columns, states
+    events        what happened: saved, read, forgotten in time
     codec         model objects as JSON, and back
     cause_codec   causes as JSON, and back
     schema_steps  steps of schema changes as JSON, and back

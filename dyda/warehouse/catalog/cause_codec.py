@@ -11,13 +11,26 @@ from typing import Any, get_args, get_type_hints
 from psycopg2.extras import Json
 
 from dyda.model.cause import KINDS, Cause
+from dyda.model.event import Event
+from dyda.wording import sentence
 
-__all__ = ["cause_from_json", "cause_to_json", "stored_cause"]
+__all__ = ["cause_from_json", "cause_to_json", "parts_of", "reason_of", "stored_cause"]
 
 
 def cause_to_json(cause: Cause | None) -> dict[str, Any] | None:
     """The kind and the parts that the cause has."""
     return None if cause is None else _entry(cause)
+
+
+def parts_of(value: Cause | Event) -> dict[str, Any]:
+    """Its kind and the parts that it has, as JSON has them."""
+    entry: dict[str, Any] = _entry(value)
+    return entry
+
+
+def reason_of(cause: Cause | None) -> str | None:
+    """The sentence that is stored beside the cause, for those who read the catalog with SQL alone."""
+    return None if cause is None else sentence(cause)
 
 
 def _entry(value: Any) -> Any:

@@ -26,6 +26,7 @@ from dyda.warehouse.catalog.records import (
     AbortRecord,
     Blocker,
     DaemonRecord,
+    FreshnessRecord,
     Identity,
     IndexRecord,
     KnowledgeRecord,
@@ -290,6 +291,13 @@ def status(cursor: Cursor) -> Status:
         tuple(Blocker(**row._asdict()) for row in _all(cursor, "blockers.sql", PROJECT)),
         tuple(waiting(cursor)),
     )
+
+
+def freshness(cursor: Cursor) -> list[FreshnessRecord]:
+    """Every view as any SQL tool sees it."""
+    columns = "f.name, f.state, f.reason, f.fresh_at, f.lag_seconds, v.overdue_since"
+    rows = _rows(cursor, f"SELECT {columns} FROM dyda.freshness f JOIN dyda.view v ON v.name = f.name ORDER BY f.name")
+    return [FreshnessRecord(**row._asdict()) for row in rows]
 
 
 def unshown(cursor: Cursor, schema: str) -> dict[str, Cause]:

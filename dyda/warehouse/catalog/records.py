@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dyda.model.cause import BuildReason, Cause, ToBeBuilt
-from dyda.model.layout import Layout
+from dyda.model.event import EVENTS, Level
+from dyda.model.layout import Layout, LayoutChange, LayoutEvent
 from dyda.model.message import MessageState, UpdateMessage
 from dyda.model.operator_state import State
 from dyda.model.position import Position
@@ -21,6 +22,8 @@ __all__ = [
     "Blocker",
     "DaemonRecord",
     "EarlierCatalog",
+    "EventRecord",
+    "FreshnessRecord",
     "Identity",
     "IndexRecord",
     "KnowledgeRecord",
@@ -77,6 +80,12 @@ class ViewVersion:
     states: tuple[StateTable, ...] | None = None
     program: str | None = None
     layout: Layout = field(default_factory=Layout)
+
+    @property
+    def layout_changes(self) -> tuple[LayoutChange, ...]:
+        """What came and went of keys and indexes, as `details` have it."""
+        entries = self.details.get("layout", ())
+        return tuple(LayoutChange(LayoutEvent(entry["event"]), tuple(entry["columns"])) for entry in entries)
 
 
 @dataclass(frozen=True)
@@ -311,6 +320,40 @@ class UnitRecord:
     installed_at: datetime.datetime | None = None
     id: int | None = None
     kind: str = "data"
+
+
+@dataclass(frozen=True)
+class EventRecord:
+    """An event as the catalog has it. `text` says what happened, `next` what to do about it; `cause` and `details` are
+    its parts."""
+
+    id: int
+    at: datetime.datetime
+    kind: str
+    view: str | None
+    source: str | None
+    message: int | None
+    text: str
+    next: str | None
+    cause: Mapping[str, Any] | None
+    details: Mapping[str, Any]
+
+    @property
+    def level(self) -> Level:
+        kind = EVENTS.get(self.kind)
+        return Level.INFO if kind is None else kind.level  # a newer version may know more kinds
+
+
+@dataclass(frozen=True)
+class FreshnessRecord:
+    """A view in `dyda.freshness`. `overdue_since`: when it was announced that it is older than it may be."""
+
+    name: str
+    state: str
+    reason: str | None
+    fresh_at: datetime.datetime | None
+    lag_seconds: float | None
+    overdue_since: datetime.datetime | None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 
 from dyda.cursor import Cursor
 from dyda.errors import UnknownView
+from dyda.model.cause import Cause
 from dyda.model.layout import Layout
+from dyda.model.view_state import ViewState
+from dyda.warehouse.catalog.cause_codec import cause_from_json
 from dyda.warehouse.catalog.codec import layout_from_json, view_columns_from_json
 from dyda.warehouse.catalog.records import ViewColumn
 from dyda.warehouse.connection import load
@@ -22,6 +25,8 @@ __all__ = ["KnownView", "known_extent", "known_state", "known_views"]
 class KnownView:
     """`version` and `extent` are None while it has no rows."""
 
+    state: ViewState = ViewState.BUILDING
+    cause: Cause | None = None
     version: int | None = None
     extent: Extent | None = None
     columns: tuple[ViewColumn, ...] = ()
@@ -33,14 +38,15 @@ def known_views(cursor: Cursor, views: Iterable[str]) -> dict[str, KnownView]:
     """Those of the views that there are."""
     cursor.execute(load("known_views.sql"), (list(views),))
     found = {}
-    for view, version, number, form, key, stored, states, places, layout, forms in cursor.fetchall():
+    for view, state, why, version, number, form, key, stored, states, places, layout, forms in cursor.fetchall():
+        now = ViewState(state), cause_from_json(why)
         if number is None:
-            found[view] = KnownView()
+            found[view] = KnownView(*now)
             continue
         columns = view_columns_from_json(stored)
         extent = stored_extent(number, view, columns, form, key, places)
         kept = stored_states(view, states, forms)
-        found[view] = KnownView(version, extent, columns, kept, layout_from_json(layout))
+        found[view] = KnownView(*now, version, extent, columns, kept, layout_from_json(layout))
     return found
 
 

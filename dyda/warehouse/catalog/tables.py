@@ -6,6 +6,8 @@ view ── view_version ── extent ── form    definitions and the tables
    └─── position           which transactions are in the extent, per view and source (P5)
 message                    the update message queue
 unit, abort                installed and abandoned units
+event                      what happened, for people and programs; `lasting` ones are kept longer
+notified                   how far each notification has got
 request, daemon, waiting   requests of commands, the holder of the lock, daemons that wait for it
 """
 
@@ -115,6 +117,8 @@ view = Table(
     _moment("fresh_at"),
     _moment("created_at", nullable=False, now=True),
     Column("earlier", JSONB),
+    Column("reason", Text),
+    _moment("overdue_since"),
 )
 
 view_version = Table(
@@ -182,6 +186,7 @@ message = Table(
     _moment("committed_at"),
     _moment("received_at", nullable=False, now=True),
     Column("approved", Boolean, nullable=False, server_default=text("false")),
+    Column("reason", Text),
     UniqueConstraint("source", "xid"),
 )
 
@@ -246,4 +251,31 @@ waiting = Table(
     Column("pid", Integer, nullable=False),
     Column("host", Text, nullable=False),
     _moment("since", nullable=False, now=True),
+)
+
+event = Table(
+    "event",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    _moment("at", nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("view", Text),
+    Column("source", Text),
+    Column("message", BigInteger),
+    Column("text", Text, nullable=False),
+    Column("next", Text),
+    Column("cause", JSONB),
+    Column("details", JSONB, nullable=False, server_default=text("'{}'")),
+)
+# Most events are installed units: an index that each of them enters would cost what the event does.
+Index("event_at_idx", event.c.at, postgresql_using="brin")
+Index("event_lasting_idx", event.c.id, postgresql_where=text("kind <> 'unit.installed'"))
+Index("event_view_idx", event.c.view, event.c.id, postgresql_where=text("view IS NOT NULL"))
+
+notified = Table(
+    "notified",
+    metadata,
+    Column("target", Text, primary_key=True),
+    Column("event", BigInteger, nullable=False),
+    _moment("at", nullable=False, now=True),
 )

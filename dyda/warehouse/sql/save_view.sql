@@ -5,6 +5,7 @@ UPDATE dyda.view
 SET rows = %(rows)s + CASE WHEN %(absolute)s THEN 0 ELSE rows END,
     state = coalesce(%(state)s, state),
     cause = CASE WHEN %(state)s IS NULL THEN cause ELSE %(cause)s::jsonb END,
+    reason = CASE WHEN %(state)s IS NULL THEN reason ELSE %(reason)s END,
     earlier = CASE WHEN %(state)s = 'broken' THEN NULL ELSE earlier END,
     fresh_at = CASE WHEN %(moved)s AND coalesce(%(state)s, state) IN ('live', 'held') THEN now() ELSE fresh_at END
 WHERE name = %(view)s

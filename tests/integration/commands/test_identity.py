@@ -11,6 +11,7 @@ import pytest
 
 from dyda import commands
 from dyda.commands import ApplyPlan
+from dyda.commands.daemon_log import DaemonLog
 from dyda.errors import DydaError
 from dyda.identity import ProjectMismatch
 from tests.town import Town
@@ -76,7 +77,7 @@ def test_a_second_folder_is_refused_before_it_drops_anything(town: Town, tmp_pat
             lambda folder=second: commands.apply(folder.path, refuse),
             lambda folder=second: commands.status(folder.path),
             lambda folder=second: commands.stop(folder.path),
-            lambda folder=second: commands.run_daemon(folder.path, True, print),
+            lambda folder=second: commands.run_daemon(folder.path, True, DaemonLog(print)),
         ):
             with pytest.raises(ProjectMismatch) as refused:
                 attempt()

@@ -45,6 +45,7 @@ def test_commands_that_only_read(town: Town) -> None:
     for command in (
         ["status"],
         ["status", "--json"],
+        ["events", "--since", "1h"],
         ["pending"],
         ["views"],
         ["views", "history", "items"],

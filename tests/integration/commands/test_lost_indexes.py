@@ -25,13 +25,13 @@ def crm(town: Town) -> Town:
 
 
 def settle(town: Town) -> list[str]:
-    """Until nothing is left to do; what the log says."""
+    """Until nothing is left to do; what the log says beside that units were installed."""
     said: list[str] = []
     with town.maintainer() as maintainer:
         maintainer.log = said.append
         while maintainer.cycle() is not Outcome.IDLE:
             pass
-    return said
+    return [line for line in said if not line.startswith("unit ")]
 
 
 def shown(town: Town) -> list[tuple[str, str]]:

@@ -58,6 +58,7 @@ def test_the_warehouse_goes_and_comes_back(
         running.join(60)
     away, back = log[1:3]
     assert "warehouse" in away
-    assert back.startswith("the warehouse is back after ")
+    assert "the warehouse is back after " in back
     assert "maintaining" in log[3]
-    assert len(log) == 5, "and one line at the end"
+    assert "has ended" in log[4]
+    assert len(log) == 6, "and one line at the end"

@@ -297,6 +297,7 @@ def test_R1_rows_of_a_table_that_moved_while_it_was_read_are_not_blamed(people: 
         maintainer.log = said.append
         outcomes = [maintainer.cycle() for _ in range(6)]
     assert outcomes[-1] is Outcome.IDLE, said
+    said = [line for line in said if " installed: " not in line]
     assert said == ["unit abandoned: source tours: tables changed while they were being read (tours.public.guide)"]
     assert people.extent("idle") == {"1": 1, "3": 1, "4": 1}
 

@@ -222,7 +222,7 @@ def test_a_key_is_added_beside_readers_and_not_waited_for(url: str, warehouse: W
 @pytest.fixture
 def said(writer: Writer) -> list[str]:
     lines: list[str] = []
-    writer.log = lines.append
+    writer.outlet = lambda event: lines.append(event.text) if event.kind == "view.index_lost" else None
     return lines
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import pairwise
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from dyda.maintenance.execute.possible_rows import limits
 from dyda.model.bag import Bag
 from tests.unit.vm.builders import Memory, Rows, projected, relation, run_of, view
 from tests.unit.vm.judge import Among, Condition, answer, difference, minus, present, tagged
@@ -19,6 +22,7 @@ from vm.join_tree import plan_sweep
 from vm.sweep import demand, sweep
 from vm.worlds import NEW, OLD, Whole, Worlds
 
+SWEEP = import_module("vm.sweep")
 COLUMNS = ("x", "y")
 values = st.sampled_from(["1", "2", "3", None])
 tables: st.SearchStrategy[Rows] = st.dictionaries(st.tuples(values, values), st.integers(1, 2), max_size=4)
@@ -85,6 +89,28 @@ def test_sweep_gives_exactly_the_difference_that_brute_force_finds(case: Case) -
     assert len(memory.asked) <= 2 * (len(case.of) - 1)
     if delta_evaluation(block, worlds, lambda occurrence: [1]).is_empty:
         assert not expected
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(cases())
+def test_a_sweep_in_which_no_key_travels_from_rows_that_no_condition_keeps_gives_the_same(case: Case) -> None:
+    block, memory = prepared(case)
+    deltas, pending = changes(case, block)
+    possible = limits(block, [block])
+    event("limited" if possible else "not limited")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SWEEP, "MANY_KEYS", 0)
+        patch.setattr(SWEEP, "WORTH", 1)
+        worlds = sweep(plan_sweep(block), deltas, pending, memory.ask, possible=possible)
+    complete = {alias: completed(world, memory, alias) for alias, world in worlds.items()}
+    carried = {occurrence.alias: occurrence.columns for occurrence in block.occurrences}
+    found = difference(carried, complete, case.conditions, case.items)
+    full = dict.fromkeys(case.of, COLUMNS)
+    before, after = (
+        answer(full, {alias: state[name] for alias, name in case.of.items()}, case.conditions, case.items)
+        for state in (case.installed, case.ours)
+    )
+    assert found == Counter(minus(after, before))
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])

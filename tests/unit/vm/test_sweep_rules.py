@@ -7,6 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from dyda.maintenance.execute.possible_rows import limits
 from dyda.model.bag import Bag
 from dyda.model.relation import Relation, RelationName
 from tests.unit.vm.builders import Memory, Rows, entries, projected, relation, view
@@ -318,3 +319,34 @@ def test_many_keys_make_a_scan_cheaper_than_a_lookup(rows: int, keys: int, scann
     if scanned:
         assert f"{keys} distinct keys" in worlds["s"].reason  # type: ignore[union-attr]
         assert memory.asked == []
+
+
+def test_many_keys_of_rows_that_a_condition_excludes_do_not_travel() -> None:
+    """Lines of 150 parts change; only parts of size 1 count, and their other lines are asked for alone."""
+    parts = relation("part", ["id", "size"], keys=["id"])
+    lines = relation("line", ["part", "n"])
+    conditions = ["l.part = p.id", "m.part = p.id", "p.size = 1"]
+    block = flatten(view("v", {"l": lines, "p": parts, "m": lines}, conditions, {"n": "m.n"}))
+    rows: Rows = {(str(number), str(number)): 1 for number in range(150)}
+    sizes: Rows = {(str(number), str(number % 50)): 1 for number in range(150)}
+    asked = {}
+    for kept in ({}, limits(block, [block])):
+        memory = Memory(block.by_alias, {"l": rows, "p": sizes, "m": rows})
+        sweep(plan_sweep(block), {"l": projected(block.by_alias["l"], rows)}, {}, memory.ask, possible=kept)
+        asked[bool(kept)] = {alias: len(keys) for alias, _, keys in memory.asked}
+    assert asked == {False: {"p": 150, "m": 150}, True: {"p": 150, "m": 3}}
+
+
+def test_a_condition_of_one_view_excludes_nothing_that_another_needs() -> None:
+    parts, lines = relation("part", ["id", "size"], keys=["id"]), relation("line", ["part", "n"])
+
+    def block(*conditions: str) -> JoinBlock:
+        relations = {"l": lines, "p": parts}
+        return flatten(view("v", relations, ["l.part = p.id", *conditions], {"n": "l.n", "size": "p.size"}))
+
+    rows = pa.table({"id": ["1", "2", "3"], "size": ["1", "2", "3"]})
+    one, two = block("p.size = 1"), block("p.size > 2")
+    assert limits(one, [one])["p"](rows) == pa.chunked_array([[True, False, False]])
+    assert limits(one, [one, two])["p"](rows) == pa.chunked_array([[True, False, True]])
+    assert "p" not in limits(one, [one, block()])
+    assert limits(one, [one])["p"](pa.table({"id": ["1"], "size": ["none"]})) is None, "told where it is evaluated"

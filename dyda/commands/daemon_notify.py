@@ -1,0 +1,145 @@
+"""Notifications beside the units: a thread for each target, so that none waits for another, nor a unit for any.
+
+    event ──▶ catalog ──▶ thread of the target ──▶ webhook or command ──▶ how far it has got: catalog
+
+What is sent is read from the catalog, so a daemon that is killed forgets nothing: an event is sent at least once, in
+order, and again only if the daemon ended before that was written down. The event's `id` tells.
+"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dyda.commands.notify import NotDelivered, deliver, payload_of, target_of
+from dyda.errors import DydaError, Fenced, WarehouseUnreachable
+from dyda.settings import NotifyEntry
+from dyda.warehouse import EventRecord, Warehouse
+from dyda.warehouse.writer import Writer
+
+__all__ = ["Notifier"]
+
+SHORTEST, LONGEST = 1.0, 300.0
+"""Seconds between two attempts: twice as long each time."""
+
+GIVEN_UP = datetime.timedelta(days=1)
+"""After so long, an event that nobody took is passed over."""
+
+AT_ONCE = 100
+"""Events read at once."""
+
+LAST_WORDS = 5.0
+"""Seconds that the daemon's end waits for what is still to be sent; the next daemon sends the rest."""
+
+
+class Notifier:
+    """Tells the targets until it is closed."""
+
+    def __init__(
+        self,
+        entries: Sequence[NotifyEntry],
+        warehouse: Warehouse,
+        writer: Writer,
+        folder: Path,
+        project: str | None,
+        log: Callable[[str], None],
+    ) -> None:
+        self._targets = [_Target(entry, warehouse, writer, folder, project, log) for entry in entries]
+
+    def happened(self, event: EventRecord) -> None:
+        """Wakes those that are told of it."""
+        for target in self._targets:
+            target.happened(event)
+
+    def close(self) -> None:
+        for target in self._targets:
+            target.closing.set()
+            target.wake.set()
+        for target in self._targets:
+            target.thread.join(LAST_WORDS)
+
+
+class _Target:
+    """One webhook or command."""
+
+    def __init__(
+        self,
+        entry: NotifyEntry,
+        warehouse: Warehouse,
+        writer: Writer,
+        folder: Path,
+        project: str | None,
+        log: Callable[[str], None],
+    ) -> None:
+        self._entry = entry
+        self._warehouse = warehouse
+        self._writer = writer
+        self._folder = folder
+        self._project = project
+        self._log = log
+        self._name = target_of(entry)
+        told = warehouse.notified(self._name)
+        self._seen = warehouse.newest_event() if told is None else told
+        if told is None:
+            writer.note_notified(self._name, self._seen)  # what was before nobody has asked for
+        self._failing = False
+        self.closing = threading.Event()
+        self.wake = threading.Event()
+        self.wake.set()  # an earlier daemon may have left something
+        self.thread = threading.Thread(target=self._run, name=f"notify {entry.shown}", daemon=True)
+        self.thread.start()
+
+    def happened(self, event: EventRecord) -> None:
+        if self._entry.concerns(event.kind, event.view):
+            self.wake.set()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self.wake.wait()
+                self.wake.clear()
+                last = self.closing.is_set()  # read first: whatever happened before that is sent now
+                if not self._send_all() or last:
+                    return
+        except (Fenced, WarehouseUnreachable):
+            return  # the daemon finds out, too; the next one begins where this one was
+        except DydaError as error:
+            self._log(f"notifications to {self._entry.shown} have ended: {error.in_one_line}")
+
+    def _send_all(self) -> bool:
+        """Whatever the target was not told of yet; False if the daemon ends before that."""
+        while True:
+            newest = self._warehouse.newest_event()
+            found = self._warehouse.events(after=self._seen, kinds=self._entry.kinds, limit=AT_ONCE)
+            for event in found:
+                if self._entry.concerns(event.kind, event.view):
+                    if not self._send(event):
+                        return False
+                    self._writer.note_notified(self._name, event.id)
+                self._seen = event.id
+            if len(found) < AT_ONCE:
+                self._seen = max(self._seen, newest)
+                return True
+
+    def _send(self, event: EventRecord) -> bool:
+        """Until the target takes it, or it is too old; False if the daemon ends before that."""
+        pause = SHORTEST
+        while True:
+            try:
+                deliver(self._entry, payload_of(event, self._project), self._folder)
+                if self._failing:
+                    self._log(f"notifications to {self._entry.shown} arrive again")
+                self._failing = False
+                return True
+            except NotDelivered as error:
+                if not self._failing:
+                    self._log(f"a notification to {self._entry.shown} did not arrive: {error.what}; it is tried again")
+                self._failing = True
+            if datetime.datetime.now(datetime.UTC) - event.at > GIVEN_UP:
+                self._log(f"event {event.id} ({event.kind}) is a day old: {self._entry.shown} is not told of it")
+                return True
+            if self.closing.wait(pause):
+                return False
+            pause = min(2 * pause, LONGEST)

@@ -1,0 +1,46 @@
+"""`dyda psql`: the right database, the exit code of psql, and no password among the arguments."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dyda import commands
+from dyda.errors import DydaError
+from tests.town import Town
+
+
+@pytest.fixture
+def crm(new_town: Callable[..., Town]) -> Town:
+    town = new_town()
+    town.source("crm", "CREATE TABLE only_here (a int)", "INSERT INTO only_here VALUES (41), (42)")
+    return town
+
+
+def test_it_opens_the_database_and_passes_its_arguments_on(crm: Town) -> None:
+    done = crm.run("psql", "crm", "--", "-At", "-c", "SELECT max(a) FROM only_here")
+    assert done.stdout == "42\n"
+    failed = crm.run("psql", "warehouse", "--", "-v", "ON_ERROR_STOP=1", "-c", "SELECT 1 FROM only_here", check=False)
+    assert failed.returncode == 1
+    assert "only_here" in failed.stderr
+    with pytest.raises(DydaError, match="there is no source 'crn'; this project has: warehouse, crm"):
+        commands.psql(crm.folder, "crn")
+
+
+def test_a_password_is_no_argument(crm: Town) -> None:
+    url = crm.sources["crm"].replace("postgresql://postgres@", "postgresql://postgres:s3cret%20word@")
+    crm.source_url("crm", url)
+    call = commands.psql(crm.folder, "crm", ["-c", "SELECT 1"])
+    assert call.secrets == (("PGPASSWORD", "s3cret word"),)
+    assert "s3cret" not in json.dumps(call.arguments)
+    assert call.arguments[2:] == ("-c", "SELECT 1")
+    assert crm.run("psql", "crm", "--", "-Atc", "SELECT 1").stdout == "1\n"
+
+
+def test_without_one_of_the_machines_the_embedded_servers_have_one(crm: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert Path(commands.psql(crm.folder, "crm").program).is_file()
