@@ -25,6 +25,7 @@ PINNED = (
     " SET bytea_output = hex; SET lc_monetary = 'C'; SET search_path = pg_catalog"
 )
 EVERYTHING = 2**40
+DROP_SLOTS = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
 
 Rows: TypeAlias = Counter[tuple[str | None, ...]]
 """A bag of rows, or a signed one of changes."""
@@ -118,8 +119,13 @@ class Place:
             self._disconnect()
             return
         self._run = self.connect()
-        while self.run("SELECT FROM pg_replication_slots WHERE database = current_database() AND active"):
-            time.sleep(0.01)  # the server has yet to see that nobody reads it
+        dropped = False
+        while not dropped:
+            try:
+                self.run(DROP_SLOTS)
+                dropped = True
+            except psycopg2.errors.ObjectInUse:
+                time.sleep(0.01)  # the server has yet to see that nobody reads it
         self._disconnect()
 
     def _disconnect(self) -> None:

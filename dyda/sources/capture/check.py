@@ -24,6 +24,11 @@ READING = (
     *("standing()", "leave_mark(text, text)"),
 )
 READ = "read(text)"
+WAL_READING = (
+    *("layout()", "unlogged()", "catch_up()", "flushed_to()", "keep_flushed(bigint, boolean)"),
+    "are_sealed(text[], text[])",
+)
+"""What is needed besides, to read the write-ahead log."""
 
 
 def grants(role: str, relations: Iterable[tuple[str, str]] = (), *, reader: bool = True) -> str:
@@ -57,6 +62,8 @@ def check(
                 findings.append(Finding("error", f"PostgreSQL {version} is too old", "Use PostgreSQL 14 or later."))
             state, rights = _dyda_rights(cursor, role, database, consumer, owner_known)
             findings += rights
+            if sessions.settings.capture == "wal":
+                findings += _write_ahead_log(cursor, sessions.settings, role, state)
             findings += _Tables(cursor, sessions.settings, state, role).check(tables)
     except DydaError as error:
         findings.append(Finding("error", error.what, error.remedy))
@@ -112,6 +119,47 @@ def _dyda_rights(
     if not state.inline_schema_changes:
         found += _no_events(cursor)
     return state, found + _owner(cursor, role, database)
+
+
+def _write_ahead_log(cursor: Cursor, settings: SourceSettings, role: str, state: LogState | None) -> list[Finding]:
+    """What capture = "wal" needs, and what bounds the WAL that the server keeps for it."""
+    cursor.execute(
+        "SELECT current_setting('wal_level'), r.rolreplication OR r.rolsuper, r.rolsuper,"
+        " current_setting('max_slot_wal_keep_size') = '-1' FROM pg_roles r WHERE r.rolname = current_user"
+    )
+    level, replication, superuser, unbounded = cursor.fetchone()
+    found = []
+    if level != "logical":
+        remedy = "ALTER SYSTEM SET wal_level = logical; then restart the server."
+        found.append(Finding("error", f"wal_level is {level}: its write-ahead log has no rows to read", remedy))
+    if not replication:
+        remedy = f"ALTER ROLE {quoted(role)} REPLICATION;"
+        found.append(Finding("error", "the role may not read the write-ahead log", remedy))
+    cursor.execute(
+        "SELECT p.oid::regprocedure::text FROM unnest(%s::text[]) AS f (name)"
+        " JOIN pg_proc p ON p.oid = to_regprocedure('dyda.' || f.name)"
+        " WHERE NOT has_function_privilege(p.oid, 'EXECUTE')",
+        (list(WAL_READING),),
+    )
+    missing = [name for (name,) in cursor.fetchall()]
+    if missing:
+        grant = f"GRANT EXECUTE ON FUNCTION {', '.join(missing)} TO {quoted(role)};"
+        found.append(Finding("error", "the role may not execute what reading the write-ahead log needs", grant))
+    if state is not None and state.slot is not None:
+        found.append(Finding("ok", f"replication slot {state.slot.name} keeps {state.slot.retained} bytes of WAL"))
+    elif not superuser:
+        what = 'capture = "wal" needs event triggers, which only a superuser can create'
+        found.append(Finding("warning", what, "Run `dyda apply` once with a superuser's url."))
+    if unbounded:
+        found.append(
+            Finding(
+                "warning",
+                "max_slot_wal_keep_size is -1: while no daemon runs, nothing bounds the WAL that the server keeps"
+                " for DyDa (wal_limit counts only while one does)",
+                f"ALTER SYSTEM SET max_slot_wal_keep_size = '{settings.wal_limit >> 20}MB'; SELECT pg_reload_conf();",
+            )
+        )
+    return found
 
 
 def _owner(cursor: Cursor, role: str, database: str) -> list[Finding]:

@@ -58,7 +58,7 @@ MADE = "made by DyDa"
 
 RELATIONS = (
     *("log", "consumer", "watched", "holder", "member", "described", "mark", "identity"),
-    *("log_sequence", "gap", "gap_until", "key", "measure_at", "home_number"),
+    *("log_sequence", "gap", "gap_until", "key", "measure_at", "home_number", "flushed"),
 )
 ATTACHING = ("capture_table", "release_table", "suspend_table", "let_read", "publish", "withdraw")
 INSTALLED = "".join(load_sql(part) for part in ("capture", "observing", "events", "guarding", "reading"))

@@ -14,6 +14,13 @@ from dyda.sources.wal.slot import Slot, find_slot
 __all__ = ["LogState", "is_complete", "read_state", "schema_changed"]
 
 
+ANNOUNCED = (
+    "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'dyda.log'::regclass AND tgname = 'dyda_announce'"
+    " AND tgenabled = 'A' AND tgfoid = 'dyda.announce()'::regprocedure)"
+)
+"""Whether schema changes and truncations are told in the stream."""
+
+
 @dataclass(frozen=True)
 class LogState(CaptureState):
     """Also the log's consumer, and its file, which changes when the log is truncated or created again. `by_wal`: rows
@@ -67,7 +74,7 @@ def read_state(cursor: Cursor, consumer: Consumer) -> LogState:
     by_wal = bool(value(cursor, "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = 'dyda_capture')"))
     slot = find_slot(cursor) if by_wal else None
     # A stream names columns, and only event triggers tell their numbers in the same place.
-    if by_wal and (slot is None or not slot.works or not events):
+    if by_wal and (slot is None or not slot.works or not events or not value(cursor, ANNOUNCED)):
         return LogState(False, identity, project=project, by_wal=True)
     order = order or by_wal
     return LogState(

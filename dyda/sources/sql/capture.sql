@@ -360,7 +360,9 @@ BEGIN
         WHERE c.oid = relation AND (c.relkind = 'p' OR c.relreplident = 'f' AND EXISTS (
             SELECT FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid
             WHERE r.prrelid = relation AND p.pubname = 'dyda_capture'
-              AND p.pubinsert AND p.pubupdate AND p.pubdelete AND NOT p.pubviaroot)
+              AND p.pubinsert AND p.pubupdate AND p.pubdelete AND NOT p.pubviaroot
+              AND to_jsonb(r) ->> 'prqual' IS NULL AND to_jsonb(r) ->> 'prattrs' IS NULL
+              AND to_jsonb(p) ->> 'pubgencols' IS DISTINCT FROM 'n')
             AND dyda.unpublishable(relation) IS NULL));
 END
 $body$;
@@ -379,12 +381,48 @@ END
 $body$;
 
 -- Tell the reader of the stream something, in the place where it happens.
+-- Sealed, for anybody may write there.
 CREATE OR REPLACE FUNCTION dyda.tell(what jsonb) RETURNS void
-LANGUAGE plpgsql
+LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $body$
 BEGIN
-    PERFORM pg_logical_emit_message(true, 'dyda', what::text);
+    PERFORM pg_current_xact_id();
+    PERFORM pg_logical_emit_message(true, 'dyda', convert_to(dyda.seal(what::text) || what::text, 'UTF8'));
+END
+$body$;
+
+-- That a table is part of a watched relation, and what that relation's columns are.
+CREATE OR REPLACE FUNCTION dyda.tell_member(relation oid, watched oid, was oid) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    PERFORM dyda.tell(jsonb_build_object(
+        'op', 'M', 'root', watched::bigint, 'relid', relation::bigint, 'was', was::bigint,
+        'columns', (SELECT coalesce(jsonb_agg(jsonb_build_array(k.number, k.name)), '[]')
+                    FROM dyda.columns(ARRAY[watched]) k)));
+END
+$body$;
+
+CREATE OR REPLACE FUNCTION dyda.tell_all(watched oid) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    PERFORM dyda.tell_member(m.relid, watched, watched) FROM dyda.member m WHERE m.root = watched;
+END
+$body$;
+
+-- A gap that is open until every transaction has ended that may have begun before now.
+CREATE OR REPLACE FUNCTION dyda.forward_open_gap() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+    PERFORM setval('dyda.gap_until',
+                   greatest((SELECT u.last_value FROM dyda.gap_until u), pg_current_xact_id()::text::bigint));
+    PERFORM dyda.forward_gap();
 END
 $body$;
 
@@ -417,16 +455,19 @@ BEGIN
     IF kind = 'p' OR dyda.is_published(relation) THEN
         RETURN false;
     END IF;
+    -- Whoever writes now writes rows that are in no stream: he must have ended before anybody reads the table.
+    EXECUTE format('LOCK TABLE ONLY %s IN SHARE ROW EXCLUSIVE MODE', shown);
     IF identity <> 'f' THEN
         INSERT INTO dyda.identity (relid, kind, index)
         VALUES (relation, identity, (SELECT i.indexrelid FROM pg_index i WHERE i.indrelid = relation AND i.indisreplident))
         ON CONFLICT DO NOTHING;
         EXECUTE format('ALTER TABLE ONLY %s REPLICA IDENTITY FULL', shown);
     END IF;
-    IF NOT EXISTS (SELECT FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid
-                   WHERE r.prrelid = relation AND p.pubname = 'dyda_capture') THEN
-        EXECUTE format('ALTER PUBLICATION dyda_capture ADD TABLE ONLY %s', shown);
+    IF EXISTS (SELECT FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid
+               WHERE r.prrelid = relation AND p.pubname = 'dyda_capture') THEN  -- somebody may have left out rows or columns
+        EXECUTE format('ALTER PUBLICATION dyda_capture DROP TABLE ONLY %s', shown);
     END IF;
+    EXECUTE format('ALTER PUBLICATION dyda_capture ADD TABLE ONLY %s', shown);
     RETURN true;
 END
 $body$;
@@ -536,10 +577,7 @@ BEGIN
         RAISE EXCEPTION 'table % was renamed while capture was attached', shown USING ERRCODE = 'serialization_failure';
     END IF;
     IF by_wal AND (changed OR made <> '{}') THEN
-        PERFORM dyda.tell(jsonb_build_object(
-            'op', 'M', 'root', watched::bigint, 'relid', relation::bigint, 'was', dyda.former_root(relation)::bigint,
-            'columns', (SELECT coalesce(jsonb_agg(jsonb_build_array(k.number, k.name)), '[]')
-                        FROM dyda.columns(ARRAY[watched]) k)));
+        PERFORM dyda.tell_member(relation, watched, dyda.former_root(relation));
     END IF;
     PERFORM dyda.keep_member(relation, watched);
     PERFORM dyda.let_read(relation, true);

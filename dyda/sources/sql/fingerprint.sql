@@ -66,7 +66,9 @@ SELECT p.relid,
                    WHERE c.oid = p.relid AND (c.relkind = 'p' OR c.relreplident = 'f' AND EXISTS (
                        SELECT FROM pg_publication b JOIN pg_publication_rel r ON r.prpubid = b.oid
                        WHERE r.prrelid = c.oid AND b.pubname = 'dyda_capture'
-                         AND b.pubinsert AND b.pubupdate AND b.pubdelete AND NOT b.pubviaroot))) END IS TRUE
+                         AND b.pubinsert AND b.pubupdate AND b.pubdelete AND NOT b.pubviaroot
+                         AND to_jsonb(r) ->> 'prqual' IS NULL AND to_jsonb(r) ->> 'prattrs' IS NULL
+                         AND to_jsonb(b) ->> 'pubgencols' IS DISTINCT FROM 'n'))) END IS TRUE
         FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid JOIN pg_namespace n ON n.oid = f.pronamespace
         WHERE t.tgrelid = p.relid AND n.nspname = 'dyda' AND f.proname = 'capture' AND t.tgenabled = 'A'
           AND t.tgname IN ('dyda_insert', 'dyda_update', 'dyda_delete', 'dyda_truncate')),

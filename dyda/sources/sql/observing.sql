@@ -404,6 +404,12 @@ BEGIN
     ELSIF known <> now OR looked.moved THEN
         UPDATE dyda.described d SET description = now, unseen = true WHERE d.root = watched;
     END IF;
+    IF dyda.by_wal() THEN  -- rows that were streamed meanwhile may have been taken for others
+        PERFORM dyda.tell_all(watched);
+        IF known IS NOT NULL AND (known <> now OR looked.moved) THEN
+            PERFORM dyda.forward_open_gap();
+        END IF;
+    END IF;
 END
 $body$;
 

@@ -1,7 +1,8 @@
 -- private: nobody else may use what DyDa keeps at a source unless it is granted. Run by attach, after all functions exist.
 -- Parameter: functions (their names).
 REVOKE ALL ON TABLE dyda.log, dyda.consumer, dyda.watched, dyda.holder, dyda.member, dyda.described, dyda.mark, dyda.identity FROM PUBLIC;
-REVOKE ALL ON SEQUENCE dyda.log_sequence, dyda.gap, dyda.gap_until, dyda.key, dyda.measure_at, dyda.home_number FROM PUBLIC;
+REVOKE ALL ON SEQUENCE dyda.log_sequence, dyda.gap, dyda.gap_until, dyda.key, dyda.measure_at, dyda.home_number, dyda.flushed
+    FROM PUBLIC;
 DO $do$
 DECLARE
     function regprocedure;

@@ -105,6 +105,68 @@ AS $body$
     SELECT m.relid, m.root, d.description -> 'columns' FROM dyda.member m JOIN dyda.described d ON d.root = m.root
 $body$;
 
+-- The watched relations that were changed without an entry, because no event trigger saw it. Of each table, what was kept when
+-- capture last looked at it is compared with what it is now.
+CREATE OR REPLACE FUNCTION dyda.unlogged() RETURNS SETOF oid
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+    roots oid[];
+    relids oid[];
+BEGIN
+    SELECT coalesce(array_agg(t.root), '{}'), coalesce(array_agg(t.relid), '{}') INTO roots, relids
+    FROM (SELECT d.root, c.oid FROM dyda.described d, dyda.tree(d.root) t JOIN pg_class c ON c.oid = t
+          WHERE c.relpersistence <> 't') AS t (root, relid);
+    RETURN QUERY
+        SELECT t.root FROM unnest(roots, relids) AS t (root, relid)
+        LEFT JOIN dyda.fingerprints(relids) f ON f.relid = t.relid
+        LEFT JOIN dyda.member m ON m.relid = t.relid
+        WHERE m.lasting IS DISTINCT FROM f.lasting
+        UNION
+        SELECT m.root FROM dyda.member m WHERE m.root IN (SELECT d.root FROM dyda.described d)
+          AND NOT m.relid = ANY (relids);
+END
+$body$;
+
+-- Log those now, as the event triggers would have done, and tell the reader of the stream what their tables are. Also a gap: rows
+-- that were streamed meanwhile may have been taken for others. It is open until all have ended that may have written such rows.
+CREATE OR REPLACE FUNCTION dyda.catch_up() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '40ms'
+AS $body$
+DECLARE
+    found oid;
+BEGIN
+    FOR found IN SELECT u FROM dyda.unlogged() u ORDER BY u LOOP
+        PERFORM dyda.observe(found, 'ALTER TABLE', NULL, NULL);
+        PERFORM dyda.tell_all(found);
+    END LOOP;
+    PERFORM dyda.forward_open_gap();
+END
+$body$;
+
+-- Up to where the stream was acknowledged, and what of it is kept. `anew`: the slot begins there.
+CREATE OR REPLACE FUNCTION dyda.flushed_to() RETURNS bigint
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$ SELECT f.last_value FROM dyda.flushed f $body$;
+
+CREATE OR REPLACE FUNCTION dyda.keep_flushed(lsn bigint, anew boolean) RETURNS void
+LANGUAGE sql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$ SELECT setval('dyda.flushed', CASE WHEN anew THEN lsn ELSE greatest(lsn, (SELECT f.last_value FROM dyda.flushed f)) END) $body$;
+
+-- Which of these messages in the stream are capture's own: anybody may write some. Each with its transaction.
+CREATE OR REPLACE FUNCTION dyda.are_sealed(xids text[], messages text[]) RETURNS SETOF boolean
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+    SELECT left(m.message, 32) = md5(k.last_value || ' ' || md5(k.last_value || ' ' || m.xid || ' ' || substr(m.message, 33)))
+    FROM dyda.key k, unnest(xids, messages) WITH ORDINALITY AS m (xid, message, place) ORDER BY m.place
+$body$;
+
 -- Also returns the size of the log's files, so that the caller knows whether to call dyda.shrink.
 CREATE OR REPLACE FUNCTION dyda.acknowledge(consumer text, done pg_snapshot, OUT deleted bigint, OUT size bigint)
 LANGUAGE plpgsql SECURITY DEFINER

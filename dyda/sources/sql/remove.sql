@@ -1,6 +1,7 @@
 -- remove: everything of DyDa's in schema dyda, and the schema if nothing else is in it. Parameter: functions (their names).
 DROP TABLE IF EXISTS dyda.log, dyda.mark, dyda.consumer, dyda.watched, dyda.holder, dyda.member, dyda.described, dyda.identity;
-DROP SEQUENCE IF EXISTS dyda.log_sequence, dyda.gap, dyda.gap_until, dyda.key, dyda.measure_at, dyda.home_number;
+DROP SEQUENCE IF EXISTS dyda.log_sequence, dyda.gap, dyda.gap_until, dyda.key, dyda.measure_at, dyda.home_number,
+    dyda.flushed;
 DO $do$
 DECLARE
     function regprocedure;

@@ -14,6 +14,10 @@ CREATE SEQUENCE IF NOT EXISTS dyda.gap_until CACHE 1;
 -- present, however old the snapshot is.
 CREATE SEQUENCE IF NOT EXISTS dyda.home_number CACHE 1;
 
+-- Up to where (as a number) the stream of the write-ahead log has been acknowledged. A slot that is beyond that is not the one
+-- that we left: rows would be missing.
+CREATE SEQUENCE IF NOT EXISTS dyda.flushed CACHE 1;
+
 -- The gap counter never repeats a value, not even after everything was dropped and attached again: it starts at the clock.
 DO $do$
 BEGIN

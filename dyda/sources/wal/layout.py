@@ -36,15 +36,18 @@ class Told:
     columns: Columns | None = None
     before: Columns | None = None
     image: str | None = None
+    unseen: bool = False
+    """A schema change that comes after another one, of which nothing was told."""
 
 
 def read_told(content: bytes) -> Told:
     found = json.loads(content)
-    image, columns, before = found.get("image"), found.get("columns"), None
+    image, columns, before, unseen = found.get("image"), found.get("columns"), None, False
     if found["op"] == "S":
         entry = json.loads(image or "{}")
         columns = (entry.get("after") or {}).get("columns")
         before = (entry.get("before") or {}).get("columns")
+        unseen = bool(entry.get("unseen"))
     return Told(
         found["op"],
         int(found["root"]),
@@ -53,6 +56,7 @@ def read_told(content: bytes) -> Told:
         _columns(columns),
         _columns(before),
         image,
+        unseen,
     )
 
 

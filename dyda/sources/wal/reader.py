@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dyda.errors import BrokenUnit, SourceUnreachable
 from dyda.model.position import WRAP, Position
-from dyda.sources.connection import WRITING, Sessions, load_sql
+from dyda.sources.connection import FRESH, WRITING, Sessions, load_sql
 from dyda.sources.log.inbox import KeptMessages
 from dyda.sources.log.reader import FIELDS, HeldState
 from dyda.sources.log.transactions import Reading, Transaction
@@ -29,6 +29,8 @@ from dyda.sources.wal.stream import MARKER, Row, Stream, Streamed
 __all__ = ["WalReader", "row_text", "widened"]
 
 _NUMBERS = itertools.count(1)
+SEAL = 32
+"""Characters before what capture says: see dyda.tell."""
 
 
 def widened(xid: int, near: int) -> int:
@@ -70,6 +72,10 @@ class WalReader:
         self._log: object = None
         self._reading: int | None = None
         self._rows = itertools.count(1)
+        self._lost: set[int] = set()
+        """Acknowledged, and forgotten while a snapshot may be open that asks for it."""
+        self._accounted: set[int] = set()
+        """Transactions that were a gap already: read again, they are none."""
         self.messages = KeptMessages()
         self.rows = 0
         """How many rows were read so far: what polls cost."""
@@ -93,6 +99,13 @@ class WalReader:
         self, now: HeldState, roots: Collection[int], after: Position | None, xids: Collection[int] | None
     ) -> pa.Table:
         self._go_on(now)
+        if any(
+            now.look.position.includes(xid)
+            and not (after is not None and after.includes(xid))
+            and (xids is None or xid in xids)
+            for xid in self._lost
+        ):
+            raise self._broken("what was read and acknowledged is asked for again")
         asked = self._kept if xids is None else [xid for xid in xids if xid in self._kept]
         found = [
             self._images[xid]
@@ -109,17 +122,24 @@ class WalReader:
         """The server may forget these. What older snapshots may still ask for stays here until `tidy`."""
         for xid in [xid for xid in self._lsn if position.includes(xid)]:
             del self._lsn[xid]
-        self._stream.flush(min(self._lsn.values(), default=self._stream.read_to))
+        self._accounted = {xid for xid in self._accounted if not position.includes(xid)}
+        lsn = min(self._lsn.values(), default=self._stream.read_to)
+        if self._stream.connected and lsn > self._stream.flushed:
+            with self._sessions.transaction(WRITING) as cursor:  # first: the slot must never be beyond it
+                cursor.execute("SET LOCAL synchronous_commit = local")
+                cursor.execute("SELECT dyda.keep_flushed(%s, false)", (lsn,))
+            self._stream.flush(lsn)
 
     def tidy(self) -> None:
         """No snapshot is open: what was acknowledged can go."""
+        self._lost = set()
         for xid in self._kept.keys() - self._lsn.keys():
             del self._kept[xid], self._images[xid]
 
     def forget(self) -> None:
         """Read everything again next time."""
-        self._stream.close()
-        self._stream = Stream(self._sessions.settings)
+        self._stream.restart()
+        self._lost |= self._kept.keys() - self._lsn.keys()
         self._layout, self._reading = None, None
         self._kept, self._images, self._lsn, self._shown = {}, {}, {}, {}
 
@@ -140,34 +160,97 @@ class WalReader:
             cursor.execute("SET LOCAL synchronous_commit = local")
             cursor.execute("SELECT pg_logical_emit_message(true, %s, %s)", (MARKER, marker))
         if slot is None or not slot.works:
-            raise BrokenUnit(self._sessions.settings.name, frozenset(), "its replication slot is gone")
-        streamed = self._streamed(marker, slot.name)
-        told = [[read_told(one) if isinstance(one, bytes) else one for one in each.events] for each in streamed]
+            raise self._broken("its replication slot is gone")
+        try:
+            streamed = self._streamed(marker, slot.name)
+            self._take(streamed, now)
+        except BaseException:
+            self.forget()  # what was read is not complete: all of it again next time
+            raise
+
+    def _take(self, streamed: Sequence[Streamed], now: HeldState) -> None:
+        near = now.look.position.xmax
+        told = self._told(streamed, near)
         if self._layout is None:
             every = [one for events in told for one in events if isinstance(one, Told)]
             self._layout = Layout.before(every, lambda: self._kept_layout(now.begin))
-        holes = False
+        holes: set[int] = set()
+        strangers: set[int] = set()
         for each, events in zip(streamed, told, strict=True):
-            holes = self._add(each, events, self._layout, now.look.position.xmax) or holes
-        if holes:
+            strangers |= self._add(each, events, self._layout, near, holes)
+        self._require_right(strangers)
+        if holes - self._accounted:
+            self._accounted |= holes
+            self._catch_up()
+            raise self._broken("old values of changed rows, or a schema change, were not logged")
+
+    def _told(self, streamed: Sequence[Streamed], near: int) -> list[list[Row | Told]]:
+        """The events of each, without what somebody else says in capture's name."""
+        said = [
+            (str(widened(each.xid, near)), one) for each in streamed for one in each.events if isinstance(one, bytes)
+        ]
+        sealed: set[tuple[str, bytes]] = set()
+        if said:
+            with self._sessions.transaction(FRESH) as cursor:
+                texts = [one.decode(errors="replace").replace("\0", "") for _, one in said]
+                cursor.execute("SELECT dyda.are_sealed(%s, %s)", ([xid for xid, _ in said], texts))
+                sealed = {one for one, (right,) in zip(said, cursor.fetchall(), strict=True) if right}
+        found: list[list[Row | Told]] = []
+        for each in streamed:
+            xid = str(widened(each.xid, near))
+            events = [one for one in each.events if isinstance(one, Row) or (xid, one) in sealed]
+            found.append([one if isinstance(one, Row) else read_told(one[SEAL:]) for one in events])
+        return found
+
+    def _require_right(self, strangers: Collection[int]) -> None:
+        """After reading: whether the rows are what they were taken for, and all of them were streamed.
+
+        DDL that no event trigger has seen is found by what capture kept of each table. All that was streamed was
+        committed before this question, and so was the DDL that it was written after.
+        """
+        with self._sessions.transaction(FRESH) as cursor:
+            slot = find_slot(cursor)
+            cursor.execute("SELECT dyda.unlogged()")
+            unlogged = [root for (root,) in cursor.fetchall()]
+            members: set[int] = set()
+            if strangers:
+                cursor.execute(load_sql("layout"))
+                members = {relid for relid, *_ in cursor.fetchall()}
+        if slot is None or not slot.works:
+            raise self._broken("its replication slot was replaced")
+        if unlogged or members.intersection(strangers):
+            self._catch_up()
+            raise self._broken("a schema change was not logged")
+
+    def _catch_up(self) -> None:
+        """Twice: the second gap is open until all have ended that began before the first was committed."""
+        for _ in range(2):
             with self._sessions.transaction(WRITING) as cursor:
-                cursor.execute("SELECT dyda.forward_gap()")
-            raise BrokenUnit(self._sessions.settings.name, frozenset(), "old values of changed rows were not logged")
+                cursor.execute("SELECT dyda.catch_up(), pg_current_xact_id()::text::bigint")
+                self._accounted.add(cursor.fetchone()[1])
+
+    def _broken(self, why: str) -> BrokenUnit:
+        return BrokenUnit(self._sessions.settings.name, frozenset(), why)
 
     def _streamed(self, marker: str, slot: str) -> list[Streamed]:
         """All up to the marker. A connection that was open before may have died with its server: then on a new one."""
         begin, reused = self._stream.read_to, self._stream.connected
         try:
-            return list(self._stream.read_until(marker, slot))
+            return list(self._stream.read_until(marker, slot, self._end_of_wal))
         except BaseException as error:
             self._stream.read_to = begin
             if not (reused and isinstance(error, SourceUnreachable)):
                 raise
         return self._streamed(marker, slot)
 
-    def _add(self, one: Streamed, events: Sequence[Row | Told], layout: Layout, near: int) -> bool:
-        """Whether an old row was not told."""
-        xid, holes = widened(one.xid, near), False
+    def _end_of_wal(self) -> int:
+        with self._sessions.transaction(FRESH) as cursor:
+            cursor.execute("SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint")
+            return int(cursor.fetchone()[0])
+
+    def _add(self, one: Streamed, events: Sequence[Row | Told], layout: Layout, near: int, holes: set[int]) -> set[int]:
+        """The tables that it knows nothing of; `holes` gets the transaction if an old row or a change was not told."""
+        xid, strangers = widened(one.xid, near), set()
         entries = _Entries()
         ops, roots, shapes, texts = [], [], [], []
         for event in events:
@@ -175,13 +258,17 @@ class WalReader:
                 layout.follow(event)
                 if event.op in "ST":
                     entries.add(event)
+                if event.unseen:
+                    holes.add(xid)
                 continue
             root = layout.root_of.get(event.change.relid)
             if not root:
-                continue  # published by somebody else
+                strangers.add(event.change.relid)  # published by somebody else
+                continue
             shape = layout.shape(root, event.columns)
             old, new = _rows(event.change)
-            holes = holes or (old is None and not (event.change.old is None and event.change.whole))
+            if old is None and not (event.change.old is None and event.change.whole):
+                holes.add(xid)
             for op, values in (("D", old), ("I", new)):
                 if values is not None:
                     entries.count(root, op)
@@ -190,7 +277,7 @@ class WalReader:
                     shapes.append(shape)
                     texts.append(row_text(values))
         if not ops and not entries.changes:
-            return holes
+            return strangers
         self._kept[xid] = Transaction(
             xid, one.lsn, one.committed, *entries.done(), any(op == "S" for _, op, *_ in entries.changes)
         )
@@ -200,7 +287,7 @@ class WalReader:
         self._images[xid] = pa.Table.from_arrays(arrays, names=list(FIELDS))
         self._lsn[xid] = one.lsn
         self.rows += len(ops)
-        return holes
+        return strangers
 
     def _kept_layout(self, begin: str) -> Mapping[int, tuple[int, Columns]]:
         """What the source knows of each table in the state that `begin` opens."""

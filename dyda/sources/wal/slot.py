@@ -13,7 +13,8 @@ from dyda.sources.connection import FRESH, WRITING, Sessions, value
 __all__ = ["Slot", "create_slot", "drop_slot", "find_slot", "require_logical"]
 
 FIND = (
-    "SELECT s.slot_name, coalesce(s.wal_status, '') NOT IN ('lost', '') AND s.plugin = 'pgoutput',"
+    "SELECT s.slot_name, coalesce(s.wal_status, '') NOT IN ('lost', '') AND s.plugin = 'pgoutput'"
+    " AND s.confirmed_flush_lsn - '0/0'::pg_lsn <= dyda.flushed_to(),"
     " pg_wal_lsn_diff(CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() END, s.restart_lsn)::bigint"
     " FROM pg_database d LEFT JOIN pg_replication_slots s"
     " ON s.slot_name = 'dyda_' || d.oid AND s.database = d.datname WHERE d.datname = current_database()"
@@ -22,7 +23,9 @@ FIND = (
 
 @dataclass(frozen=True)
 class Slot:
-    """`retained`: how many bytes of WAL the server keeps for it."""
+    """`works`: it is the one that was created for us, and goes on where we have left it. Everybody who advances it, or
+    creates another one under its name, leaves it beyond what was acknowledged. `retained`: how many bytes of WAL the
+    server keeps for it."""
 
     name: str
     works: bool
@@ -78,8 +81,9 @@ def create_slot(sessions: Sessions, waiting: Waiting | None = None) -> bool:
         try:
             with sessions.transaction(WRITING) as cursor:
                 cursor.execute(
-                    "SELECT pg_create_logical_replication_slot(('dyda_' || d.oid)::name, 'pgoutput')"
-                    " FROM pg_database d WHERE d.datname = current_database()"
+                    "SELECT dyda.keep_flushed((s.lsn - '0/0'::pg_lsn)::bigint, true) FROM pg_database d,"
+                    " pg_create_logical_replication_slot(('dyda_' || d.oid)::name, 'pgoutput') AS s (name, lsn)"
+                    " WHERE d.datname = current_database()"
                 )
             return True
         except SourceBusy as busy:

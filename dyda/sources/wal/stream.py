@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -33,6 +33,8 @@ MARKER = "dyda.marker"
 TOLD = "dyda"
 """The prefix of what capture says in the stream: schema changes, truncations, tables that come and go."""
 
+PATIENCE = 5.0
+"""Seconds for the server to end a connection that we have closed."""
 SILENCE = 60.0
 """Seconds without a sign of life from the server."""
 
@@ -76,20 +78,29 @@ class Stream:
         self.read_to = 0
         """Every transaction whose commit record begins before this was read."""
         self.flushed = 0
+        self._former = 0
+        """The server process of the connection before."""
 
     @property
     def connected(self) -> bool:
         return self._cursor is not None
 
-    def read_until(self, marker: str, slot: str) -> Iterator[Streamed]:
-        """The transactions up to the one that has the marker, which has nothing else."""
+    def read_until(self, marker: str, slot: str, end_of_wal: Callable[[], int]) -> Iterator[Streamed]:
+        """The transactions up to the one that has the marker, which has nothing else. `end_of_wal` tells where the WAL
+        ends: a stream that goes beyond that without the marker does not have it."""
         with self._lossy():
             if self._cursor is None:
                 self._connect(slot)
+            bound: int | None = None
             current: Streamed | None = None
             met = False
             while True:
                 found = self._next()
+                if found is None:
+                    bound = end_of_wal() if bound is None else bound
+                    if self._cursor.wal_end > bound:
+                        raise SourceUnreachable(self._settings.name, "its write-ahead log is streamed with a hole")
+                    continue
                 match found:
                     case Begin(lsn, committed, xid):
                         current = Streamed(xid, lsn, committed)
@@ -122,21 +133,31 @@ class Stream:
             self._cursor.send_feedback(write_lsn=self.read_to, flush_lsn=lsn, apply_lsn=lsn, reply=False, force=True)
             self.flushed = lsn
 
+    def restart(self) -> None:
+        """Read again what is not acknowledged."""
+        self.close()
+        self.read_to = self.flushed = 0
+
     def close(self) -> None:
         connection, self._connection, self._cursor = self._connection, None, None
         self._tables = {}
+        if connection is not None and not connection.closed:
+            self._former = connection.info.backend_pid
         if connection is not None:
             connection.close()
 
     def _next(self) -> Any:
+        """None: nothing came for a second."""
         while True:
             found = self._cursor.read_message()
             if found is not None:
                 return decode(found.payload)
             ready, _, _ = select.select([self._connection], [], [], 1.0)
-            silent = time.time() - self._cursor.io_timestamp.timestamp()
-            if not ready and silent > SILENCE:
+            if ready:
+                continue
+            if time.time() - self._cursor.io_timestamp.timestamp() > SILENCE:
                 raise SourceUnreachable(self._settings.name, "the server sends nothing from its write-ahead log")
+            return None
 
     def _connect(self, slot: str) -> None:
         self._connection = handshake.connect(
@@ -149,9 +170,25 @@ class Stream:
         try:
             self._start(slot)
         except psycopg2.errors.ObjectInUse:
+            if self._left(slot):
+                self._start(slot)
+                return
             copy = f"{slot}_{self._connection.info.backend_pid}"
             self._cursor.execute("SELECT pg_copy_logical_replication_slot(%s::name, %s::name, true)", (slot, copy))
             self._start(copy)
+
+    def _left(self, slot: str) -> bool:
+        """Whether our own last connection had the slot: the server takes a moment to see that it is gone."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            self._cursor.execute("SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s", (slot,))
+            row = self._cursor.fetchone()
+            if row is None or row[0] is None:
+                return True
+            if row[0] != self._former:
+                return False
+            time.sleep(0.02)
+        return False
 
     def _start(self, slot: str) -> None:
         options = {"proto_version": "1", "publication_names": PUBLICATION, "messages": "true"}
