@@ -147,7 +147,7 @@ BEGIN
 END
 $body$;
 
--- Up to where the stream was acknowledged, and what of it is kept. `anew`: the slot begins there.
+-- Up to where the slot was read, asked and kept. `anew`: the slot begins there.
 CREATE OR REPLACE FUNCTION dyda.flushed_to() RETURNS bigint
 LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp

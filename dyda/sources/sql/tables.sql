@@ -14,7 +14,7 @@ CREATE SEQUENCE IF NOT EXISTS dyda.gap_until CACHE 1;
 -- present, however old the snapshot is.
 CREATE SEQUENCE IF NOT EXISTS dyda.home_number CACHE 1;
 
--- Up to where (as a number) the stream of the write-ahead log has been acknowledged. A slot that is beyond that is not the one
+-- Up to where (as a number) the slot's stream of the write-ahead log has been read. A slot that is beyond that is not the one
 -- that we left: rows would be missing.
 CREATE SEQUENCE IF NOT EXISTS dyda.flushed CACHE 1;
 

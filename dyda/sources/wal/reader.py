@@ -60,7 +60,7 @@ class WalReader:
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
-        self._stream = Stream(sessions.settings)
+        self._stream = Stream(sessions.settings, self._require_slot)
         self._slot = ""
         self._layout: Layout | None = None
         self._kept: dict[int, Transaction] = {}
@@ -125,9 +125,6 @@ class WalReader:
         self._accounted = {xid for xid in self._accounted if not position.includes(xid)}
         lsn = min(self._lsn.values(), default=self._stream.read_to)
         if self._stream.connected and lsn > self._stream.flushed:
-            with self._sessions.transaction(WRITING) as cursor:  # first: the slot must never be beyond it
-                cursor.execute("SET LOCAL synchronous_commit = local")
-                cursor.execute("SELECT dyda.keep_flushed(%s, false)", (lsn,))
             self._stream.flush(lsn)
 
     def tidy(self) -> None:
@@ -208,16 +205,17 @@ class WalReader:
         DDL that no event trigger has seen is found by what capture kept of each table. All that was streamed was
         committed before this question, and so was the DDL that it was written after.
         """
-        with self._sessions.transaction(FRESH) as cursor:
-            slot = find_slot(cursor)
+        with self._sessions.transaction(WRITING) as cursor:
+            if not self._stream.copied:
+                # First: psycopg2 by itself tells the server of what it has read.
+                cursor.execute("SET LOCAL synchronous_commit = local")
+                cursor.execute("SELECT dyda.keep_flushed(%s, false)", (self._stream.read_to,))
             cursor.execute("SELECT dyda.unlogged()")
             unlogged = [root for (root,) in cursor.fetchall()]
             members: set[int] = set()
             if strangers:
                 cursor.execute(load_sql("layout"))
                 members = {relid for relid, *_ in cursor.fetchall()}
-        if slot is None or not slot.works:
-            raise self._broken("its replication slot was replaced")
         if unlogged or members.intersection(strangers):
             self._catch_up()
             raise self._broken("a schema change was not logged")
@@ -242,6 +240,13 @@ class WalReader:
             if not (reused and isinstance(error, SourceUnreachable)):
                 raise
         return self._streamed(marker, slot)
+
+    def _require_slot(self) -> None:
+        """Of a new connection, before anything is read: nobody can replace the slot from now on without ending it."""
+        with self._sessions.transaction(FRESH) as cursor:
+            slot = find_slot(cursor)
+        if slot is None or not slot.works:
+            raise self._broken("its replication slot was replaced")
 
     def _end_of_wal(self) -> int:
         with self._sessions.transaction(FRESH) as cursor:

@@ -24,7 +24,7 @@ FIND = (
 @dataclass(frozen=True)
 class Slot:
     """`works`: it is the one that was created for us, and goes on where we have left it. Everybody who advances it, or
-    creates another one under its name, leaves it beyond what was acknowledged. `retained`: how many bytes of WAL the
+    creates another one under its name, leaves it beyond what was read of it. `retained`: how many bytes of WAL the
     server keeps for it."""
 
     name: str

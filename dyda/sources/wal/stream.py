@@ -70,8 +70,12 @@ class ReplicationConnection(psycopg2.extras.LogicalReplicationConnection):  # ty
 class Stream:
     """Connects when first read, and again after a loss, where it left off."""
 
-    def __init__(self, settings: SourceSettings) -> None:
+    def __init__(self, settings: SourceSettings, connected: Callable[[], None]) -> None:
+        """`connected` is called with each new connection, before anything is read of it."""
         self._settings = settings
+        self._connected = connected
+        self.copied = False
+        """Whether it reads a copy of the slot."""
         self._connection: Any = None
         self._cursor: Any = None
         self._tables: dict[int, Described] = {}
@@ -167,6 +171,11 @@ class Stream:
             factory=ReplicationConnection,
         )
         self._cursor = self._connection.cursor()
+        self._attach(slot)
+        self._connected()
+
+    def _attach(self, slot: str) -> None:
+        self.copied = False
         try:
             self._start(slot)
         except psycopg2.errors.ObjectInUse:
@@ -176,6 +185,7 @@ class Stream:
             copy = f"{slot}_{self._connection.info.backend_pid}"
             self._cursor.execute("SELECT pg_copy_logical_replication_slot(%s::name, %s::name, true)", (slot, copy))
             self._start(copy)
+            self.copied = True
 
     def _left(self, slot: str) -> bool:
         """Whether our own last connection had the slot: the server takes a moment to see that it is gone."""
