@@ -125,6 +125,10 @@ class WalReader:
         self._accounted = {xid for xid in self._accounted if not position.includes(xid)}
         lsn = min(self._lsn.values(), default=self._stream.read_to)
         if self._stream.connected and lsn > self._stream.flushed:
+            if not self._stream.copied:  # first: the slot must never be beyond it
+                with self._sessions.transaction(WRITING) as cursor:
+                    cursor.execute("SET LOCAL synchronous_commit = local")
+                    cursor.execute("SELECT dyda.keep_flushed(%s, false)", (lsn,))
             self._stream.flush(lsn)
 
     def tidy(self) -> None:
@@ -205,11 +209,7 @@ class WalReader:
         DDL that no event trigger has seen is found by what capture kept of each table. All that was streamed was
         committed before this question, and so was the DDL that it was written after.
         """
-        with self._sessions.transaction(WRITING) as cursor:
-            if not self._stream.copied:
-                # First: psycopg2 by itself tells the server of what it has read.
-                cursor.execute("SET LOCAL synchronous_commit = local")
-                cursor.execute("SELECT dyda.keep_flushed(%s, false)", (self._stream.read_to,))
+        with self._sessions.transaction(FRESH) as cursor:
             cursor.execute("SELECT dyda.unlogged()")
             unlogged = [root for (root,) in cursor.fetchall()]
             members: set[int] = set()

@@ -133,8 +133,11 @@ class Stream:
         """The server may forget every transaction whose commit record begins before this."""
         if lsn <= self.flushed or self._cursor is None:
             return
+        # One less: where all is acknowledged, psycopg2 would by itself acknowledge whatever it reads next.
         with self._lossy():
-            self._cursor.send_feedback(write_lsn=self.read_to, flush_lsn=lsn, apply_lsn=lsn, reply=False, force=True)
+            self._cursor.send_feedback(
+                write_lsn=self.read_to, flush_lsn=lsn - 1, apply_lsn=lsn - 1, reply=False, force=True
+            )
             self.flushed = lsn
 
     def restart(self) -> None:
