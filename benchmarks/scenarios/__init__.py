@@ -10,6 +10,8 @@ Always true here: the profile `tiny` runs every benchmark to its last line and m
     arrival_order  compensation by arrival order, as paper 003 prints it: what `messages` compares with
     growth         one batch while one thing around it grows
     chains         its relations in a chain
+    tpch           the 22 queries of TPC-H as views of one project, beside PostgreSQL
+    views          a handful of rows with one view and with dozens of every kind
     freshness      from a source's commit to a reader who sees it
     start          commands and daemons until they say or do something
     reading        views beside plain tables: queries, size, WAL

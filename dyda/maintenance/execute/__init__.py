@@ -7,6 +7,7 @@ is visible to a reader before it is installed.
     execution        what carrying out a plan needs
     deltas           what a unit changes in each view: sweep, two worlds, Spark
     images           row images in the sources' logs: those that are asked for
+    possible_rows    rows whose keys need not travel, because a condition excludes them
     levels           its changes through the steps of the views, one Spark job per level
     recompute        views that are computed whole
     from_extent      adaptation from the old extent
