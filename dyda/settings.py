@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 import tomllib
 import urllib.parse
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -138,7 +139,7 @@ class NotifyEntry:
         """Who it is, without what may be a secret: of a webhook its host, of a command its program."""
         if self.webhook is not None:
             return f"webhook {urllib.parse.urlsplit(self.webhook).hostname}"
-        return f"command {(self.command or '').split()[0]}"
+        return f"command {_program(self.command or '')}".rstrip()
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -305,6 +306,16 @@ def _notify(table: _Table) -> NotifyEntry:
             remedy = f"Did you mean {' or '.join(near)}?" if near else f"The kinds are: {', '.join(EVENTS)}."
             raise table.error("events", f"has {pattern!r}, which is no kind of event", remedy)
     return entry
+
+
+def _program(command: str) -> str:
+    """The program that a command line begins with; nothing if that is not plain: `TOKEN=… program` has a secret."""
+    try:
+        words = shlex.split(command)
+    except ValueError:  # a quotation mark without its fellow
+        return ""
+    program = next((word for word in words if not re.match(r"\w+=", word)), "")
+    return program if re.fullmatch(r"[\w./+-]+", program) else ""
 
 
 def _is_http(url: str) -> bool:

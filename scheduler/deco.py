@@ -103,7 +103,8 @@ class Plan:
     def __init__(
         self, arrived: Iterable[Entry], changes: Iterable[Entry], stretches: Stretches, footprints: Footprints
     ) -> None:
-        self._needs = Needs(changes, footprints)
+        self._changes = list(changes)
+        self._needs = Needs(self._changes, footprints)
         self._stretches = stretches
         self._dependencies: Dependencies | None = None
         """None as long as messages come up from the front of the queue."""
@@ -126,7 +127,10 @@ class Plan:
         """Build the graph if there is none, of what is in the queue now."""
         if self._dependencies is not None:
             return
-        self._dependencies = Dependencies(self._stretches, self._needs)
+        # A schema change that came up from the front may be gone from the queue already; nothing waits for it any more.
+        left = [entry for entry in self._changes if entry.number not in self._emitted]
+        needs = self._needs if len(left) == len(self._changes) else Needs(left, self._needs.footprints)
+        self._dependencies = Dependencies(self._stretches, needs)
         self._merge()
         while self._ready and self._ready[0][0] in self._emitted:  # what came up from the front
             group, _ = self._take()

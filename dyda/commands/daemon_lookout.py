@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from dyda.errors import DydaError, Fenced, WarehouseUnreachable
+from dyda.errors import DydaError, Fenced
 from dyda.model.event import ViewFresh, ViewStale
 from dyda.model.view_state import ShownState
 from dyda.warehouse import FreshnessRecord, Warehouse
@@ -52,18 +52,18 @@ class Lookout:
     def _run(self) -> None:
         least = max(SHORTEST, min(self._limit / 4, LONGEST))
         # A daemon that has just started catches up first: it says what it cannot make fresh.
-        pause, said = max(SHORTEST, min(self._limit, GRACE)), ""
+        pause, failures = max(SHORTEST, min(self._limit, GRACE)), 0
         while not self._closed.wait(pause):
             began = time.monotonic()
             try:
                 self._look()
-                said = ""
-            except (Fenced, WarehouseUnreachable):
-                return  # the daemon finds out, too, and begins again
+                failures = 0
+            except Fenced:
+                return  # another process works, and looks
             except DydaError as error:
-                if said != error.what:
+                failures += 1
+                if failures == 2:  # the daemon has not begun again meanwhile, as it does where all is lost
                     self._log(f"cannot look how old the views are: {error.in_one_line}")
-                said = error.what
             pause = max(least, SHARE * (time.monotonic() - began))
 
     def _look(self) -> None:

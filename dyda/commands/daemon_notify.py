@@ -3,18 +3,20 @@
     event ──▶ catalog ──▶ thread of the target ──▶ webhook or command ──▶ how far it has got: catalog
 
 What is sent is read from the catalog, so a daemon that is killed forgets nothing: an event is sent at least once, in
-order, and again only if the daemon ended before that was written down. The event's `id` tells.
+order, and again only if the daemon ended before that was written down. The event's `id` tells. Whatever goes wrong here
+is tried again: nobody else would begin with it again, because nobody waits for it.
 """
 
 from __future__ import annotations
 
 import datetime
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dyda.commands.notify import NotDelivered, deliver, payload_of, target_of
-from dyda.errors import DydaError, Fenced, WarehouseUnreachable
+from dyda.errors import DydaError, Fenced
 from dyda.settings import NotifyEntry
 from dyda.warehouse import EventRecord, Warehouse
 from dyda.warehouse.writer import Writer
@@ -31,7 +33,7 @@ AT_ONCE = 100
 """Events read at once."""
 
 LAST_WORDS = 5.0
-"""Seconds that the daemon's end waits for what is still to be sent; the next daemon sends the rest."""
+"""Seconds that the daemon's end waits for all that is still to be sent; the next daemon sends the rest."""
 
 
 class Notifier:
@@ -46,7 +48,13 @@ class Notifier:
         project: str | None,
         log: Callable[[str], None],
     ) -> None:
-        self._targets = [_Target(entry, warehouse, writer, folder, project, log) for entry in entries]
+        names = [target_of(entry) for entry in entries]
+        # Two that are one place, with filters of their own, get on at their own paces.
+        names = [f"{name}/{before}" if (before := names[:n].count(name)) else name for n, name in enumerate(names)]
+        self._targets = [
+            _Target(entry, name, warehouse, writer, folder, project, log)
+            for entry, name in zip(entries, names, strict=True)
+        ]
 
     def happened(self, event: EventRecord) -> None:
         """Wakes those that are told of it."""
@@ -57,8 +65,9 @@ class Notifier:
         for target in self._targets:
             target.closing.set()
             target.wake.set()
+        end = time.monotonic() + LAST_WORDS
         for target in self._targets:
-            target.thread.join(LAST_WORDS)
+            target.thread.join(max(0.0, end - time.monotonic()))
 
 
 class _Target:
@@ -67,6 +76,7 @@ class _Target:
     def __init__(
         self,
         entry: NotifyEntry,
+        name: str,
         warehouse: Warehouse,
         writer: Writer,
         folder: Path,
@@ -79,7 +89,7 @@ class _Target:
         self._folder = folder
         self._project = project
         self._log = log
-        self._name = target_of(entry)
+        self._name = name
         told = warehouse.notified(self._name)
         self._seen = warehouse.newest_event() if told is None else told
         if told is None:
@@ -96,17 +106,27 @@ class _Target:
             self.wake.set()
 
     def _run(self) -> None:
-        try:
-            while True:
-                self.wake.wait()
-                self.wake.clear()
-                last = self.closing.is_set()  # read first: whatever happened before that is sent now
+        failures, pause = 0, SHORTEST
+        while True:
+            self.wake.wait()
+            self.wake.clear()
+            last = self.closing.is_set()  # read first: whatever happened before that is sent now
+            try:
                 if not self._send_all() or last:
                     return
-        except (Fenced, WarehouseUnreachable):
-            return  # the daemon finds out, too; the next one begins where this one was
-        except DydaError as error:
-            self._log(f"notifications to {self._entry.shown} have ended: {error.in_one_line}")
+                if failures > 1:
+                    self._log(f"notifications to {self._entry.shown} go on")
+                failures, pause = 0, SHORTEST
+            except Fenced:
+                return  # another daemon begins where this one was
+            except DydaError as error:
+                failures += 1
+                if failures == 2:  # the daemon has not begun again meanwhile, as it does where all is lost
+                    self._log(f"notifications to {self._entry.shown} wait: {error.in_one_line}")
+                if last or self.closing.wait(pause):
+                    return
+                pause = min(2 * pause, LONGEST)
+                self.wake.set()
 
     def _send_all(self) -> bool:
         """Whatever the target was not told of yet; False if the daemon ends before that."""
@@ -117,6 +137,7 @@ class _Target:
                 if self._entry.concerns(event.kind, event.view):
                     if not self._send(event):
                         return False
+                    self._seen = event.id  # even if it cannot be written down now: it is not sent again
                     self._writer.note_notified(self._name, event.id)
                 self._seen = event.id
             if len(found) < AT_ONCE:

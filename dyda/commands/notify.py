@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import json
@@ -23,6 +24,9 @@ __all__ = ["NotDelivered", "deliver", "notify_test", "payload_of", "target_of"]
 
 TIMEOUT = 20.0
 """Seconds that a delivery may take."""
+
+LONGEST_PART = 30_000
+"""Letters of a part of an event in a command's environment: Linux takes 128 KB as one variable, and no more."""
 
 
 class NotDelivered(DydaError):
@@ -79,25 +83,33 @@ def _run(command: str, payload: dict[str, Any], folder: Path) -> None:
     the command line."""
     parts = ("kind", "level", "view", "source", "message", "text", "next")
     told = {f"DYDA_{name.upper()}": "" if payload[name] is None else str(payload[name]) for name in parts}
-    told = {name: value.replace("\0", "") for name, value in told.items()}
-    process = subprocess.Popen(
-        command,
-        shell=True,
-        cwd=folder,
-        env={**os.environ, **told},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    told = {name: _shortened(value.replace("\0", "")) for name, value in told.items()}
+    try:
+        process = subprocess.Popen(
+            command,
+            shell=True,
+            cwd=folder,
+            env={**os.environ, **told},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:  # no memory, no folder, a locale that lacks a letter
+        raise NotDelivered(f"it cannot be run: {getattr(error, 'strerror', None) or type(error).__name__}") from None
     try:
         process.communicate(json.dumps(payload, default=str).encode(), timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         raise NotDelivered(f"it took more than {TIMEOUT:.0f} s") from None
     if process.returncode != 0:
         raise NotDelivered(f"it ended with {process.returncode}")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_PART else f"{text[:LONGEST_PART]}…"
 
 
 def notify_test(folder: Path) -> list[dict[str, Any]]:

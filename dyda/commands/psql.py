@@ -37,7 +37,7 @@ def psql(folder: Path, name: str, arguments: Sequence[str] = ()) -> PsqlCall:
     if name != WAREHOUSE and name not in settings.sources:
         known = ", ".join([WAREHOUSE, *settings.sources])
         raise DydaError(f"there is no source {name!r}; this project has: {known}", "Choose one of them.")
-    entry = settings.sources.get(name, settings.warehouse)
+    entry = settings.warehouse if name == WAREHOUSE else settings.sources[name]  # whatever a source is called
     program = _program()
     options = parse_dsn(server_url(project, name, entry.url))
     password = options.pop("password", None)

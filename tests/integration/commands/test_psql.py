@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from psycopg2.extensions import parse_dsn
 
 from dyda import commands
 from dyda.errors import DydaError
@@ -29,6 +30,13 @@ def test_it_opens_the_database_and_passes_its_arguments_on(crm: Town) -> None:
     assert "only_here" in failed.stderr
     with pytest.raises(DydaError, match="there is no source 'crn'; this project has: warehouse, crm"):
         commands.psql(crm.folder, "crn")
+
+
+def test_the_warehouse_is_the_warehouse_whatever_a_source_is_called(new_town: Callable[..., Town]) -> None:
+    town = new_town()
+    town.source("warehouse", "CREATE TABLE only_here (a int)")
+    (_, dsn) = commands.psql(town.folder, "warehouse").arguments
+    assert parse_dsn(dsn)["dbname"] == parse_dsn(town.warehouse)["dbname"]
 
 
 def test_a_password_is_no_argument(crm: Town) -> None:

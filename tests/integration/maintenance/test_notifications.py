@@ -6,13 +6,16 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg2
 import pytest
+from psycopg2.extensions import make_dsn
 
 from dyda import commands
+from dyda.commands.daemon_lookout import Lookout
 from dyda.commands.daemon_notify import Notifier
 from dyda.model.event import SourceBack, SourceLost, UnitAborted, ViewDropped
 from dyda.settings import NotifyEntry
@@ -166,3 +169,135 @@ def test_the_test(new_town: Callable[..., Town], hook: Webhook, monkeypatch: pyt
     }
     assert [event["kind"] for event in hook.received] == ["notify.test"]
     assert "s3cr3t" not in done.stdout + done.stderr
+
+
+@contextmanager
+def no_sessions_but_of(writer: Writer, url: str) -> Iterator[None]:
+    """The warehouse takes no new session, and of those that there are it keeps the writer's."""
+    with writer.reading() as cursor:
+        cursor.execute("SELECT current_database()")
+        (name,) = cursor.fetchone()
+    allow(url, name, False)
+    try:
+        with writer.reading() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        yield
+    finally:
+        allow(url, name, True)
+
+
+def allow(url: str, name: str, allowed: bool) -> None:
+    """Done in another database: nobody may do it in his own."""
+    with closing(psycopg2.connect(make_dsn(url, dbname="postgres"))) as connection:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS {"true" if allowed else "false"}')
+
+
+def test_a_moment_without_a_session_ends_no_notifications(
+    warehouse: Warehouse, hook: Webhook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon may not even notice it: its own session stays, and it does not begin again."""
+    monkeypatch.setattr("dyda.commands.daemon_notify.SHORTEST", 0.02)
+    entry = NotifyEntry(webhook=hook.url, events=("view.*",))
+    with warehouse.lock() as writer, closing(Desk(warehouse, writer, tmp_path, entry)) as desk:
+        writer.tell(ViewDropped("first"))
+        until(lambda: hook.received, "the first")
+        with no_sessions_but_of(writer, warehouse.url):
+            writer.tell(ViewDropped("second"))
+            until(lambda: desk.said or threads_of("notify") == 0, "an attempt that fails")
+        writer.tell(ViewDropped("third"))
+        until(lambda: len(hook.received) == 3, "all three")
+    assert [view for _, view in texts(hook)] == ["first", "second", "third"]
+    assert desk.said[0].startswith("notifications to webhook 127.0.0.1 wait: the ")
+    assert desk.said[1:] == ["notifications to webhook 127.0.0.1 go on"]
+
+
+def threads_of(name: str) -> int:
+    return sum(thread.name.startswith(name) for thread in threading.enumerate())
+
+
+def test_a_moment_without_a_session_ends_no_lookout(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dyda.commands.daemon_lookout.SHORTEST", 0.02)
+    said: list[str] = []
+    with warehouse.lock() as writer:
+        writer.create_view("v")
+        with closing(Lookout(warehouse, writer, 0.02, said.append)):
+            with no_sessions_but_of(writer, warehouse.url):
+                until(lambda: said or threads_of("lookout") == 0, "a look that fails")
+            with writer.writing() as cursor:
+                cursor.execute("UPDATE dyda.view SET state = 'resync', fresh_at = now() - interval '1 h'")
+            until(lambda: [event for event in warehouse.events() if event.kind == "view.stale"], "the next look")
+    assert len(said) == 1
+
+
+def test_a_command_that_cannot_be_run_is_tried_again(
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux takes no more than 128 KB as one variable, and nothing where the folder is gone."""
+    monkeypatch.setattr("dyda.commands.daemon_notify.SHORTEST", 0.02)
+    entry = NotifyEntry(command='printf %s "$DYDA_TEXT" > text; cat > got', events=("source.lost",))
+    folder = tmp_path / "project"
+    with warehouse.lock() as writer, closing(Desk(warehouse, writer, folder, entry)) as desk:
+        writer.tell(SourceLost("crm", "ä" * 200_000))
+        until(lambda: desk.said or threads_of("notify") == 0, "an attempt that fails")
+        folder.mkdir()
+        until(lambda: [line for line in desk.said if line.endswith("arrive again")], "the command")
+    payload = json.loads((folder / "got").read_text())
+    shown = (folder / "text").read_text()
+    assert len(payload["text"]) > 200_000
+    assert payload["text"].startswith(shown.removesuffix("…"))
+    assert 1000 < len(shown) < 100_000
+
+
+def test_targets_that_are_one_place_are_still_two(
+    warehouse: Warehouse, hook: Webhook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one of them got says nothing about the other one: a daemon that ends between them loses nothing."""
+    monkeypatch.setattr("dyda.commands.daemon_notify.LAST_WORDS", 0.5)
+    lost = NotifyEntry(webhook=hook.url, events=("source.lost",))
+    dropped = NotifyEntry(webhook=hook.url, events=("view.dropped",))
+    with warehouse.lock() as writer:
+        with closing(Desk(warehouse, writer, tmp_path, lost, dropped)):
+            hook.answers = [500]
+            writer.tell(SourceLost("crm", "no"))
+            until(lambda: hook.refused, "an attempt")
+            writer.tell(ViewDropped("v"))
+            until(lambda: hook.received, "the other one's event")
+        assert texts(hook) == [("view.dropped", "v")]
+        with closing(Desk(warehouse, writer, tmp_path, lost, dropped)):
+            until(lambda: len(hook.received) == 2, "the lost source")
+    assert texts(hook) == [("view.dropped", "v"), ("source.lost", "crm")]
+
+
+def test_the_end_waits_for_all_targets_at_once(
+    warehouse: Warehouse, hook: Webhook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dyda.commands.daemon_notify.LAST_WORDS", 1.0)
+    hook.open.clear()
+    entries = [NotifyEntry(webhook=f"{hook.url}/{number}", events=("view.*",)) for number in range(8)]
+    with warehouse.lock() as writer:
+        desk = Desk(warehouse, writer, tmp_path, *entries)
+        writer.tell(ViewDropped("v"))
+        began = time.monotonic()
+        desk.close()
+        assert time.monotonic() - began < 4
+        hook.open.set()
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("./notify.sh --token s3cr3t", "command ./notify.sh"),
+        ("TOKEN=s3cr3t ./notify.sh", "command ./notify.sh"),
+        ("TOKEN='s3 cr3t' OTHER=s3cr3t curl -d @-", "command curl"),
+        ("(TOKEN=s3cr3t curl -d @-)", "command"),
+        ("env TOKEN=s3cr3t curl", "command env"),
+        ("echo 's3cr3t", "command"),
+    ],
+)
+def test_what_is_shown_of_a_command(command: str, shown: str) -> None:
+    assert NotifyEntry(command=command).shown == shown
