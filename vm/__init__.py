@@ -28,8 +28,9 @@ lose a row is asked of a source (rule R4); a row's counts before and after are e
     keys            keys that travel along join edges
     worlds          what a relation was and became, as entries that Spark multiplies through the joins
     evaluation      one evaluation per block: ΔV = new − old
-    limits          rows for which a condition cannot be true
     careful         the same, so that nothing is evaluated for rows that cancel out
+    limits          rows for which a condition cannot be true
+    unsatisfiable   terms without rows, whatever the relations hold
     shared_sweeps   blocks that are swept alike
     shared_lookups  lookups that several views share
     emptied         what of a view begins with nothing once relations are empty

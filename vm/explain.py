@@ -87,7 +87,7 @@ def read_whole(program: Program) -> list[tuple[str, str]]:
     cost that follows the change, whatever the size of its relations."""
     found: dict[tuple[str, str], None] = {}
     for step in program.steps:
-        for term in step.terms:
+        for term in step.satisfiable:
             for one, other in permutations(term.plan.components, 2):
                 changed = " or ".join(_shown(term, alias) for alias in one.aliases)
                 for alias in other.aliases:
@@ -107,7 +107,7 @@ def _rereads(step: Step) -> bool:
 
 
 def _at_sources(step: Step) -> list[Occurrence]:
-    occurrences = (occurrence for term in step.terms for occurrence in term.block.occurrences)
+    occurrences = (occurrence for term in step.satisfiable for occurrence in term.block.occurrences)
     return [occurrence for occurrence in occurrences if occurrence.relation.name.source != WAREHOUSE]
 
 
@@ -130,7 +130,7 @@ def source_queries(program: Program, alias: str) -> tuple[int, int]:
     asked: set[tuple[RelationName, tuple[str, ...]]] = set()
     again: set[RelationName] = set()
     for step in program.steps:
-        for term in step.terms:
+        for term in step.satisfiable:
             occurrences = term.block.occurrences
             starts = {one.alias for one in occurrences if one.alias == alias or state_number(one.relation) in changed}
             if starts:
@@ -194,6 +194,10 @@ def _term(term: Term) -> ExplainRow:
         shown = _shown(term, one.alias)
         names.append(f"{one.relation.name} {shown}" if shown == one.alias else shown)
     sign = "+" if term.sign > 0 else "−"
+    if term.is_unsatisfiable:
+        return ExplainRow(
+            "term", f"{sign} {' ⋈ '.join(names)}", "nothing: a condition compares with NULL and is never true"
+        )
     pairs = [
         f"{edge.left}.{left} = {edge.right}.{right}"
         for component in term.plan.components

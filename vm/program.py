@@ -22,6 +22,7 @@ from dyda.model.relation import Column, Relation, RelationName
 from dyda.model.types import PgType
 from vm.join_block import JoinBlock, Occurrence
 from vm.join_tree import SweepPlan, plan_sweep
+from vm.unsatisfiable import is_unsatisfiable
 
 __all__ = ["WAREHOUSE", "Program", "Step", "Term", "state_number", "state_relation"]
 
@@ -43,6 +44,11 @@ class Term:
     @cached_property
     def plan(self) -> SweepPlan:
         return plan_sweep(self.block)
+
+    @cached_property
+    def is_unsatisfiable(self) -> bool:
+        """Whether no row can come out of it: nothing need be read for it."""
+        return is_unsatisfiable(self.block)
 
     @property
     def states(self) -> frozenset[int]:
@@ -66,6 +72,11 @@ class Step:
     @property
     def width(self) -> int:
         return len(self.terms[0].block.items)
+
+    @property
+    def satisfiable(self) -> tuple[Term, ...]:
+        """The terms that rows can come out of."""
+        return tuple(term for term in self.terms if not term.is_unsatisfiable)
 
     @property
     def two_sided(self) -> bool:

@@ -37,6 +37,7 @@ from vm.compile import compile_view
 from vm.evaluation import Evaluation, build_evaluation, in_parts, render, render_combined
 from vm.join_block import JoinBlock, flatten
 from vm.program import Program
+from vm.unsatisfiable import is_unsatisfiable
 
 __all__ = ["Engine", "Rest"]
 
@@ -384,7 +385,7 @@ class Engine:
         progress: Progress | None = None,
     ) -> int:
         """The same for the terms of one sum of which a single term would fail: they are added up first."""
-        evaluations = [evaluation for evaluation in evaluations if not evaluation.is_empty]
+        evaluations = [one for one in evaluations if not one.is_empty and not is_unsatisfiable(one.block)]
         if not evaluations:
             return 0
         session = self._sessions.careful(small=False)
@@ -425,8 +426,10 @@ def _questions(evaluations: Sequence[Evaluation]) -> dict[int, _Question]:
     """By their places, the evaluations that may have rows."""
     asked: dict[int, _Question] = {}
     for place, evaluation in enumerate(evaluations):
-        table = None if evaluation.is_empty else combinations(evaluation)
-        if not evaluation.is_empty and (table is None or table.num_rows):
+        if evaluation.is_empty or is_unsatisfiable(evaluation.block):
+            continue
+        table = combinations(evaluation)
+        if table is None or table.num_rows:
             asked[place] = (evaluation, table)
     return asked
 

@@ -43,6 +43,10 @@ REQUIRED = {
     "spark.sql.variable.substitute": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
+    # `a > 0 AND nullif(1 % a, 5) < 3`: what NULLIF reads twice is computed where it is written. Otherwise it
+    # is computed before, for every row, and fails for one that never gets there, unless it is in a CASE, as it is when
+    # several views are asked at once. So whether a row can be computed would depend on what else a unit changes.
+    "spark.sql.alwaysInlineCommonExpr": "true",
 }
 
 DEFAULTS = {

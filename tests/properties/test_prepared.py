@@ -166,6 +166,21 @@ def test_a_plan_that_is_kept_gives_what_a_job_gives(engine: Engine) -> None:
     assert kept > 0.8 * asked, "what is computed for a few rows costs no job"
 
 
+def test_what_nullif_reads_is_not_computed_for_a_row_that_does_not_reach_it(engine: Engine) -> None:
+    """Neither alone nor with other views, by a plan that is kept or by a job. Unless it is told not to, Spark computes
+    it before anything else, for every row; but not in a CASE, where it is when several views are asked at once."""
+    rows: list[Row] = [(number, *[None] * (len(COLUMNS) - 1)) for number in ("0", "1", "2")]
+    conditional = change(engine, "v0", {"c0": "a.i"}, ["a.i > 0 AND nullif(1 % a.i, 5) < 3"], rows)
+    other = change(engine, "v1", {"c0": "a.i + 1"}, ["a.i < 2"], rows)
+    assert not isinstance(alone := outcome(engine, [conditional]), str), alone
+    beside = outcome(engine, [conditional, other])
+    with by_jobs(engine):
+        assert outcome(engine, [conditional]) == alone
+        assert outcome(engine, [conditional, other]) == beside
+    assert beside[0] == alone[0]
+    assert len(alone[0]) == 2
+
+
 @contextlib.contextmanager
 def by_jobs(engine: Engine) -> Iterator[None]:
     engine.prepared.most_rows, before = 0, engine.prepared.most_rows

@@ -176,7 +176,7 @@ class Stepping:
         """What Spark is to compute; views with the same positions share a sweep."""
         changed: dict[Hashable, list[tuple[Running, Step, Term]]] = {}
         for view, step in steps:
-            for term in step.terms:
+            for term in step.satisfiable:
                 if view.moves(term.block):
                     way, standing = course(term.plan), view.standing(term.block)
                     shared = None if way is None or standing is None else (way, standing)
@@ -199,7 +199,7 @@ class Stepping:
         return [
             (view, step, term, found[id(view), id(term)])
             for view, step in steps
-            for term in step.terms
+            for term in step.satisfiable
             if (id(view), id(term)) in found
         ]
 
@@ -224,9 +224,10 @@ class Stepping:
     def _read_again(self, view: Running, step: Step, groups: pa.Table) -> Combined:
         """The groups' state from all of their rows, in the new world."""
         assert isinstance(step.state, Grouped)
-        self.early_check({name for term in step.terms for name in term.block.relations})
+        terms = step.satisfiable  # one at least: a group that is to be read again came out of it
+        self.early_check({name for term in terms for name in term.block.relations})
         evaluations = []
-        for term in step.terms:
+        for term in terms:
             deltas, pending = view.inputs(term.block)
             worlds = _demanded(term, groups, deltas, pending, self._asking(view, term.block))
             name = (view.program.view, step.number, term.side)
@@ -234,7 +235,7 @@ class Stepping:
                 world_evaluation(term.block, worlds, view.scan, types=step.types, sign=term.sign, sum=name)
             )
         tables = self.evaluate(evaluations)
-        entries = pa.concat_tables([_entries(term, table) for term, table in zip(step.terms, tables, strict=True)])
+        entries = pa.concat_tables([_entries(term, table) for term, table in zip(terms, tables, strict=True)])
         return self.states.recombine(view.program.view, step.number, step.state, entries, groups)
 
 

@@ -11,6 +11,7 @@ from tests.town import Town
 VIEWS = {
     "joined": "SELECT r.id, s.v, t.w FROM one.r r JOIN two.s s ON r.k = s.k JOIN three.t t ON s.v = t.v",
     "outer": "SELECT r.id, s.v FROM one.r r LEFT JOIN two.s s ON r.k = s.k",
+    "chain": "SELECT r.id, s.v, t.w FROM one.r r LEFT JOIN two.s s ON r.k = s.k LEFT JOIN three.t t ON s.v = t.v",
     "semi": "SELECT s.v FROM two.s s WHERE EXISTS (SELECT 1 FROM one.r r WHERE r.k = s.k)",
     "anti": "SELECT r.id FROM one.r r WHERE r.k NOT IN (SELECT s.k FROM two.s s WHERE s.k IS NOT NULL)",
     "counts": "SELECT s.v, count(*) AS n FROM one.r r JOIN two.s s ON r.k = s.k GROUP BY s.v",
@@ -53,6 +54,21 @@ def test_each_operator_asks_at_most_what_explain_says(town: Town) -> None:
         most = sum(costs.get(alias, 0) for costs in told.values())
         assert asked(town) <= most
         town.check()
+
+
+def test_outer_joins_one_along_the_other_read_no_relation_whole(town: Town) -> None:
+    """What the first one padded is NULL and meets nothing: no term of it is swept, scanned or computed."""
+    build(town, "chain")
+    shown = commands.views_explain(town.folder, "chain")
+    assert shown["queries_per_update"] == {"r": 2, "s": 2, "t": 2}
+    engine = town.engine
+    assert engine is not None
+    for source, statements in {"one": ["INSERT INTO r VALUES (9, 1), (10, 7)"], "three": ["DELETE FROM t"]}.items():
+        town.execute(source, *statements)
+    before = engine.jobs
+    town.settle()
+    assert engine.jobs == before, "few rows: a plan that is kept evaluates them"
+    town.check()
 
 
 def test_views_share_what_is_asked(town: Town) -> None:

@@ -22,6 +22,7 @@ from dyda.model.relation import Relation
 from dyda.model.sql.parse import parse_view
 from tests.unit.vm.builders import relation
 from vm.compile import compile_view
+from vm.explain import explain_program, read_whole
 from vm.join_block import JoinBlock
 from vm.program import Program, Step, state_number
 
@@ -37,6 +38,10 @@ VIEWS = {
     "full join": "SELECT r.k, s.k AS l, s.v FROM a.r r FULL JOIN a.s s ON r.k = s.k",
     "three left joins": "SELECT r.k, s.v, t.v AS w, u.v AS x FROM a.r r LEFT JOIN a.s s ON r.k = s.k"
     " LEFT JOIN a.t t ON s.v = t.v LEFT JOIN a.t u ON u.k = r.k",
+    "two left joins, one along the other": "SELECT r.k, s.v, t.v AS w FROM a.r r"
+    " LEFT JOIN a.s s ON r.k = s.k AND s.v <> 2 LEFT JOIN a.t t ON t.k = s.v",
+    "left join, then an inner join with what it padded": "SELECT r.k, t.v FROM a.r r LEFT JOIN a.s s ON r.k = s.k"
+    " JOIN a.t t ON t.k > s.v - 1",
     "left join of a join": "SELECT r.k, x.v FROM a.r r LEFT JOIN (SELECT s.k, t.v FROM a.s s JOIN a.t t ON s.v = t.v) x"
     " ON r.k = x.k",
     "expression over the padded side": "SELECT r.k, coalesce(s.v, 0) + 1 AS w FROM a.r r LEFT JOIN a.s s ON r.k = s.k"
@@ -130,6 +135,16 @@ def test_equal_sets_are_kept_once() -> None:
     assert len(program(VIEWS["not in"]).states) == 3
 
 
+def test_terms_that_no_row_meets_are_known() -> None:
+    """What was padded is NULL, and equal to no key: neither are whole relations read for it, nor is it said so."""
+    chain = program(VIEWS["two left joins, one along the other"])
+    assert len(chain.last.terms) == 9
+    assert len(chain.last.satisfiable) == 5
+    assert read_whole(chain) == []
+    assert sum(row.how.startswith("nothing: ") for row in explain_program(chain)) == 4
+    assert not any(len(term.plan.components) > 1 for step in chain.steps for term in step.satisfiable)
+
+
 def test_a_sum_of_many_terms_is_materialized() -> None:
     kept = [step for step in program(VIEWS["three left joins"]).states if isinstance(step.state, Kept)]
     assert len(kept) == 1
@@ -198,7 +213,9 @@ def evaluated(database: sqlite3.Connection, of: Program) -> Counter[Any]:
     for step in of.steps:
         entries: Counter[Any] = Counter()
         for term in step.terms:
-            for row in database.execute(rendered(term.block)):
+            found = database.execute(rendered(term.block)).fetchall()
+            assert not (found and term.is_unsatisfiable), rendered(term.block)
+            for row in found:
                 entries[(*row, term.side)] += term.sign
         if step.state is None:
             for (*row, _), count in entries.items():
