@@ -47,7 +47,9 @@ def psql(folder: Path, name: str, arguments: Sequence[str] = ()) -> PsqlCall:
             "Use a key without a password, or run psql by hand.",
         )
     secrets = () if password is None else (("PGPASSWORD", password),)
-    return PsqlCall(program, ("psql", make_dsn(**options), *arguments), secrets)
+    return PsqlCall(
+        program, (program, make_dsn(**options), *arguments), secrets
+    )  # it looks for its libraries beside itself
 
 
 def _program() -> str:

@@ -12,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
-CROSSINGS = {"one data update": 29, "a dropped column that is replaced": 38}
+CROSSINGS = {"one data update": 31, "a dropped column that is replaced": 40}
 """From package to package, at the most; 39 and 61 when they were first counted, by hand."""
 
 

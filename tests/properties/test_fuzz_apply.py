@@ -54,8 +54,9 @@ def kept(
 
 
 def traces(town: Town) -> dict[str, Counter[str]]:
-    """All that the project has put into its warehouse, except who works on it and when a source last answered, and the
-    triggers at the sources' tables. A source that was attached once keeps its own, empty, schema."""
+    """All that the project has put into its warehouse, except who works on it, when a source last answered, how fresh
+    views are at the moment and what has happened; and the triggers at the sources' tables. A source that was attached
+    once keeps its own, empty, schema."""
     tables = (
         "SELECT c.oid::regclass::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE c.relkind IN ('r', 'v') AND n.nspname IN ('dyda', 'public')"
@@ -71,7 +72,7 @@ def traces(town: Town) -> dict[str, Counter[str]]:
     return found | {source: printed(url, triggers) for source, url in town.sources.items()}
 
 
-UNSTEADY = ("dyda.project", "dyda.source")
+UNSTEADY = ("dyda.project", "dyda.source", "dyda.event", "dyda.events", "dyda.freshness")
 
 
 @profile(12)

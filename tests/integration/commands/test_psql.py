@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,4 +52,10 @@ def test_a_password_is_no_argument(crm: Town) -> None:
 
 def test_without_one_of_the_machines_the_embedded_servers_have_one(crm: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert Path(commands.psql(crm.folder, "crm").program).is_file()
+    call = commands.psql(crm.folder, "crm", ["-Atc", "SELECT max(a) FROM only_here"])
+    assert Path(call.program).is_file()
+    bare = {"PATH": "/nothing/here"}
+    done = subprocess.run(
+        call.arguments, executable=call.program, env=bare, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.returncode) == ("42\n", 0), done.stderr

@@ -153,7 +153,11 @@ def daemon_of(town: Town, text: str) -> Iterator[None]:
 def test_watching_goes_on_until_it_is_interrupted(crm: Town, tmp_path: Path) -> None:
     with open(tmp_path / "out", "wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "dyda", "-C", str(crm.folder), "status", "--watch"], stdout=out, env=os.environ
+            [sys.executable, "-m", "dyda", "-C", str(crm.folder), "status", "--watch"],
+            stdout=out,
+            env=os.environ,
+            # As a terminal's own jobs have it, also where these tests run in the background.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
     try:
         until(lambda: (tmp_path / "out").read_text().count("daemon: ") >= 2, "shown twice")
