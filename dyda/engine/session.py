@@ -47,6 +47,8 @@ REQUIRED = {
     # is computed before, for every row, and fails for one that never gets there, unless it is in a CASE, as it is when
     # several views are asked at once. So whether a row can be computed would depend on what else a unit changes.
     "spark.sql.alwaysInlineCommonExpr": "true",
+    # For the same reason: what is written twice on the right of an AND would be computed first, for every row.
+    "spark.sql.subexpressionElimination.enabled": "false",
 }
 
 DEFAULTS = {
